@@ -1,0 +1,1 @@
+"""From a student's file to a program that can be replayed."""

@@ -1,0 +1,133 @@
+"""gcc's machine-readable diagnostics as findings, each with one sentence on what it means here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Diagnostic", "diagnostics_option", "meaning", "parse"]
+
+_FIRST_WITH_SARIF = 13
+
+_MEANINGS = {
+    "-Werror=unused-variable": "A variable is declared but never used; delete it, or use it.",
+    "-Werror=unused-parameter": "A parameter is never used; use it, or write (void)name; in the function.",
+    "-Werror=unused-function": "A static function is never called; delete it, or call it.",
+    "-Werror=unused-but-set-variable": "A variable gets a value that nobody reads; delete it.",
+    "-Werror=sign-compare": "An int is compared with an unsigned number (size_t, sizeof); make both the same type.",
+    "-Werror=implicit-function-declaration": "A function is called that no header declares; include its header, or "
+    "declare it before its first use.",
+    "-Werror=int-conversion": "An int is used as a pointer or the other way round.",
+    "-Werror=incompatible-pointer-types": "A pointer of one type is used where another type is wanted.",
+    "-Werror=return-type": "A function that promises a value can end without returning one.",
+    "-Werror=maybe-uninitialized": "gcc sees a way on which this variable is used before it gets a value.",
+    "-Werror=uninitialized": "This variable is used before it gets a value.",
+    "-Werror=pedantic": "This is a GNU extension; -std=c11 -Wpedantic allows standard C only.",
+    "-Werror=missing-field-initializers": "An initialiser leaves fields out; name them all.",
+    "-Werror=format=": "The format string of printf does not fit its arguments.",
+    "-Werror=array-bounds": "gcc sees an access outside an array.",
+    "-Werror=stringop-overflow=": "gcc sees a write past the end of an allocation; is the size in malloc right?",
+    "-Werror=alloc-size-larger-than=": "gcc sees an allocation of an impossible size.",
+    "-Werror=use-after-free": "gcc sees memory used after it was freed.",
+    "-Werror=free-nonheap-object": "gcc sees free() called on something that malloc did not return.",
+    "-Werror=parentheses": "Put parentheses around this part, so that its meaning is plain.",
+    "-Werror=vla": "An array's length must be a constant here.",
+    "-Werror=comment": "A comment starts inside a comment.",
+    "-Werror=implicit-fallthrough=": "A case runs on into the next one; write break, or say it in a comment.",
+    "-Werror=unused-label": "A label is never jumped to.",
+    "-Werror=unused-value": "The value of this expression is thrown away.",
+    "-Werror=type-limits": "This comparison is always true or always false.",
+    "-Werror=unused-result": "The result of this call must be used.",
+    "-Werror=overflow": "A number does not fit its type.",
+    "-Werror=char-subscripts": "A char is used as an index.",
+    "-Werror=strict-prototypes": "Write (void) for a function without parameters.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One message of gcc. `option` is what made it an error, such as "-Werror=unused-variable"; "" for plain ones."""
+
+    kind: str
+    message: str
+    option: str
+    file: str
+    line: int
+    column: int
+
+    @property
+    def is_error(self) -> bool:
+        return self.kind in ("error", "fatal error")
+
+
+def diagnostics_option(gcc_major: int) -> str:
+    """The option that makes this gcc write its messages for machines: SARIF from 13 on, JSON before."""
+    return "-fdiagnostics-format=sarif-stderr" if gcc_major >= _FIRST_WITH_SARIF else "-fdiagnostics-format=json"
+
+
+def meaning(diagnostic: Diagnostic) -> str:
+    """One sentence on what the message means in this homework, "" when there is nothing to add."""
+    if diagnostic.option in _MEANINGS:
+        return _MEANINGS[diagnostic.option]
+    if diagnostic.option:
+        return "The strict flags make every warning an error (-Werror)."
+    if diagnostic.kind == "fatal error":
+        return "Only llm_memory.c and the official header are compiled; other files of yours are not there."
+    return "This is not valid C; gcc cannot go on here."
+
+
+def parse(stderr: bytes) -> list[Diagnostic]:
+    """Read what gcc wrote. Text that is no diagnostic (such as the closing line) is passed over."""
+    found: list[Diagnostic] = []
+    for line in stderr.decode(errors="replace").splitlines():
+        if line.startswith(("[", "{")):
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            found += _from_json(value) if isinstance(value, list) else _from_sarif(value)
+    return found
+
+
+def _from_json(values: Iterable[dict[str, object]]) -> Iterator[Diagnostic]:
+    """gcc 9 to 14: a list of objects, notes as children."""
+    for value in values:
+        match value:
+            case {"kind": str(kind), "message": str(message), **rest}:
+                match rest.get("locations"):
+                    case [{"caret": {"file": str(file), "line": int(line), "column": int(column)}}, *_]:
+                        place = (Path(file).name, line, column)
+                    case _:
+                        place = ("", 0, 0)
+                option = rest.get("option")
+                yield Diagnostic(
+                    kind=kind,
+                    message=message,
+                    option=option if isinstance(option, str) else "",
+                    file=place[0],
+                    line=place[1],
+                    column=place[2],
+                )
+
+
+def _from_sarif(value: dict[str, object]) -> Iterator[Diagnostic]:
+    """gcc 13 and later: one SARIF object; the rule's id is the option, "error" where there is none."""
+    match value.get("runs"):
+        case [{"results": list(results)}, *_]:
+            for result in results:
+                match result:
+                    case {"level": str(level), "message": {"text": str(message)}, "locations": [place, *_]}:
+                        physical = place.get("physicalLocation", {})
+                        region = physical.get("region", {})
+                        rule = str(result.get("ruleId", ""))
+                        option = rule.replace("-W", "-Werror=", 1) if rule.startswith("-W") and "=" not in rule else rule
+                        yield Diagnostic(
+                            kind=level,
+                            message=message,
+                            option=option if option.startswith("-W") else "",
+                            file=Path(str(physical.get("artifactLocation", {}).get("uri", ""))).name,
+                            line=int(region.get("startLine", 0)),
+                            column=int(region.get("startColumn", 0)),
+                        )

@@ -1,0 +1,125 @@
+"""Find the file to grade: a path is the file itself, or a folder that holds it at any depth."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grader.errors import UsageError
+from grader.verdict import Finding, Tool, Verdict
+
+__all__ = ["Source", "collect"]
+
+_MOST_BYTES = 1 << 20
+_MOST_DEPTH = 8
+_MOST_FILES = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A submission's source, or the finding that says why there is none."""
+
+    name: str
+    path: Path | None = None
+    content: bytes = b""
+    own_headers: Mapping[str, bytes] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    finding: Finding | None = None
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest() if self.finding is None else ""
+
+
+def collect(path: Path, source_name: str, rule: str) -> Source:
+    """Read the submission at `path`. What is wrong with it is a finding; a path that is not there is our user's slip.
+
+    Raises `UsageError` when nothing is at `path`, it cannot be read by us, or two files are equally near.
+    """
+    name = _readable(path)
+    try:
+        if path.is_symlink() and not path.exists():
+            raise UsageError(f"{name}: the link leads nowhere")
+        if not path.exists():
+            raise UsageError(f"{name}: there is no such file or folder; write the path of {source_name} or its folder")
+        if path.is_file():
+            return _read(name, path, source_name, rule, ())
+        nearest, others = _search(path, source_name)
+    except PermissionError as error:
+        raise UsageError(f"{_readable(Path(error.filename or path))}: we may not read it") from None
+    if not nearest:
+        return Source(name=name, finding=_finding(rule, _none_found(path, source_name)))
+    if len(nearest) > 1:
+        listed = ", ".join(_readable(one.relative_to(path)) for one in nearest)
+        raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
+    notes = tuple(f"not graded: {_readable(one.relative_to(path))}" for one in others)
+    return _read(name, nearest[0], source_name, rule, notes)
+
+
+def _search(folder: Path, source_name: str) -> tuple[list[Path], list[Path]]:
+    """The shallowest entries of that name, and the deeper ones. Links to folders are not followed."""
+    found: list[tuple[int, Path]] = []
+    seen = 0
+    for parent, folders, files in os.walk(folder):
+        depth = len(Path(parent).relative_to(folder).parts)
+        folders[:] = sorted(name for name in folders if not name.startswith(".")) if depth < _MOST_DEPTH else []
+        seen += len(files)
+        found += [(depth, Path(parent) / name) for name in (*folders, *files) if name == source_name]
+        folders[:] = [name for name in folders if name != source_name]
+        if seen > _MOST_FILES:
+            break
+    if not found:
+        return [], []
+    least = min(depth for depth, _ in found)
+    return [path for depth, path in found if depth == least], [path for depth, path in found if depth > least]
+
+
+def _read(name: str, path: Path, source_name: str, rule: str, notes: tuple[str, ...]) -> Source:
+    """Read the file itself: never through a link, which could lead to a file of ours."""
+    status = path.lstat()
+    trouble = ""
+    if stat.S_ISLNK(status.st_mode):
+        trouble = "is a symbolic link; hand in the file itself"
+    elif stat.S_ISDIR(status.st_mode):
+        trouble = "is a folder; hand in a file of that name"
+    elif not stat.S_ISREG(status.st_mode):
+        trouble = "is no regular file"
+    elif status.st_size > _MOST_BYTES:
+        trouble = f"has {status.st_size / 1e6:.1f} MB; at most {_MOST_BYTES / 1e6:.1f} MB are read"
+    elif status.st_size == 0:
+        trouble = "is empty"
+    if trouble:
+        return Source(name=name, path=path, notes=notes, finding=_finding(rule, f"{source_name} {trouble}"))
+    return Source(
+        name=name, path=path, content=path.read_bytes(), own_headers=_headers(path.parent), notes=notes
+    )
+
+
+def _headers(folder: Path) -> dict[str, bytes]:
+    """The student's own headers beside the source: they are never used, but explain a failing build."""
+    found = {}
+    for path in sorted(folder.glob("*.h"))[:20]:
+        if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MOST_BYTES:
+            found[path.name] = path.read_bytes()
+    return found
+
+
+def _none_found(folder: Path, source_name: str) -> str:
+    sources = sorted(path for path in folder.rglob("*.c") if ".git" not in path.parts)[:5]
+    if not sources:
+        return f"there is no {source_name} in the folder, and no other C file"
+    listed = ", ".join(_readable(path.relative_to(folder)) for path in sources)
+    return f"there is no {source_name} in the folder (names count, small and capital letters too); there is: {listed}"
+
+
+def _finding(rule: str, message: str) -> Finding:
+    return Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.GCC, kind="source", message=message)
+
+
+def _readable(path: Path) -> str:
+    """A path as text, whatever bytes it has."""
+    return str(path).encode("utf-8", "backslashreplace").decode("utf-8", "replace")

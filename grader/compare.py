@@ -1,0 +1,173 @@
+"""Compare what a program reported with what the reference says, operation by operation.
+
+Equal bytes are equal states, so a correct program costs one comparison of bytes an operation. Only where they
+differ does the model take over the program's own state and judge the next operation from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from grader.casefile import Case
+from grader.replay import Event, Played, PlayedStep
+from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory
+from reference.operation import Reply
+
+__all__ = ["Comparison", "Deviation", "End", "compare"]
+
+
+class End(StrEnum):
+    """How a case came to its end."""
+
+    REACHED = "reached"  # every operation came back
+    CRASH = "crash"
+    HANG = "hang"
+    LEFT = "left"  # the program called exit or abort
+    STOPPED = "stopped"  # the reports stop without a reason that we saw
+    UNREADABLE = "unreadable"  # its structures are so broken that the handout no longer says what comes next
+    MISFIT = "misfit"  # a poke does not fit its state
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """One operation (counted from 0) that did not do what it should have done from where the program was."""
+
+    operation: int
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One case, compared."""
+
+    case: Case
+    played: Played
+    expected: tuple[Reply, ...]
+    """The reference run's reply to every operation."""
+    actual: tuple[str, ...]
+    """The program's reply to every operation that came back."""
+    deviations: tuple[Deviation, ...]
+    end: End
+    ended_at: int
+    """The operation that did not come back, or the number of operations."""
+    refused: int | None
+    """The first operation that the reference accepts and the program did not."""
+    lost: int
+    """Allocations that nobody freed, when the case reached its end."""
+
+    def facets(self) -> frozenset[str]:
+        """Everything that differed."""
+        return frozenset(
+            difference.facet for deviation in self.deviations for difference in deviation.judgement.differences
+        )
+
+
+def compare(played: Played, model: ModelFactory) -> Comparison:
+    """Judge one case; see the module. Raises nothing for a wrong program."""
+    trace = played.case.trace
+    clean = model(trace)
+    own = model(trace)
+    expected: list[Reply] = []
+    actual: list[str] = []
+    deviations: list[Deviation] = []
+    before: bytes | None = None
+    unreadable = False
+    refused: int | None = None
+    follows = True  # the program's state is the reference's, byte by byte
+    for number, operation in enumerate(trace.operations):
+        reply = clean.apply(operation)
+        expected.append(reply)
+        if number >= len(played.steps) or unreadable:
+            continue
+        step = played.steps[number]
+        follows = follows and step.record == clean.record()
+        if follows:
+            judgement = Judgement(expected=reply, actual=reply, differences=())
+        else:
+            try:
+                judgement = own.judge(before, operation, step.record)
+            except (CannotGoOn, CannotPoke):
+                unreadable = True
+                continue
+        judgement = replace(judgement, differences=(*judgement.differences, *_heap(judgement, step)))
+        actual.append(judgement.actual.text)
+        if judgement.differences:
+            deviations.append(Deviation(number, judgement))
+        if refused is None and not reply.refused and judgement.actual.text != reply.text:
+            refused = number
+        before = step.record
+    end = End.UNREADABLE if unreadable else _end(played)
+    lost = _lost(played) if played.complete else 0
+    if lost:
+        _add_lost(deviations, len(trace.operations) - 1, lost, expected)
+    return Comparison(
+        case=played.case,
+        played=played,
+        expected=tuple(expected),
+        actual=tuple(actual),
+        deviations=tuple(deviations),
+        end=end,
+        ended_at=len(actual),
+        refused=refused,
+        lost=lost,
+    )
+
+
+def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
+    """What one call did with memory. How much a successful call allocates is the program's own business."""
+    refuses = judgement.expected.refused and judgement.actual.text == judgement.expected.text
+    if refuses and step.allocations:
+        yield Difference(
+            facet="failing",
+            field="allocations in the refused call",
+            expected="0",
+            actual=str(step.allocations),
+            tags=frozenset({"allocated", "kept" if step.frees < step.allocations else "freed-again"}),
+        )
+    if step.bad_frees:
+        yield Difference(
+            facet="heap", field="bad calls of free", expected="0", actual=str(step.bad_frees), tags=frozenset({"bad-free"})
+        )
+    if step.broken:
+        yield Difference(
+            facet="heap",
+            field="allocations written outside their bounds",
+            expected="0",
+            actual=str(step.broken),
+            tags=frozenset({"broken"}),
+        )
+
+
+def _lost(played: Played) -> int:
+    return sum(event.event is Event.LIVE for event in played.events)
+
+
+def _add_lost(deviations: list[Deviation], last: int, lost: int, expected: list[Reply]) -> None:
+    difference = Difference(
+        facet="heap",
+        field="allocations never freed",
+        expected="0",
+        actual=str(lost),
+        tags=frozenset({"lost"}),
+    )
+    if deviations and deviations[-1].operation == last:
+        judgement = deviations.pop().judgement
+    else:
+        judgement = Judgement(expected=expected[-1], actual=expected[-1], differences=())
+    deviations.append(Deviation(last, replace(judgement, differences=(*judgement.differences, difference))))
+
+
+def _end(played: Played) -> End:
+    if played.misfit:
+        return End.MISFIT
+    if played.hung:
+        return End.HANG
+    if played.left is not None:
+        return End.LEFT
+    if played.fault is not None and not played.complete:
+        return End.CRASH
+    if not played.complete:
+        return End.CRASH if played.status & 0x7F else End.STOPPED
+    return End.REACHED

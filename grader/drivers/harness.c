@@ -1,0 +1,720 @@
+/* Theory of operation
+ *
+ * This file, a lab's driver.c and the student's object make one program. The grader starts it and reads what it
+ * reports; the grader alone, another process, decides. Expected states never come here.
+ *
+ *   the plan       argv[1] is its descriptor: cases and their operations (read once, then closed)
+ *   the report     argv[2] is its descriptor: frames, each with a token, a kind and a length
+ *   stdout, stderr the student's; nobody parses them
+ *
+ * "native": the parent forks one child for every case. The child does the operations and sends a STEP frame with the
+ * canonical record after each; a crash or a time limit is caught on an alternate stack and sent as a FAULT frame
+ * with the return addresses. The parent frames each case with BEGIN and END, which the child cannot forge into
+ * another case's part because the grader takes the last END before the next BEGIN. A case that ran into its time
+ * limit is run once more with twice the limit; after the first proven hang later limits are short.
+ *
+ * "memcheck": all cases run in this one process under Valgrind. No state is reported, only how many errors Valgrind
+ * has counted; a client message puts the case and operation into Valgrind's own report, after its errors.
+ *
+ * The student's malloc, free, exit and so on were renamed to the functions below. Natively memory comes from an
+ * arena and is never reused within a case: new bytes are 0xA5, freed ones 0xDD, and every allocation lies between
+ * canaries. Under Valgrind the real allocator is used, so that Valgrind sees every block with its own stacks.
+ */
+#define _GNU_SOURCE
+#include "harness.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#if defined(__has_include) && __has_include(<valgrind/memcheck.h>)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#include <valgrind/memcheck.h>
+#pragma GCC diagnostic pop
+#else
+#define VALGRIND_COUNT_ERRORS 0
+#define VALGRIND_PRINTF(...) ((void)0)
+#define VALGRIND_DO_ADDED_LEAK_CHECK ((void)0)
+#define VALGRIND_DISABLE_ERROR_REPORTING ((void)0)
+#define VALGRIND_ENABLE_ERROR_REPORTING ((void)0)
+#endif
+
+enum { PLAN_MAGIC = 0x504c414e, SETTINGS = 4 };
+enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100 };
+enum { FRAMES_DEPTH = 32 };
+
+/* ---------------------------------------------------------------- frames */
+
+enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE };
+
+struct frame {
+    uint64_t token;
+    uint32_t kind, length; /* bytes that follow */
+    int32_t case_number, operation;
+    uint32_t attempt;
+    uint32_t allocations, frees, bad_frees, broken; /* in this operation */
+    uint32_t live;                                  /* blocks, after it */
+};
+
+static struct {
+    uint64_t token;
+    int32_t case_number, operation;
+    uint32_t attempt;
+    int memcheck, report;
+} now;
+
+static struct {
+    uint32_t allocations, frees, bad_frees, broken, live;
+} heap;
+
+static void send_frame(enum kind kind, const void *body, size_t length)
+{
+    struct frame frame = {
+        .token = now.token, .kind = kind, .length = (uint32_t)length,
+        .case_number = now.case_number, .operation = now.operation, .attempt = now.attempt,
+        .allocations = heap.allocations, .frees = heap.frees, .bad_frees = heap.bad_frees,
+        .broken = heap.broken, .live = heap.live,
+    };
+    struct iovec parts[2] = {{&frame, sizeof frame}, {(void *)(uintptr_t)body, length}};
+    int first = 0;
+    while (first < 2) {
+        ssize_t sent = writev(now.report, parts + first, 2 - first);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0)
+            _exit(EXIT_NO_REPORT);
+        while (first < 2 && (size_t)sent >= parts[first].iov_len)
+            sent -= (ssize_t)parts[first++].iov_len;
+        if (first < 2) {
+            parts[first].iov_base = (char *)parts[first].iov_base + sent;
+            parts[first].iov_len -= (size_t)sent;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- the record */
+
+enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 15 };
+static int32_t *record; /* RECORD_WORDS of pages, touched only as far as used */
+static size_t record_length;
+static const void *seen[SEEN];
+static uint32_t seen_in[SEEN], seen_round;
+
+void harness_put(int32_t word)
+{
+    if (record_length < RECORD_WORDS)
+        record[record_length++] = word;
+}
+
+void harness_put_words(const void *words, size_t count)
+{
+    if (count > RECORD_WORDS - record_length)
+        count = RECORD_WORDS - record_length;
+    memcpy(record + record_length, words, count * sizeof *record);
+    record_length += count;
+}
+
+int harness_seen(const void *address)
+{
+    size_t place = ((uintptr_t)address >> 4) * 2654435761u % SEEN;
+    for (size_t tries = 0; tries < SEEN; tries++, place = (place + 1) % SEEN) {
+        if (seen_in[place] != seen_round) {
+            seen_in[place] = seen_round;
+            seen[place] = address;
+            return 0;
+        }
+        if (seen[place] == address)
+            return 1;
+    }
+    return 1; /* more pointers than anybody allocates in one case */
+}
+
+/* ---------------------------------------------------------------- the student's memory */
+
+enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
+static const size_t ARENA_BYTES = (size_t)256 << 20;
+enum { MOST_BLOCKS = 1 << 19 };
+
+struct block {
+    uintptr_t start_hidden; /* XORed, so that Valgrind's leak search does not find it here */
+    size_t size;
+    void *caller;
+    int32_t operation;
+    uint8_t freed, reported;
+};
+static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
+
+static struct block *blocks; /* by rising address */
+static size_t block_count;
+static unsigned char *arena, *arena_next;
+
+enum event { BAD_FREE = 1, BROKEN, LIVE };
+enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE };
+
+static uintptr_t start_of(const struct block *block)
+{
+    return block->start_hidden ^ HIDE;
+}
+
+/* The last block that starts at or below `address`, or NULL. */
+static struct block *block_below(uintptr_t address)
+{
+    size_t low = 0, high = block_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (start_of(&blocks[middle]) <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? &blocks[low - 1] : NULL;
+}
+
+static void report_block(enum event event, enum detail detail, const struct block *block, void *caller)
+{
+    struct {
+        int32_t event, detail, operation, unused;
+        uint64_t size, allocated_at, caller;
+    } body = {event, detail, block ? block->operation : -1, 0, block ? block->size : 0,
+              block ? (uint64_t)(uintptr_t)block->caller : 0, (uint64_t)(uintptr_t)caller};
+    send_frame(BLOCK, &body, sizeof body);
+}
+
+static void remember(void *start, size_t size, void *caller)
+{
+    struct block *below = block_below((uintptr_t)start);
+    size_t place = below ? (size_t)(below - blocks) + 1 : 0;
+    if (below && start_of(below) == (uintptr_t)start)
+        place--; /* Valgrind hands an address out again */
+    else {
+        memmove(blocks + place + 1, blocks + place, (block_count - place) * sizeof *blocks);
+        block_count++;
+    }
+    blocks[place] = (struct block){(uintptr_t)start ^ HIDE, size, caller, now.operation, 0, 0};
+    heap.allocations++;
+    heap.live++;
+}
+
+static void *allocate(size_t size, size_t align, int zero, void *caller)
+{
+    unsigned char *start;
+    if (block_count == MOST_BLOCKS || size > ARENA_BYTES)
+        return NULL;
+    if (now.memcheck) {
+        if (align > 16)
+            start = aligned_alloc(align, (size + align - 1) / align * align);
+        else
+            start = zero ? calloc(1, size) : malloc(size);
+        if (start == NULL)
+            return NULL;
+    } else {
+        start = arena_next + BEFORE;
+        start += (align - (uintptr_t)start % align) % align;
+        if (start + size + BEHIND + 16 > arena + ARENA_BYTES)
+            return NULL;
+        memset(start - BEFORE, CANARY, BEFORE);
+        memset(start, zero ? 0 : FILL_NEW, size);
+        memset(start + size, CANARY, BEHIND);
+        arena_next = start + size + BEHIND;
+    }
+    remember(start, size, caller);
+    return start;
+}
+
+static void release(void *start, void *caller)
+{
+    if (start == NULL)
+        return;
+    struct block *block = block_below((uintptr_t)start);
+    enum detail wrong = 0;
+    if (block == NULL || (uintptr_t)start >= start_of(block) + (block->size ? block->size : 1))
+        wrong = FOREIGN;
+    else if (block->freed)
+        wrong = DOUBLE_FREE;
+    else if ((uintptr_t)start != start_of(block))
+        wrong = INTERIOR;
+    heap.frees++;
+    if (wrong) {
+        heap.bad_frees++;
+        report_block(BAD_FREE, wrong, wrong == FOREIGN ? NULL : block, caller);
+        if (now.memcheck)
+            free(start); /* Valgrind reports it with both stacks and goes on */
+        return;
+    }
+    block->freed = 1;
+    heap.live--;
+    if (now.memcheck)
+        free(start);
+    else
+        memset(start, FILL_FREED, block->size);
+}
+
+static int all_bytes(const unsigned char *bytes, size_t count, int value)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i] != value)
+            return 0;
+    return 1;
+}
+
+/* Look at every canary and every freed byte; each damage is reported once, at the operation that did it. */
+static void check_canaries(void)
+{
+    if (now.memcheck)
+        return;
+    for (size_t i = 0; i < block_count; i++) {
+        struct block *block = &blocks[i];
+        const unsigned char *start = (const unsigned char *)start_of(block);
+        enum detail damage = 0;
+        if (block->reported)
+            continue;
+        if (!all_bytes(start + block->size, BEHIND, CANARY))
+            damage = BACK;
+        else if (!all_bytes(start - BEFORE, BEFORE, CANARY))
+            damage = FRONT;
+        else if (block->freed && !all_bytes(start, block->size, FILL_FREED))
+            damage = AFTER_FREE;
+        if (damage) {
+            block->reported = 1;
+            heap.broken++;
+            report_block(BROKEN, damage, block, NULL);
+        }
+    }
+}
+
+/* The student's own writable data: objcopy gave it sections of these names. */
+static char no_data __attribute__((section("student_data"), used)) = 1;
+static char no_bss __attribute__((section("student_bss"), used));
+extern char __start_student_data[], __stop_student_data[], __start_student_bss[], __stop_student_bss[];
+static char *statics; /* as they were before the first case */
+
+static void keep_statics(int restore)
+{
+    size_t data = (size_t)(__stop_student_data - __start_student_data);
+    size_t bss = (size_t)(__stop_student_bss - __start_student_bss);
+    if (restore) {
+        memcpy(__start_student_data, statics, data);
+        memcpy(__start_student_bss, statics + data, bss);
+    } else {
+        statics = harness_pages(data + bss);
+        memcpy(statics, __start_student_data, data);
+        memcpy(statics + data, __start_student_bss, bss);
+    }
+}
+
+static int in_statics(const char *address, size_t need)
+{
+    return (address >= __start_student_data && address + need <= __stop_student_data)
+        || (address >= __start_student_bss && address + need <= __stop_student_bss);
+}
+
+enum pointer harness_pointer(const void *address, size_t need)
+{
+    if (address == NULL)
+        return PTR_NULL;
+    if (in_statics(address, need))
+        return (uintptr_t)address % 4 ? PTR_STRAY : PTR_OK;
+    uintptr_t at = (uintptr_t)address;
+    const struct block *block = block_below(at);
+    if (block == NULL || at >= start_of(block) + (block->size ? block->size : 1) || at % 4)
+        return PTR_STRAY;
+    if (block->freed)
+        return PTR_FREED;
+    /* What runs over the end into the canary is readable; the broken canary tells of it. */
+    return at + need <= start_of(block) + block->size + (now.memcheck ? 0 : BEHIND) ? PTR_OK : PTR_SMALL;
+}
+
+void *harness_pages(size_t size)
+{
+    void *pages = mmap(NULL, size ? size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1, 0);
+    if (pages == MAP_FAILED)
+        _exit(EXIT_BAD_PLAN);
+    return pages;
+}
+
+/* ---------------------------------------------------------------- what the student's calls were renamed to */
+
+/* Declared here and not in harness.h: only the linker connects them with the student's code. */
+void *harness_calloc(size_t, size_t);
+void *harness_realloc(void *, size_t);
+void *harness_reallocarray(void *, size_t, size_t);
+void *harness_aligned_alloc(size_t, size_t);
+int harness_posix_memalign(void **, size_t, size_t);
+char *harness_strdup(const char *);
+char *harness_strndup(const char *, size_t);
+void harness_free(void *);
+_Noreturn void harness_exit(int);
+_Noreturn void harness__exit(int);
+_Noreturn void harness__Exit(int);
+_Noreturn void harness_quick_exit(int);
+_Noreturn void harness_abort(void);
+
+#define CALLER __builtin_return_address(0)
+
+void *harness_malloc(size_t size)
+{
+    return allocate(size, 16, 0, CALLER);
+}
+
+void *harness_calloc(size_t count, size_t size)
+{
+    return size && count > SIZE_MAX / size ? NULL : allocate(count * size, 16, 1, CALLER);
+}
+
+static void *resized(void *old, size_t size, void *caller)
+{
+    struct block *block = old ? block_below((uintptr_t)old) : NULL;
+    void *new = allocate(size, 16, 0, caller);
+    if (new != NULL && block != NULL && !block->freed && start_of(block_below((uintptr_t)old)) == (uintptr_t)old) {
+        size_t kept = block_below((uintptr_t)old)->size;
+        memcpy(new, old, kept < size ? kept : size);
+    }
+    if (new != NULL)
+        release(old, caller);
+    return new;
+}
+
+void *harness_realloc(void *old, size_t size)
+{
+    return resized(old, size, CALLER);
+}
+
+void *harness_reallocarray(void *old, size_t count, size_t size)
+{
+    return size && count > SIZE_MAX / size ? NULL : resized(old, count * size, CALLER);
+}
+
+void *harness_aligned_alloc(size_t align, size_t size)
+{
+    return allocate(size, align < 16 ? 16 : align, 0, CALLER);
+}
+
+int harness_posix_memalign(void **result, size_t align, size_t size)
+{
+    *result = allocate(size, align < 16 ? 16 : align, 0, CALLER);
+    return *result ? 0 : ENOMEM;
+}
+
+static char *copied(const char *text, size_t length, void *caller)
+{
+    char *copy = allocate(length + 1, 16, 0, caller);
+    if (copy != NULL) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+    }
+    return copy;
+}
+
+char *harness_strdup(const char *text)
+{
+    return copied(text, strlen(text), CALLER);
+}
+
+char *harness_strndup(const char *text, size_t most)
+{
+    return copied(text, strnlen(text, most), CALLER);
+}
+
+void harness_free(void *start)
+{
+    release(start, CALLER);
+}
+
+enum way { WAY_EXIT = 1, WAY_ABORT };
+
+static void send_stack(enum kind kind, int32_t first, int32_t second, uint64_t address, void *at)
+{
+    struct {
+        int32_t first, second;
+        uint64_t address;
+        uint64_t stack[FRAMES_DEPTH];
+    } body = {first, second, address, {(uint64_t)(uintptr_t)at}};
+    size_t head = sizeof body - sizeof body.stack;
+    send_frame(kind, &body, head + (at ? sizeof body.stack[0] : 0));
+    void *stack[FRAMES_DEPTH];
+    int depth = backtrace(stack, FRAMES_DEPTH); /* may itself fault on a ruined stack: the frame above is out */
+    for (int i = 0; i < depth; i++)
+        body.stack[i] = (uint64_t)(uintptr_t)stack[i];
+    send_frame(kind, &body, head + (size_t)depth * sizeof body.stack[0]);
+}
+
+static _Noreturn void leave(enum way way, int status)
+{
+    send_stack(LEFT, way, status, 0, NULL);
+    fflush(stdout);
+    _exit(EXIT_BY_STUDENT);
+}
+
+_Noreturn void harness_exit(int status) { leave(WAY_EXIT, status); }
+_Noreturn void harness__exit(int status) { leave(WAY_EXIT, status); }
+_Noreturn void harness__Exit(int status) { leave(WAY_EXIT, status); }
+_Noreturn void harness_quick_exit(int status) { leave(WAY_EXIT, status); }
+_Noreturn void harness_abort(void) { leave(WAY_ABORT, 0); }
+
+/* ---------------------------------------------------------------- crashes and time limits */
+
+static const int FATAL[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+
+static void *program_counter(void *context)
+{
+#if defined(__x86_64__)
+    return (void *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    return (void *)((ucontext_t *)context)->uc_mcontext.pc;
+#else
+    (void)context;
+    return NULL;
+#endif
+}
+
+static void on_fault(int signal_number, siginfo_t *info, void *context)
+{
+    signal(signal_number, SIG_DFL);
+    if (signal_number != SIGSEGV)
+        signal(SIGSEGV, SIG_DFL); /* the walk up the stack below may meet ruins */
+    int hang = signal_number == SIGPROF;
+    send_stack(FAULT, signal_number, info->si_code, hang ? 0 : (uint64_t)(uintptr_t)info->si_addr,
+               program_counter(context));
+    if (hang)
+        _exit(EXIT_HANG);
+    raise(signal_number);
+}
+
+static void catch_faults(void)
+{
+    static char stack[64 * 1024];
+    sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    for (size_t i = 0; i < sizeof FATAL / sizeof *FATAL; i++)
+        sigaction(FATAL[i], &action, NULL);
+    sigaction(SIGPROF, &action, NULL);
+    void *warm[1];
+    backtrace(warm, 1); /* loads libgcc now, not inside a handler */
+}
+
+static void arm(long milliseconds)
+{
+    struct itimerval timer = {.it_value = {milliseconds / 1000, milliseconds % 1000 * 1000}};
+    setitimer(ITIMER_PROF, &timer, NULL);
+}
+
+/* ---------------------------------------------------------------- cases */
+
+struct one_case {
+    int32_t number, operations, settings[SETTINGS];
+    struct call calls[];
+};
+
+/* Do all operations of a case; `limit` is the CPU time of one operation in milliseconds. */
+static void run_case(const struct one_case *one, long limit)
+{
+    memset(&heap, 0, sizeof heap);
+    block_count = 0;
+    arena_next = arena;
+    lab_start(one->settings);
+    for (int32_t i = 0; i < one->operations; i++) {
+        heap.allocations = heap.frees = heap.bad_frees = heap.broken = 0;
+        now.operation = i;
+        unsigned before = VALGRIND_COUNT_ERRORS;
+        if (!now.memcheck)
+            arm(limit);
+        int fits = lab_apply(&one->calls[i]);
+        if (!now.memcheck)
+            arm(0);
+        check_canaries();
+        if (!fits) {
+            send_frame(MISFIT, NULL, 0);
+            return;
+        }
+        int32_t errors = (int32_t)(VALGRIND_COUNT_ERRORS - before);
+        if (errors)
+            VALGRIND_PRINTF("pkv errors %d %d %d\n", one->number, i, errors);
+        if (now.memcheck) {
+            send_frame(STEP, &errors, sizeof errors);
+        } else {
+            record_length = 0;
+            seen_round++;
+            lab_record();
+            send_frame(STEP, record, record_length * sizeof *record);
+        }
+    }
+    for (size_t i = 0; i < block_count; i++)
+        if (!blocks[i].freed)
+            report_block(LIVE, 0, &blocks[i], NULL);
+    if (now.memcheck && heap.live) {
+        VALGRIND_DO_ADDED_LEAK_CHECK;
+        VALGRIND_PRINTF("pkv leaks %d %d %u\n", one->number, one->operations, heap.live);
+    }
+}
+
+static long milliseconds_since(const struct timespec *start)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return (end.tv_sec - start->tv_sec) * 1000 + (end.tv_nsec - start->tv_nsec) / 1000000;
+}
+
+/* Is the child waiting for a processor (and not asleep)? Then the wall clock proves nothing. */
+static int wants_processor(pid_t child)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    const char *state = strrchr(text, ')');
+    return state != NULL && strchr("RD", state[2]) != NULL;
+}
+
+struct outcome {
+    int32_t status, hung;
+    int64_t cpu_microseconds;
+};
+
+/* Wait for the child. It limits its own CPU time; here is only the wall clock, for one that sleeps. */
+static struct outcome wait_for(pid_t child, long wall_limit)
+{
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    struct outcome outcome = {0, 0, 0};
+    struct rusage usage;
+    sigset_t child_ended;
+    sigemptyset(&child_ended);
+    sigaddset(&child_ended, SIGCHLD);
+    int told = 0;
+    for (;;) {
+        pid_t ended = wait4(child, &outcome.status, WNOHANG, &usage);
+        if (ended == child)
+            break;
+        long elapsed = milliseconds_since(&start);
+        long limit = wall_limit + (told ? 200 : 0);
+        if (elapsed >= limit && (elapsed >= 20 * limit || !wants_processor(child))) {
+            outcome.hung = 1;
+            /* first ask it where it is, then end it */
+            kill(child, told ? SIGKILL : SIGPROF);
+            told = 1;
+        }
+        sigtimedwait(&child_ended, NULL, &(struct timespec){0, (told ? 20 : 50) * 1000000L});
+    }
+    outcome.hung |= WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == EXIT_HANG;
+    outcome.cpu_microseconds = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000LL
+        + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    return outcome;
+}
+
+static struct outcome fork_case(const struct one_case *one, long limit)
+{
+    now.operation = -1;
+    memset(&heap, 0, sizeof heap);
+    send_frame(BEGIN, NULL, 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child < 0)
+        _exit(EXIT_BAD_PLAN);
+    if (child == 0) {
+        setpgid(0, 0);
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        run_case(one, limit);
+        fflush(stdout);
+        _exit(0);
+    }
+    struct outcome outcome = wait_for(child, 4 * limit);
+    kill(-child, SIGKILL); /* whatever it forked */
+    send_frame(END, &outcome, sizeof outcome);
+    return outcome;
+}
+
+static void run_natively(const struct one_case *one, long *limit, long short_limit)
+{
+    now.attempt = 1;
+    if (!fork_case(one, *limit).hung)
+        return;
+    now.attempt = 2;
+    if (fork_case(one, 2 * *limit).hung)
+        *limit = short_limit; /* proven: later cases need not wait as long to be believed */
+}
+
+static int32_t *read_plan(int descriptor, size_t *words)
+{
+    static const size_t room = (size_t)64 << 20;
+    char *plan = harness_pages(room);
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(descriptor, plan + length, room - length)) > 0)
+        length += (size_t)got;
+    close(descriptor);
+    *words = length / sizeof(int32_t);
+    return (int32_t *)(void *)plan;
+}
+
+int main(int argc, char **argv)
+{
+    static char out[1 << 16], err[1 << 10];
+    setvbuf(stdout, out, _IOLBF, sizeof out);
+    setvbuf(stderr, err, _IOLBF, sizeof err);
+
+    if (argc != 3)
+        return EXIT_BAD_PLAN;
+    now.report = atoi(argv[2]);
+    size_t words;
+    const int32_t *plan = read_plan(atoi(argv[1]), &words);
+    if (words < 7 || plan[0] != PLAN_MAGIC)
+        return EXIT_BAD_PLAN;
+    memcpy(&now.token, plan + 1, sizeof now.token);
+    now.memcheck = plan[3];
+    long limit = plan[4], short_limit = plan[5];
+    int32_t cases = plan[6];
+
+    record = harness_pages(RECORD_WORDS * sizeof *record);
+    blocks = harness_pages((MOST_BLOCKS + 1) * sizeof *blocks);
+    if (!now.memcheck) {
+        arena = harness_pages(ARENA_BYTES);
+        catch_faults();
+    }
+    keep_statics(0);
+    sigset_t child_ended;
+    sigemptyset(&child_ended);
+    sigaddset(&child_ended, SIGCHLD);
+    if (!now.memcheck)
+        sigprocmask(SIG_BLOCK, &child_ended, NULL);
+
+    const int32_t *at = plan + 7;
+    for (int32_t i = 0; i < cases; i++) {
+        const struct one_case *one = (const void *)at;
+        now.case_number = one->number;
+        if (now.memcheck) {
+            now.attempt = 1;
+            now.operation = -1;
+            send_frame(BEGIN, NULL, 0);
+            keep_statics(1);
+            run_case(one, limit);
+            struct outcome fine = {0, 0, 0};
+            send_frame(END, &fine, sizeof fine);
+        } else {
+            run_natively(one, &limit, short_limit);
+        }
+        at += 2 + SETTINGS + one->operations * (int32_t)(sizeof(struct call) / sizeof(int32_t));
+    }
+    send_frame(DONE, NULL, 0);
+    (void)no_data;
+    (void)no_bss;
+    return 0;
+}

@@ -1,0 +1,42 @@
+/* What a lab's driver and the harness around it know of each other. See harness.c for how it all works. */
+#ifndef HARNESS_H
+#define HARNESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One operation of a trace, as the grader sends it. */
+struct call {
+    int32_t code;      /* index into the lab's list of operations */
+    int32_t target;    /* number of the engine, 0 for a NULL engine */
+    int32_t nulls;     /* bit i: argument i is NULL */
+    int32_t argument[5];
+};
+
+/* What a pointer of the student's leads to; reference/paged_kv/record.py has the same numbers. */
+enum pointer { PTR_OK, PTR_NULL, PTR_STRAY, PTR_SMALL, PTR_FREED, PTR_SHARED };
+
+/* --- the lab gives --------------------------------------------------------------------------------------- */
+
+/* Forget the last case. `settings` are the case's numbers in the order of the lab's list of settings. */
+void lab_start(const int32_t *settings);
+/* Do one operation. 0: a poke that does not fit the state; the case ends there. */
+int lab_apply(const struct call *call);
+/* Write the canonical record with harness_put. Reads the student's memory, trusts nothing in it. */
+void lab_record(void);
+
+/* --- the harness gives ----------------------------------------------------------------------------------- */
+
+/* `size` bytes of zeros that are neither the student's nor on any heap; gone with the case. */
+void *harness_pages(size_t size);
+/* Is there room for `need` bytes at `address`, by the table of the student's allocations? */
+enum pointer harness_pointer(const void *address, size_t need);
+/* Was this address already shown since the record was begun? Remembers it. */
+int harness_seen(const void *address);
+/* Append words to the record. */
+void harness_put(int32_t word);
+void harness_put_words(const void *words, size_t count);
+/* An allocation like one of the student's own (a table that a poke puts in, which the student will free). */
+void *harness_malloc(size_t size);
+
+#endif

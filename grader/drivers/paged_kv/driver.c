@@ -1,0 +1,275 @@
+/* The only code that knows the student's structures: it makes the six calls, pokes, and writes the record whose
+ * layout reference/paged_kv/record.py describes. It believes no pointer that the table of allocations does not
+ * confirm, and no length that it did not count itself.
+ */
+#include "harness.h"
+#include "llm_memory.h"
+
+#include <string.h>
+
+enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192 };
+enum setting { SEED, ENGINES, POOL_ALIGN };
+/* in the order of the lab's list of operations */
+enum code { INIT, CREATE, FREE, FORK, APPEND, DESTROY, MOVE_L2, UNMAP, SET_KV_COUNT };
+enum reply { NOTHING, INT, A_NULL, SEQUENCE, ENGINE, STRAY };
+
+struct slot {
+    LLMEngine *engine;
+    unsigned char *pool; /* the region lies GUARD bytes before it and behind it */
+    int32_t pool_bytes;  /* -1: no pool yet */
+};
+
+static struct slot slots[MOST_ENGINES + 1]; /* by number; 0 is the NULL engine */
+static int32_t seed, engines, pool_align;
+static enum reply reply_kind;
+static int32_t reply_value;
+
+void lab_start(const int32_t *settings)
+{
+    seed = settings[SEED];
+    engines = settings[ENGINES];
+    pool_align = settings[POOL_ALIGN];
+    memset(slots, 0, sizeof slots);
+    for (int i = 0; i <= MOST_ENGINES; i++)
+        slots[i].pool_bytes = -1;
+}
+
+static size_t region_words(int32_t pool_bytes)
+{
+    return ((size_t)pool_bytes + 2 * GUARD + 3) / 4;
+}
+
+/* A fresh region of magic words; reference/paged_kv/pool.py has the same formula. */
+static void make_pool(int32_t number, int32_t pool_bytes)
+{
+    size_t words = region_words(pool_bytes);
+    unsigned char *region = (unsigned char *)harness_pages(words * 4 + 2 * GUARD) + pool_align % GUARD;
+    uint32_t start = (uint32_t)seed * 0x85EBCA6Bu + ((uint32_t)number << 24);
+    for (size_t i = 0; i < words; i++) {
+        uint32_t word = (start + (uint32_t)i) * 0x9E3779B1u;
+        memcpy(region + 4 * i, &word, sizeof word);
+    }
+    slots[number].pool = region + GUARD;
+    slots[number].pool_bytes = pool_bytes;
+}
+
+static void reply_int(int value)
+{
+    reply_kind = INT;
+    reply_value = value;
+}
+
+static void reply_sequence(const Sequence *sequence)
+{
+    enum pointer pointer = harness_pointer(sequence, sizeof *sequence);
+    reply_kind = pointer == PTR_OK ? SEQUENCE : pointer == PTR_NULL ? A_NULL : STRAY;
+    reply_value = pointer == PTR_OK ? sequence->seq_id : 0;
+}
+
+static void reply_engine(const LLMEngine *engine)
+{
+    enum pointer pointer = harness_pointer(engine, sizeof *engine);
+    reply_kind = pointer == PTR_OK ? ENGINE : pointer == PTR_NULL ? A_NULL : STRAY;
+    reply_value = 0;
+}
+
+/* ---------------------------------------------------------------- pokes */
+
+static Sequence *sequence_of(struct list_node *node)
+{
+    return (Sequence *)(void *)((char *)node - offsetof(Sequence, node));
+}
+
+static Sequence *find(LLMEngine *engine, int seq_id)
+{
+    if (harness_pointer(engine, sizeof *engine) != PTR_OK)
+        return NULL;
+    struct list_node *node = engine->active_seqs.next;
+    for (int steps = 0; node != &engine->active_seqs && steps < MOST_SEQUENCES; steps++, node = node->next) {
+        if (harness_pointer(sequence_of(node), sizeof(Sequence)) != PTR_OK)
+            return NULL;
+        if (sequence_of(node)->seq_id == seq_id)
+            return sequence_of(node);
+    }
+    return NULL;
+}
+
+static int **l1_of(Sequence *sequence)
+{
+    if (sequence == NULL || harness_pointer(sequence->block_table, L1_PT_SIZE * sizeof(int *)) != PTR_OK)
+        return NULL;
+    return sequence->block_table;
+}
+
+static int move_l2(LLMEngine *engine, const int32_t *argument)
+{
+    int **l1 = l1_of(find(engine, argument[0]));
+    if (l1 == NULL || l1[argument[1]] == NULL || l1[argument[2]] != NULL)
+        return 0;
+    l1[argument[2]] = l1[argument[1]];
+    l1[argument[1]] = NULL;
+    return 1;
+}
+
+static int unmap(LLMEngine *engine, const int32_t *argument, int32_t blocks)
+{
+    int **l1 = l1_of(find(engine, argument[0]));
+    int *l2 = l1 == NULL ? NULL : l1[argument[1] / L2_PT_SIZE];
+    if (harness_pointer(l2, L2_PT_SIZE * sizeof(int)) != PTR_OK)
+        return 0;
+    int block = l2[argument[1] % L2_PT_SIZE];
+    if (block < 0 || block >= blocks
+        || harness_pointer(engine->ref_count, (size_t)blocks * sizeof(int)) != PTR_OK
+        || engine->ref_count[block] < 1)
+        return 0;
+    l2[argument[1] % L2_PT_SIZE] = -1;
+    if (--engine->ref_count[block] == 0)
+        engine->free_local_blocks++;
+    return 1;
+}
+
+static int set_kv_count(LLMEngine *engine, const int32_t *argument)
+{
+    Sequence *sequence = find(engine, argument[0]);
+    if (sequence == NULL)
+        return 0;
+    sequence->kv_count = argument[1];
+    return 1;
+}
+
+/* ---------------------------------------------------------------- operations */
+
+static void init(const struct call *call)
+{
+    int32_t number = call->target;
+    if (call->nulls & 1) {
+        slots[number].engine = llm_init(NULL, (size_t)call->argument[1]);
+    } else {
+        make_pool(number, call->argument[0]);
+        slots[number].engine = llm_init(slots[number].pool, (size_t)call->argument[0]);
+    }
+    reply_engine(slots[number].engine);
+}
+
+int lab_apply(const struct call *call)
+{
+    struct slot *slot = &slots[call->target];
+    LLMEngine *engine = slot->engine;
+    const int32_t *argument = call->argument;
+    int32_t blocks = slot->pool_bytes / BLOCK_SIZE;
+    reply_kind = NOTHING;
+    reply_value = 0;
+    switch ((enum code)call->code) {
+    case INIT:
+        init(call);
+        return 1;
+    case CREATE:
+        reply_sequence(create_sequence(engine, argument[0], argument[1]));
+        return 1;
+    case FREE:
+        reply_int(free_sequence(engine, argument[0]));
+        return 1;
+    case FORK:
+        reply_sequence(fork_sequence(engine, argument[0], argument[1]));
+        return 1;
+    case APPEND:
+        reply_int(append_kv(engine, argument[0], argument[1]));
+        return 1;
+    case DESTROY:
+        slot->engine = NULL;
+        reply_int(llm_destroy(engine));
+        return 1;
+    case MOVE_L2:
+        return move_l2(engine, argument);
+    case UNMAP:
+        return unmap(engine, argument, blocks);
+    case SET_KV_COUNT:
+        return set_kv_count(engine, argument);
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the record */
+
+static enum pointer first_seen(const void *address, size_t need)
+{
+    enum pointer pointer = harness_pointer(address, need);
+    return pointer == PTR_OK && harness_seen(address) ? PTR_SHARED : pointer;
+}
+
+static int readable(enum pointer pointer)
+{
+    return pointer == PTR_OK || pointer == PTR_SHARED;
+}
+
+static void put_sequence(const Sequence *sequence)
+{
+    enum pointer pointers[L1_PT_SIZE];
+    enum pointer table = first_seen(sequence->block_table, L1_PT_SIZE * sizeof(int *));
+    harness_put(sequence->seq_id);
+    harness_put(sequence->kv_count);
+    harness_put(table);
+    if (!readable(table))
+        return;
+    for (int i = 0; i < L1_PT_SIZE; i++) {
+        pointers[i] = first_seen(sequence->block_table[i], L2_PT_SIZE * sizeof(int));
+        harness_put(pointers[i]);
+    }
+    for (int i = 0; i < L1_PT_SIZE; i++)
+        if (readable(pointers[i]))
+            harness_put_words(sequence->block_table[i], L2_PT_SIZE);
+}
+
+static void put_list(LLMEngine *engine)
+{
+    static struct list_node *nodes[MOST_SEQUENCES];
+    struct list_node *head = &engine->active_seqs, *node = head->next;
+    enum pointer end = PTR_OK;
+    int count = 0;
+    while (node != head) {
+        end = node == NULL ? PTR_NULL : first_seen(sequence_of(node), sizeof(Sequence));
+        if (end != PTR_OK || count == MOST_SEQUENCES)
+            break;
+        nodes[count++] = node;
+        node = node->next;
+    }
+    const struct list_node *back = head->prev;
+    int same = 0;
+    while (same < count && back == nodes[count - 1 - same])
+        back = nodes[count - 1 - same++]->prev;
+    harness_put(end);
+    harness_put(end == PTR_OK && same == count && back == head);
+    harness_put(count);
+    for (int i = 0; i < count; i++)
+        put_sequence(sequence_of(nodes[i]));
+}
+
+static void put_engine(const struct slot *slot)
+{
+    LLMEngine *engine = slot->engine;
+    size_t blocks = (size_t)slot->pool_bytes / BLOCK_SIZE;
+    enum pointer counts = harness_pointer(engine->ref_count, blocks * sizeof(int));
+    harness_put(engine->pool_base_ptr == slot->pool);
+    harness_put(engine->total_local_blocks);
+    harness_put(engine->free_local_blocks);
+    harness_put(counts);
+    if (counts == PTR_OK)
+        harness_put_words(engine->ref_count, blocks);
+    put_list(engine);
+}
+
+void lab_record(void)
+{
+    harness_put((int32_t)reply_kind);
+    harness_put(reply_value);
+    for (int32_t number = 1; number <= engines; number++) {
+        const struct slot *slot = &slots[number];
+        int lives = slot->pool_bytes >= 0 && harness_pointer(slot->engine, sizeof(LLMEngine)) == PTR_OK;
+        harness_put(slot->pool_bytes);
+        harness_put(lives);
+        if (lives)
+            put_engine(slot);
+        if (slot->pool_bytes >= 0)
+            harness_put_words(slot->pool - GUARD, region_words(slot->pool_bytes));
+    }
+}

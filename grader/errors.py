@@ -1,0 +1,102 @@
+"""Everything that can be wrong on our side of the desk. A wrong submission is a value, never one of these.
+
+GraderError                 exit code 3: our fault; costs no student a point
+├── ToolMissing             a program that we need is not installed, with the command that installs it
+├── DriverError             our own driver did not build, or broke its own protocol
+└── InputError              exit code 2: what we were given to read is wrong
+    ├── UsageError          an option or a path
+    ├── CaseFileError       a case file; all its mistakes at once
+    └── RubricError         a rubric; all its mistakes at once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+__all__ = [
+    "CaseFileError",
+    "DriverError",
+    "ExitCode",
+    "GraderError",
+    "InputError",
+    "Problem",
+    "RubricError",
+    "ToolMissing",
+    "UsageError",
+]
+
+
+class ExitCode(IntEnum):
+    """What `grade` exits with (design: verdicts and exit codes)."""
+
+    ACCEPTED = 0  # every submission has all points
+    NOT_ACCEPTED = 1  # at least one has not
+    BAD_INPUT = 2  # a wrong option, path, case file or rubric
+    JUDGE_ERROR = 3  # the grader's own fault
+    INTERRUPTED = 130  # Ctrl-C
+
+
+class GraderError(Exception):
+    """The grader cannot do its work."""
+
+    exit_code = ExitCode.JUDGE_ERROR
+
+
+class ToolMissing(GraderError):
+    """A program is not installed; `install` is the command to type, where we know it."""
+
+    def __init__(self, tool: str, install: str, instead: str = "") -> None:
+        self.tool = tool
+        self.install = install
+        self.instead = instead
+        super().__init__(tool, install, instead)
+
+    def __str__(self) -> str:
+        lines = [f"{self.tool} is not installed. Install it with:", f"    {self.install}"]
+        return "\n".join([*lines, self.instead] if self.instead else lines)
+
+
+class DriverError(GraderError):
+    """The driver, which is ours, did not do what it must."""
+
+
+class InputError(GraderError):
+    """Something that we were given cannot be used."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class UsageError(InputError):
+    """An option or a path is wrong; the message says what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a file, with its line."""
+
+    path: Path
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+class _FileError(InputError):
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: Sequence[Problem] = tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+class CaseFileError(_FileError):
+    """One or more case files are wrong."""
+
+
+class RubricError(_FileError):
+    """A rubric is wrong."""

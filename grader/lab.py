@@ -1,0 +1,82 @@
+"""What makes an assignment: data, a model, a driver and the words for its mistakes. The grader knows no lab by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grader.casefile import Case, Grammar
+from grader.rubric import Rubric
+from grader.sandbox import Workspace
+from grader.verdict import Finding
+from reference.model import Judgement, ModelFactory
+from reference.operation import Operation, Trace
+
+__all__ = ["Built", "Clue", "Lab", "Program"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a build made: how to start it, and the file with its debug lines."""
+
+    executable: Path
+    source_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The end of a build. Without `program` it failed; findings may stand beside a program too."""
+
+    program: Program | None
+    findings: tuple[Finding, ...] = ()
+    compiler: str = ""
+    command: str = ""
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clue:
+    """One line of a lab's table of mistakes: what was seen, which rule that breaks, what to tell the student.
+
+    Every condition that is given must hold; the first clue of the table that fits is taken. `hint` may use
+    {call}, {field}, {expected}, {actual}, {line} (of the student's file) and {clause}.
+    """
+
+    rule: str
+    hint: str
+    calls: tuple[str, ...] = ()
+    facets: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    """Kinds of findings, such as "crash" or "leak"."""
+    circumstances: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
+    where: Callable[[Judgement], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """An assignment. A further one is another value of this record."""
+
+    name: str
+    title: str
+    handout: str
+    source_name: str
+    """The file that students hand in."""
+    cases: Path
+    grammar: Grammar
+    rubric: Rubric
+    model: ModelFactory
+    build: Callable[[Workspace, bytes, Mapping[str, bytes], bool], Built]
+    """(workspace, source, the student's own headers, relaxed) -> Built. Relaxed: warnings and holes are forgiven."""
+    driver_settings: Callable[[Trace], tuple[int, ...]]
+    clues: tuple[Clue, ...]
+    describe_poke: Callable[[Operation], str]
+    draw: Callable[[dict[str, Any]], Iterable[str]]
+    """A described record as lines of rich markup, for `grade explain`."""
+    reproduce: Callable[[Case, int], str]
+    """The case up to and with that operation as a standalone program."""
+    reproduce_command: str
+    tools: tuple[str, ...]
+    """Programs that must be installed, such as gcc."""

@@ -1,0 +1,156 @@
+"""CS110 Homework 3: wires reference, cases, driver, clues and pictures together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+
+from grader import rubric
+from grader.build.c import CProject, build
+from grader.casefile import Grammar, Number, Signature
+from grader.lab import Built, Lab
+from grader.labs.paged_kv_clues import CLUES
+from grader.labs.paged_kv_words import describe_poke, draw
+from grader.reproduce import reproduce
+from grader.rubric import Judged
+from grader.sandbox import Workspace
+from reference.operation import Operation, Trace
+from reference.paged_kv import PagedKV
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
+
+__all__ = ["FACETS", "lab"]
+
+_ROOT = Path(__file__).parents[2]
+_CASES = _ROOT / "cases" / "paged_kv"
+_DRIVERS = _ROOT / "grader" / "drivers"
+
+FACETS = frozenset(
+    {
+        *("reply", "counters", "ref_count", "tables", "fields", "list", "written", "copied", "untouched"),
+        *("heap", "failing", "choice", "isolation"),
+    }
+)
+"""The named parts of a record (design: driver and record)."""
+
+_MOST_ENGINES = 8
+_MOST_POOL_BYTES = 1 << 20
+_MOST_KV = MAX_LOGICAL_BLOCKS * KV_PER_BLOCK
+_ID = Number("seq_id")
+_SLOT = Number("L1 slot", 0, L1_PT_SIZE - 1)
+
+_OPERATIONS = {  # in the order of the driver's enum code
+    "llm_init": Signature(
+        arguments=(Number("pool_size", 0, _MOST_POOL_BYTES),),
+        replies=("engine", "NULL"),
+        null_first=True,
+        null_target=False,
+        opens=True,
+    ),
+    "create_sequence": Signature(arguments=(_ID, Number("initial_kv_len")), replies=("seq", "NULL")),
+    "free_sequence": Signature(arguments=(_ID,), replies=("0", "-1")),
+    "fork_sequence": Signature(
+        arguments=(Number("parent_seq_id"), Number("new_seq_id")), replies=("seq", "NULL")
+    ),
+    "append_kv": Signature(arguments=(_ID, Number("kv_data")), replies=("0", "-1")),
+    "llm_destroy": Signature(arguments=(), replies=("0", "-1"), closes=True),
+    "move_l2": Signature(arguments=(_ID, _SLOT, _SLOT), null_target=False),
+    "unmap": Signature(
+        arguments=(_ID, Number("logical block", 0, MAX_LOGICAL_BLOCKS - 1)), null_target=False
+    ),
+    "set_kv_count": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
+}
+
+_SETTINGS = {
+    "pool_blocks": Number("pool_blocks", 1, _MOST_POOL_BYTES // BLOCK_SIZE),
+    "pool_bytes": Number("pool_bytes", 0, _MOST_POOL_BYTES),
+    "pool_align": Number("pool_align", 4, BLOCK_SIZE),
+}
+
+_STUBS = {
+    "llm_init": "LLMEngine *llm_init(void *p, size_t n) { (void)p; (void)n; return NULL; }",
+    "create_sequence": "Sequence *create_sequence(LLMEngine *e, int i, int n)"
+    " { (void)e; (void)i; (void)n; return NULL; }",
+    "free_sequence": "int free_sequence(LLMEngine *e, int i) { (void)e; (void)i; return -1; }",
+    "fork_sequence": "Sequence *fork_sequence(LLMEngine *e, int p, int n) { (void)e; (void)p; (void)n; return NULL; }",
+    "append_kv": "int append_kv(LLMEngine *e, int i, int d) { (void)e; (void)i; (void)d; return -1; }",
+    "llm_destroy": "int llm_destroy(LLMEngine *e) { (void)e; return -1; }",
+}
+
+
+@cache
+def lab() -> Lab:
+    """The lab. Raises `RubricError` when its rubric is wrong."""
+    rules = rubric.load(_CASES / "rubric.toml", FACETS)
+    grammar = Grammar(
+        operations=_OPERATIONS,
+        settings=_SETTINGS,
+        most_targets=_MOST_ENGINES,
+        clauses=rubric.load_clauses(_CASES / "handout.toml"),
+        rules=tuple(rule.id for rule in rules.rules if rule.judged is Judged.CASES),
+        complete=_complete,
+        model=PagedKV,
+    )
+    project = CProject(
+        source_name="llm_memory.c",
+        header=_DRIVERS / "paged_kv" / "llm_memory.h",
+        driver=_DRIVERS / "paged_kv" / "driver.c",
+        harness=_DRIVERS / "harness.c",
+        functions=_STUBS,
+        rule=rules.judged(Judged.BUILD),
+    )
+    return Lab(
+        name="paged_kv",
+        title="CS110 Homework 3: paged KV-cache memory manager",
+        handout="CS110 HW3",
+        source_name=project.source_name,
+        cases=_CASES,
+        grammar=grammar,
+        rubric=rules,
+        model=PagedKV,
+        build=partial(_build, project),
+        driver_settings=_driver_settings,
+        clues=CLUES,
+        describe_poke=describe_poke,
+        draw=draw,
+        reproduce=reproduce,
+        reproduce_command="gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c repro.c -o repro",
+        tools=("gcc", "objcopy", "addr2line"),
+    )
+
+
+def _build(
+    project: CProject, work: Workspace, source: bytes, own_headers: Mapping[str, bytes], relaxed: bool
+) -> Built:
+    return build(project, work, source, own_headers, relaxed=relaxed)
+
+
+def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator[tuple[str, str]]:
+    """Add the `llm_init` and the `llm_destroy` that a case leaves out; pool sizes say for which pool."""
+    written = {operation.target for operation in operations if operation.name == "llm_init"}
+    size = settings.get("pool_bytes", settings.get("pool_blocks", 0) * BLOCK_SIZE)
+    sized = "pool_bytes" in settings or "pool_blocks" in settings
+    if "pool_bytes" in settings and "pool_blocks" in settings:
+        yield "pool_bytes", "write either pool_blocks or pool_bytes, not both"
+    if 1 in written and sized:
+        yield "pool_blocks", "the trace has its own llm_init; leave pool_blocks and pool_bytes away"
+    uses_first = any(operation.target == 1 for operation in operations)
+    if uses_first and 1 not in written:
+        if not sized:
+            yield "operations", "pool_blocks is missing: write pool_blocks = 4, or an llm_init in the trace"
+        elif size < BLOCK_SIZE:
+            yield "pool_bytes", f"llm_init refuses fewer than {BLOCK_SIZE} bytes; write it out: llm_init {size} -> NULL"
+        operations.insert(0, Operation(name="llm_init", arguments=(size,), claim="engine", implicit=True))
+    alive: dict[int, None] = {}
+    for operation in operations:
+        if operation.target is not None and operation.name == "llm_init" and operation.claim == "engine":
+            alive[operation.target] = None
+        elif operation.target is not None and operation.name == "llm_destroy":
+            alive.pop(operation.target, None)
+    operations += [Operation(name="llm_destroy", target=target, claim="0", implicit=True) for target in alive]
+
+
+def _driver_settings(trace: Trace) -> tuple[int, ...]:
+    """In the order of the driver's enum setting: seed, engines, pool_align."""
+    engines = max(operation.target or 1 for operation in trace.operations)
+    return trace.settings.get("seed", 0), engines, trace.settings.get("pool_align", 0)

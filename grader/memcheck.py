@@ -1,0 +1,176 @@
+"""Valgrind over the same cases: one process for all of them, its XML through a pipe, each error with its operation.
+
+Errors and leaks come in the order in which they happened, and the harness puts a client message behind those of each
+operation; so every one of them belongs to a case, an operation and lines of the student's file. The document may end
+anywhere (a crash, a hostile program), therefore it is read piece by piece.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from grader.casefile import Case
+from grader.lab import Program
+from grader.process import Limits
+from grader.replay import Frames, Kind, plan
+from grader.sandbox import RUN_LIMITS, Workspace
+from grader.verdict import SourceLine
+from reference.operation import Trace
+
+__all__ = ["LEAK", "Checked", "MemoryFault", "memcheck"]
+
+LEAK = "Leak"
+"""Kinds of Valgrind that begin so are lost memory."""
+
+_MOST_PROCESSES = 3
+_WALL_SECONDS = 120.0
+_PIECE = re.compile(rb"<(error|clientmsg)>.*?</\1>", re.DOTALL)
+_MARKER = re.compile(r"pkv (errors|leaks) (\d+) (\d+) (\d+)")
+_COMMAND = (
+    "valgrind",
+    "--tool=memcheck",
+    "--xml=yes",
+    "--error-limit=no",
+    "--redzone-size=128",
+    "--leak-check=no",  # at the end; after each case that has something left the harness asks for one
+    "--show-leak-kinds=all",
+    "--num-callers=24",
+    "--vgdb=no",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFault:
+    """One error of Valgrind. `operation` counts from 0; for a leak it is the number of operations."""
+
+    case: int
+    operation: int
+    kind: str
+    message: str
+    lines: tuple[SourceLine, ...]
+    auxiliary: tuple[SourceLine, ...]
+    """Where the memory was allocated or freed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What Valgrind saw."""
+
+    errors: tuple[MemoryFault, ...]
+    counted: dict[tuple[int, int], int]
+    """How many errors it counted in each (case, operation), repeated ones too, which it does not print again."""
+    unchecked: tuple[int, ...]
+    """Cases that did not run to their end under Valgrind."""
+    processes: int
+    cpu_seconds: float
+
+
+def memcheck(
+    work: Workspace,
+    program: Program,
+    cases: Sequence[Case],
+    numbers: Sequence[int],
+    *,
+    codes: dict[str, int],
+    settings: Callable[[Trace], tuple[int, ...]],
+) -> Checked:
+    """Run the cases with these numbers under Valgrind. If the process dies the rest goes on in another one."""
+    errors: list[MemoryFault] = []
+    counted: dict[tuple[int, int], int] = {}
+    unchecked: list[int] = []
+    left = list(numbers)
+    processes, spent = 0, 0.0
+    while left and processes < _MOST_PROCESSES:
+        processes += 1
+        token = secrets.randbits(64)
+        feed = plan(cases, left, token=token, memcheck=True, codes=codes, settings=settings)
+        done = work.run(
+            lambda ends: [
+                *_COMMAND,
+                f"--xml-fd={ends[2]}",
+                f"./{program.executable.name}",
+                *map(str, ends[:2]),
+            ],
+            limits=Limits(
+                wall_seconds=_WALL_SECONDS,
+                cpu_seconds=RUN_LIMITS.cpu_seconds,
+                file_size=RUN_LIMITS.file_size,
+                processes=RUN_LIMITS.processes,
+                open_files=None,
+            ),
+            feeds=[feed],
+            channels=2,
+        )
+        spent += done.cpu_seconds
+        ended, begun = set(), []
+        at = (left[0], 0)
+        for frame in Frames(done.channels[0], token):
+            if frame.kind == Kind.BEGIN:
+                begun.append(frame.case)
+                at = (frame.case, 0)
+            elif frame.kind == Kind.END:
+                ended.add(frame.case)
+            elif frame.kind == Kind.STEP and len(frame.body) == 4:  # noqa: PLR2004 - one int
+                (count,) = struct.unpack("<i", frame.body)
+                at = (frame.case, frame.operation + 1)
+                if count:
+                    counted[frame.case, frame.operation] = count
+        errors += _attributed(done.channels[1], at, program.source_name)
+        stopped = [number for number in begun if number not in ended] or left[:1]
+        if len(ended) == len(left):
+            stopped = []
+        unchecked += stopped
+        left = [number for number in left if number not in ended and number not in stopped]
+    return Checked(
+        errors=tuple(errors),
+        counted=counted,
+        unchecked=(*unchecked, *left),
+        processes=processes,
+        cpu_seconds=spent,
+    )
+
+
+def _attributed(document: bytes, last: tuple[int, int], source_name: str) -> Iterator[MemoryFault]:
+    """Errors wait for the next marker, which says where they belong; after the last one, where the process died."""
+    waiting: list[ElementTree.Element] = []
+    for piece in _PIECE.finditer(document):
+        try:
+            element = ElementTree.fromstring(piece.group(0))  # noqa: S314 - bounded, no entities are declared
+        except ElementTree.ParseError:
+            continue
+        if element.tag == "error":
+            waiting.append(element)
+            continue
+        marker = _MARKER.search(element.findtext("text") or "")
+        if marker:
+            case, operation = int(marker.group(2)), int(marker.group(3))
+            yield from _errors(waiting, case, operation, source_name)
+            waiting = []
+    yield from _errors(waiting, *last, source_name)
+
+
+def _errors(elements: list[ElementTree.Element], case: int, operation: int, source_name: str) -> Iterator[MemoryFault]:
+    for element in elements:
+        stacks = [tuple(_lines(stack, source_name)) for stack in element.iter("stack")]
+        if any(stacks):  # without a line of the student's it is none of theirs
+            yield MemoryFault(
+                case=case,
+                operation=operation,
+                kind=element.findtext("kind") or "",
+                message=element.findtext("what") or element.findtext("xwhat/text") or "",
+                lines=stacks[0],
+                auxiliary=stacks[1] if len(stacks) > 1 else (),
+            )
+
+
+def _lines(stack: ElementTree.Element, source_name: str) -> Iterator[SourceLine]:
+    for frame in stack.iter("frame"):
+        if frame.findtext("file") == source_name:
+            yield SourceLine(
+                file=source_name, line=int(frame.findtext("line") or 0), function=frame.findtext("fn") or ""
+            )

@@ -1,0 +1,122 @@
+"""The one result record. Every report is a pure function of it, so that their numbers cannot disagree."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grader.verdict import Diagnosis, Finding, Outcome, RuleScore, Verdict
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+__all__ = ["SCHEMA", "Environment", "Protection", "Record", "Submission", "from_json", "schema", "to_json", "write"]
+
+SCHEMA = "paged-kv-grader/record/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What was graded: a name to show, and the SHA-256 of the source file ("" when there was none)."""
+
+    name: str
+    sha256: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """What really stood between the student's code and the machine."""
+
+    level: str = "none"
+    active: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The tools that a result depends on."""
+
+    compiler: str = ""
+    command: str = ""
+    valgrind: str = ""
+    kernel: str = ""
+    grader: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One submission, graded (design: the result record). Points are whole numbers."""
+
+    schema: str = SCHEMA
+    complete: bool = True
+    lab: str
+    submission: Submission
+    verdict: Verdict
+    score: int | None
+    max_score: int
+    would_score: int | None = None
+    """For a `compile_error`: the score had it been built without -Werror or with stubs. Never counts."""
+    diagnosis: Diagnosis | None = None
+    rules: tuple[RuleScore, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    output: str = ""
+    """What the program printed, bounded. Shown, never parsed."""
+    memcheck: bool = True
+    """Did Valgrind run?"""
+    seed: int = 0
+    protection: Protection = Protection()
+    environment: Environment = Environment()
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
+
+    def same_result(self, other: Record) -> bool:
+        """Do both say the same, whatever machine and time they come from?"""
+        return _comparable(self) == _comparable(other)
+
+
+def _comparable(record: Record) -> Record:
+    return replace(record, cpu_seconds={}, environment=Environment(), protection=Protection())
+
+
+@cache
+def _adapter() -> TypeAdapter[Record]:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - slow to import, and only files need it
+
+    return TypeAdapter(Record)
+
+
+def to_json(record: Record) -> str:
+    """The record as a JSON object, with a line end."""
+    return _adapter().dump_json(record, indent=1).decode() + "\n"
+
+
+def from_json(text: str | bytes) -> Record:
+    """Read a record back. Raises `ValueError` when the text is none."""
+    return _adapter().validate_json(text)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema that every record obeys."""
+    published = _adapter().json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA, **published}
+
+
+def write(path: Path, text: str) -> None:
+    """Put `text` at `path` in one step: whoever looks sees the old file or the new one, never half of it."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,268 @@
+"""Play cases on a built program and take down what it reports: the plan, the frames, and what they mean.
+
+The layout of plan and frames is that of drivers/harness.c. Student code shares the driver's process, so nothing that
+comes back is believed further than it goes: frames of one case cannot reach into another, a stream that stops is a
+finding about the case in which it stopped, and states are judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from grader.casefile import Case
+from grader.errors import DriverError
+from grader.lab import Program
+from grader.process import Completed, Limits
+from grader.sandbox import RUN_LIMITS, Workspace
+from reference.operation import Operation, Trace
+
+__all__ = [
+    "BlockEvent",
+    "Event",
+    "Fault",
+    "Frame",
+    "Frames",
+    "Kind",
+    "Played",
+    "PlayedStep",
+    "Replayed",
+    "plan",
+    "replay",
+]
+
+_MAGIC = 0x504C414E
+_SETTINGS = 4
+_CALL = struct.Struct("<8i")
+_FRAME = struct.Struct("<QIIiiIIIIII")
+_FIRST_LIMIT_MS = 500
+_SHORT_LIMIT_MS = 5
+_EXIT_DONE = 0
+_EXIT_BAD_PLAN = 100
+
+
+class Kind(IntEnum):
+    """Kinds of frames, as in harness.c."""
+
+    BEGIN = 1
+    STEP = 2
+    END = 3
+    FAULT = 4
+    LEFT = 5
+    BLOCK = 6
+    MISFIT = 7
+    DONE = 8
+
+
+class Event(IntEnum):
+    """What happened to an allocation."""
+
+    BAD_FREE = 1
+    BROKEN = 2
+    LIVE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame as it came."""
+
+    kind: int
+    case: int
+    operation: int
+    attempt: int
+    allocations: int
+    frees: int
+    bad_frees: int
+    broken: int
+    live: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvent:
+    """One allocation and what is wrong with it. Operations count from 0; -1 is unknown."""
+
+    event: Event
+    detail: int
+    operation: int
+    allocated_by: int
+    size: int
+    allocated_at: int
+    caller: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A signal, a time limit, or a way out of the program, with the stack of addresses at that moment."""
+
+    operation: int
+    signal: int
+    address: int
+    stack: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedStep:
+    """One operation that came back: the record, and what it did to the heap."""
+
+    record: bytes
+    allocations: int
+    frees: int
+    bad_frees: int
+    broken: int
+    live: int
+
+
+@dataclass(slots=True)
+class Played:
+    """Everything one case reported."""
+
+    case: Case
+    steps: list[PlayedStep] = field(default_factory=list)
+    events: list[BlockEvent] = field(default_factory=list)
+    fault: Fault | None = None
+    left: Fault | None = None
+    """The program called exit (signal 1) or abort (signal 2)."""
+    misfit: bool = False
+    hung: bool = False
+    ended: bool = False
+    """An END frame came: the parent of the case saw it end."""
+    status: int = 0
+    cpu_seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Did every operation come back?"""
+        return len(self.steps) == len(self.case.trace.operations)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """All cases, and what the program printed."""
+
+    played: tuple[Played, ...]
+    output: bytes
+    cpu_seconds: float
+
+
+def replay(
+    work: Workspace,
+    program: Program,
+    cases: Sequence[Case],
+    *,
+    codes: dict[str, int],
+    settings: Callable[[Trace], tuple[int, ...]],
+) -> Replayed:
+    """Run all cases natively, one forked process each. Raises `DriverError` when our own side breaks."""
+    token = secrets.randbits(64)
+    feed = plan(cases, range(len(cases)), token=token, memcheck=False, codes=codes, settings=settings)
+    done = work.run(
+        lambda ends: [f"./{program.executable.name}", *map(str, ends)],
+        limits=Limits(
+            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(cases)),
+            cpu_seconds=RUN_LIMITS.cpu_seconds,
+            address_space=RUN_LIMITS.address_space,
+            file_size=RUN_LIMITS.file_size,
+            processes=RUN_LIMITS.processes,
+        ),
+        feeds=[feed],
+        channels=1,
+    )
+    if done.exit_code == _EXIT_BAD_PLAN:
+        raise DriverError("the driver could not read its plan or had no memory")
+    played = [Played(case) for case in cases]
+    for frame in Frames(done.channels[0], token):
+        if 0 <= frame.case < len(played):
+            _take_down(played, frame)
+    return Replayed(played=tuple(played), output=_output(done), cpu_seconds=done.cpu_seconds)
+
+
+def plan(
+    cases: Sequence[Case],
+    numbers: Sequence[int],
+    *,
+    token: int,
+    memcheck: bool,
+    codes: dict[str, int],
+    settings: Callable[[Trace], tuple[int, ...]],
+) -> bytes:
+    """The cases with these numbers, as the driver reads them."""
+    parts = [struct.pack("<iQiiii", _MAGIC, token, memcheck, _FIRST_LIMIT_MS, _SHORT_LIMIT_MS, len(numbers))]
+    for number in numbers:
+        trace = cases[number].trace
+        values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
+        parts.append(struct.pack(f"<{2 + _SETTINGS}i", number, len(trace.operations), *values))
+        parts += [_encode(operation, codes) for operation in trace.operations]
+    return b"".join(parts)
+
+
+def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
+    values = [argument if isinstance(argument, int) else 0 for argument in operation.arguments]
+    nulls = sum(1 << i for i, argument in enumerate(operation.arguments) if argument is None)
+    padded = (values + [0] * 5)[:5]
+    return _CALL.pack(codes[operation.name], operation.target or 0, nulls, *padded)
+
+
+class Frames:
+    """The frames in a stream of bytes. After bytes that are no frame it looks for the token to go on from."""
+
+    def __init__(self, stream: bytes, token: int) -> None:
+        self.stream = stream
+        self.token = token.to_bytes(8, "little")
+
+    def __iter__(self) -> Iterator[Frame]:
+        place = 0
+        while (place := self.stream.find(self.token, place)) >= 0:
+            if place + _FRAME.size > len(self.stream):
+                return
+            _, kind, length, case, operation, attempt, *counts = _FRAME.unpack_from(self.stream, place)
+            start = place + _FRAME.size
+            if kind not in Kind.__members__.values() or start + length > len(self.stream):
+                place += 1
+                continue
+            body = self.stream[start : start + length]
+            yield Frame(kind, case, operation, attempt, *counts, body)
+            place = start + length
+
+
+def _take_down(played: list[Played], frame: Frame) -> None:
+    one = played[frame.case]
+    match frame.kind:
+        case Kind.BEGIN:
+            played[frame.case] = Played(one.case)  # a second attempt replaces the first
+        case Kind.STEP if frame.operation == len(one.steps):
+            one.steps.append(
+                PlayedStep(
+                    frame.body, frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live
+                )
+            )
+        case Kind.BLOCK:
+            one.events.append(_event(frame))
+        case Kind.FAULT:
+            one.fault = _fault(frame)
+        case Kind.LEFT:
+            one.left = _fault(frame)
+        case Kind.MISFIT:
+            one.misfit = True
+        case Kind.END:
+            status, hung, microseconds = struct.unpack("<iiq", frame.body)
+            one.ended, one.status, one.hung = True, status, bool(hung)
+            one.cpu_seconds = microseconds / 1e6
+
+
+def _event(frame: Frame) -> BlockEvent:
+    event, detail, allocated_by, _, size, allocated_at, caller = struct.unpack("<iiiiQQQ", frame.body)
+    return BlockEvent(Event(event), detail, frame.operation, allocated_by, size, allocated_at, caller)
+
+
+def _fault(frame: Frame) -> Fault:
+    first, _, address = struct.unpack_from("<iiQ", frame.body)
+    stack = struct.unpack_from(f"<{(len(frame.body) - 16) // 8}Q", frame.body, 16)
+    return Fault(frame.operation, first, address, stack)
+
+
+def _output(done: Completed) -> bytes:
+    return done.stdout + done.stderr

@@ -1,0 +1,129 @@
+"""Where a student's code is compiled and run: a private folder, few rights, and an end for everything it starts.
+
+What protection a machine really gives is probed, never assumed, and goes into every record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from grader import process
+from grader.process import Command, Completed, Limits
+from grader.record import Protection
+
+__all__ = ["COMPILE_LIMITS", "RUN_LIMITS", "Workspace", "protection", "workspace"]
+
+COMPILE_LIMITS = Limits(
+    wall_seconds=60, cpu_seconds=30, address_space=4 << 30, file_size=64 << 20, processes=64
+)
+RUN_LIMITS = Limits(
+    wall_seconds=120, cpu_seconds=120, address_space=8 << 30, file_size=1 << 20, processes=64
+)
+
+_FIRST_USER = 61_184
+"""User ids from here on belong to nobody; 64 of them, so that gradings side by side have different ones."""
+_USERS = 64
+
+_LIMITS = ("resource limits", "no new privileges", "clean environment", "private folder", "own session")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """A private folder and the rights of what runs there."""
+
+    folder: Path
+    user: int | None
+
+    def run(
+        self,
+        command: Sequence[str] | Command,
+        *,
+        limits: Limits,
+        feeds: Sequence[bytes] = (),
+        channels: int = 0,
+    ) -> Completed:
+        """Run a program in the folder with few rights; see `grader.process.run`."""
+        return process.run(
+            command,
+            cwd=self.folder,
+            limits=limits if self.user is not None else _without_process_limit(limits),
+            environment=_environment(self.folder),
+            user=self.user,
+            feeds=feeds,
+            channels=channels,
+        )
+
+    def add(self, name: str, content: bytes) -> Path:
+        """Put a file of ours there, readable but not writable for what runs there."""
+        path = self.folder / name
+        path.write_bytes(content)
+        path.chmod(0o644)
+        return path
+
+
+@contextlib.contextmanager
+def workspace() -> Iterator[Workspace]:
+    """A fresh private folder, gone with everything in it at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="grade-"))
+    user = _unprivileged_user()
+    try:
+        if user is not None:
+            os.chown(folder, user, user)
+        folder.chmod(0o700)
+        yield Workspace(folder=folder, user=user)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def protection() -> Protection:
+    """What is active on this machine."""
+    if _unprivileged_user() is None:
+        return Protection(level="limits", active=_LIMITS)
+    return Protection(level="limits+user", active=(*_LIMITS, "unprivileged user"))
+
+
+def _unprivileged_user() -> int | None:
+    """The user id for student code: one per grading process where we are root and may change, else None."""
+    return _FIRST_USER + os.getpid() % _USERS if _can_change_user() else None
+
+
+@cache
+def _can_change_user() -> bool:
+    """Try it: a container may run us as root and still refuse other users."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        tried = process.run(
+            [sys.executable, "-I", "-S", "-c", ""],
+            cwd=Path("/"),
+            limits=Limits(wall_seconds=10),
+            environment={},
+            user=_FIRST_USER,
+        )
+    except (OSError, ValueError):
+        return False
+    return tried.exit_code is not None
+
+
+def _without_process_limit(limits: Limits) -> Limits:
+    """The limit counts all processes of a user: with our own user it would count our own."""
+    return Limits(
+        wall_seconds=limits.wall_seconds,
+        cpu_seconds=limits.cpu_seconds,
+        address_space=limits.address_space,
+        file_size=limits.file_size,
+        open_files=limits.open_files,
+    )
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Nothing of ours; messages in plain English, so that tools' texts are the same everywhere."""
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TMPDIR": str(folder), "HOME": str(folder)}

@@ -1,0 +1,79 @@
+"""From cases to points (design: rules and points). One defect costs what it is worth, not everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from grader.compare import Comparison, End
+from grader.diagnose import CaseFindings
+from grader.rubric import Judged, Rubric, Rule
+from grader.verdict import RuleScore
+
+__all__ = ["passes", "rule_scores", "total"]
+
+
+def passes(comparison: Comparison, rule: Rule) -> bool:
+    """Does the case pass for its rule: its facets right, and everything accepted that must be accepted?"""
+    return comparison.refused is None and _ran(comparison, rule) and not rule.facets & comparison.facets()
+
+
+def rule_scores(found: Sequence[CaseFindings], rubric: Rubric, *, builds: bool) -> tuple[RuleScore, ...]:
+    """What each rule earned, in the rubric's order. `builds`: did the build pass without a finding?
+
+    The build's points are earned only together with some other point.
+    """
+    scores = {rule.id: _score(rule, found) for rule in rubric.rules if rule.judged is not Judged.BUILD}
+    earned = any(score.points for score in scores.values())
+    for rule in rubric.rules:
+        if rule.judged is Judged.BUILD:
+            passed = int(builds and earned)
+            scores[rule.id] = _rule_score(rule, rule.points * passed, 1, passed)
+    return tuple(scores[rule.id] for rule in rubric.rules)
+
+
+def total(scores: Sequence[RuleScore]) -> int:
+    """The score of a submission."""
+    return sum(score.points for score in scores)
+
+
+def _ran(comparison: Comparison, rule: Rule) -> bool:
+    """Came the case to its end? A crash in the clean-up that the harness added costs only the rules about it."""
+    if comparison.end is End.REACHED:
+        return True
+    operations = comparison.case.trace.operations
+    at = comparison.ended_at
+    cleaning = at < len(operations) and operations[at].implicit and at > 0
+    return cleaning and comparison.end is not End.MISFIT and not rule.covers_cleanup
+
+
+def _score(rule: Rule, found: Sequence[CaseFindings]) -> RuleScore:
+    judges: dict[Judged, Callable[[CaseFindings], bool]] = {
+        Judged.LEAK: lambda one: _worked(one.comparison) and not one.leaks,
+        Judged.MEMORY_ERROR: lambda one: _worked(one.comparison) and not one.memory_errors,
+    }
+    if rule.judged in judges:
+        passed = sum(judges[rule.judged](one) for one in found)
+        points = rule.points * passed // len(found) if found else 0
+        return _rule_score(rule, points, len(found), passed)
+    own = [one.comparison for one in found if one.comparison.case.rule == rule.id]
+    weight = sum(comparison.case.weight for comparison in own)
+    right = [comparison for comparison in own if passes(comparison, rule)]
+    earned = sum(comparison.case.weight for comparison in right)
+    return _rule_score(rule, rule.points * earned // weight if weight else 0, len(own), len(right))
+
+
+def _worked(comparison: Comparison) -> bool:
+    """Only a case that did its work shows that no memory is lost in it."""
+    return comparison.end is End.REACHED and comparison.refused is None
+
+
+def _rule_score(rule: Rule, points: int, cases: int, passed: int) -> RuleScore:
+    return RuleScore(
+        rule=rule.id,
+        title=rule.title,
+        handout=rule.handout,
+        points=points,
+        max_points=rule.points,
+        cases=cases,
+        passed=passed,
+    )

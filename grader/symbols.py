@@ -1,0 +1,66 @@
+"""From addresses to lines of the student's file, by the debug lines of the program (binutils' addr2line)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from grader.errors import DriverError
+from grader.lab import Program
+from grader.process import Limits
+from grader.sandbox import Workspace
+from grader.verdict import SourceLine
+
+__all__ = ["source_lines"]
+
+_PAIR = 2
+
+
+def source_lines(
+    work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]]
+) -> dict[tuple[int, ...], tuple[SourceLine, ...]]:
+    """The student's lines on each stack of return addresses, innermost first; functions inlined by gcc included.
+
+    The first address of a stack is taken as it is (where a fault happened), the others as return addresses: the
+    call is the instruction before.
+    """
+    wanted = list(dict.fromkeys(stacks))
+    addresses = sorted({address for stack in wanted for address in _call_sites(stack)})
+    if not addresses:
+        return {stack: () for stack in wanted}
+    lines = _look_up(work, program, addresses)
+    found = {}
+    for stack in wanted:
+        frames = [line for address in _call_sites(stack) for line in lines.get(address, ())]
+        found[stack] = tuple(dict.fromkeys(frames))
+    return found
+
+
+def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:
+    return (*stack[:1], *(address - 1 for address in stack[1:] if address))
+
+
+def _look_up(work: Workspace, program: Program, addresses: list[int]) -> dict[int, list[SourceLine]]:
+    done = work.run(
+        ["addr2line", "-a", "-i", "-f", "-e", program.executable.name, *map(hex, addresses)],
+        limits=Limits(wall_seconds=30),
+    )
+    if not done.succeeded:
+        raise DriverError(f"addr2line failed: {done.stderr.decode(errors='replace')}")
+    found: dict[int, list[SourceLine]] = {}
+    frames: list[str] = []
+    current = -1
+    for text in [*done.stdout.decode(errors="replace").splitlines(), "0x0"]:
+        if text.startswith("0x") and len(frames) % _PAIR == 0:
+            found[current] = list(_frames(frames, program.source_name))
+            current, frames = int(text, 16), []
+        else:
+            frames.append(text)
+    return found
+
+
+def _frames(texts: list[str], source_name: str) -> Iterable[SourceLine]:
+    for function, place in zip(texts[::2], texts[1::2], strict=False):
+        file, _, line = place.split(" (discriminator")[0].rpartition(":")
+        if Path(file).name == source_name and line.isdecimal():
+            yield SourceLine(file=source_name, line=int(line), function=function)

@@ -1,0 +1,161 @@
+"""The closed set of verdicts, and the values in which a submission's faults are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = [
+    "Diagnosis",
+    "Finding",
+    "Outcome",
+    "OutcomeDifference",
+    "RuleScore",
+    "SourceLine",
+    "StepShown",
+    "Tool",
+    "Verdict",
+    "Visibility",
+]
+
+
+class Verdict(StrEnum):
+    """Also the folder names under `submissions/`, but for `judge_error`, which no submission can earn."""
+
+    ACCEPTED = "accepted"
+    COMPILE_ERROR = "compile_error"
+    WRONG_ANSWER = "wrong_answer"
+    RUN_TIME_ERROR = "run_time_error"
+    TIME_LIMIT_EXCEEDED = "time_limit_exceeded"
+    MEMORY_ERROR = "memory_error"
+    MEMORY_LEAK = "memory_leak"
+    REJECTED = "rejected"
+    JUDGE_ERROR = "judge_error"
+
+    @property
+    def passed(self) -> bool:
+        return self is Verdict.ACCEPTED
+
+    @property
+    def is_ours(self) -> bool:
+        """Is it the grader that failed?"""
+        return self is Verdict.JUDGE_ERROR
+
+
+class Visibility(StrEnum):
+    """Who sees what a case does. Of a hidden case students see title and rule."""
+
+    PUBLIC = "public"
+    HIDDEN = "hidden"
+
+
+class Tool(StrEnum):
+    """Who found it."""
+
+    GCC = "gcc"
+    REPLAY = "replay"
+    VALGRIND = "valgrind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    """A line of the student's file, innermost call first where there are several."""
+
+    file: str
+    line: int
+    function: str = ""
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something wrong with the submission. `operation` counts from 1 as in the report; None: not tied to one."""
+
+    rule: str
+    verdict: Verdict
+    message: str
+    tool: Tool = Tool.REPLAY
+    kind: str = ""
+    case: str | None = None
+    operation: int | None = None
+    field: str = ""
+    expected: str = ""
+    actual: str = ""
+    source: tuple[SourceLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeDifference:
+    """The first place where a case went wrong, whichever rule it belongs to."""
+
+    operation: int
+    line: int
+    call: str
+    facet: str
+    field: str
+    expected: str
+    actual: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShown:
+    """One operation of a case as a report shows it; `actual` is None when it was not reached."""
+
+    number: int
+    line: int
+    call: str
+    expected: str
+    actual: str | None
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One case, graded. `findings` are positions in the record's list."""
+
+    case: str
+    title: str
+    rule: str
+    handout: tuple[str, ...]
+    weight: int
+    visibility: Visibility
+    verdict: Verdict
+    passed: bool
+    clean: bool
+    """Ran to its end as the handout wants, no leak and no memory error: counts for the rules judged everywhere."""
+    findings: tuple[int, ...] = ()
+    difference: OutcomeDifference | None = None
+    cause: str = ""
+    """Failing cases with the same cause are one group in a report."""
+    steps: tuple[StepShown, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleScore:
+    """What one rule earned."""
+
+    rule: str
+    title: str
+    handout: str
+    points: int
+    max_points: int
+    cases: int
+    passed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The most likely broken rule, and what to look at."""
+
+    rule: str
+    handout: str
+    case: str | None
+    operation: int | None
+    line: int | None
+    source_line: SourceLine | None
+    summary: str
+    hint: str
+    also: tuple[str, ...] = ()

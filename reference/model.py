@@ -1,0 +1,82 @@
+"""What the grader knows of a reference engine: five functions, and how to play a trace with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from reference.operation import Operation, Reply, Trace
+
+__all__ = ["CannotGoOn", "CannotPoke", "Difference", "Judgement", "Model", "ModelFactory", "Step", "play"]
+
+
+class CannotGoOn(Exception):
+    """The state taken over from a program is so broken that the handout no longer says what comes next."""
+
+
+class CannotPoke(Exception):
+    """A poke does not fit the state it meets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One place where a program's record is not what it should be.
+
+    `facet` names the part of the record, `field` the place in it in the handout's words. `tags` refine it for the
+    diagnosis.
+    """
+
+    facet: str
+    field: str
+    expected: str
+    actual: str
+    tags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """One operation of a program, judged from the state the program itself was in before it."""
+
+    expected: Reply
+    actual: Reply
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An operation, its reply, and the record after it."""
+
+    operation: Operation
+    reply: Reply
+    record: bytes
+
+
+class Model(Protocol):
+    """A reference engine as the grader sees it. A record is canonical: equal bytes are equal states."""
+
+    def apply(self, operation: Operation) -> Reply:
+        """Do one operation. Raises `CannotPoke` when a poke does not fit, `CannotGoOn` in a broken state."""
+
+    def record(self) -> bytes:
+        """All that a white-box test may see after the last operation."""
+
+    def restore(self, record: bytes) -> None:
+        """Take over the state of a record. Raises `CannotGoOn` when it is too broken to continue from."""
+
+    def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
+        """Compare `actual` with what the operation should have made of `before` (None: the start)."""
+
+    def describe(self, record: bytes) -> dict[str, object]:
+        """The record, readable: plain values by their names in the handout."""
+
+
+ModelFactory = Callable[[Trace], Model]
+"""Makes the model for one trace: settings and the engines that it uses are known from the start."""
+
+
+def play(model: Model, trace: Trace) -> Iterator[Step]:
+    """Apply the operations of `trace` one after the other and yield a step for each."""
+    for operation in trace.operations:
+        reply = model.apply(operation)
+        yield Step(operation=operation, reply=reply, record=model.record())

@@ -1,0 +1,57 @@
+"""One call of a handout's API (or one poke), what it returned, and lists of such calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["Argument", "Operation", "Reply", "Trace"]
+
+Argument = int | str | None
+"""A literal of a case file; None is the handout's NULL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One call or poke.
+
+    `target` is the number of the engine it goes to (None: a NULL engine). `line` is its line in the case file; an
+    operation that the harness adds by itself (the first `llm_init`, the last `llm_destroy`) is `implicit`.
+    `claim` is the reply that the case's author read from the handout, None where nothing is claimed.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...] = ()
+    target: int | None = 1
+    line: int = 0
+    claim: str | None = None
+    implicit: bool = False
+    comment: str = ""
+
+    def __str__(self) -> str:
+        words = [self.name, *("NULL" if argument is None else str(argument) for argument in self.arguments)]
+        if self.target != 1:
+            words.insert(0, "@NULL" if self.target is None else f"@{self.target}")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What an operation returned and, when a reference engine made it, why.
+
+    `clause` is the sentence of the handout that decided (a name of the lab's `handout.toml`), `circumstances` are
+    the words by which a diagnosis knows this situation again, such as "copy-on-write" or "none-free".
+    """
+
+    text: str
+    refused: bool = False
+    clause: str = ""
+    circumstances: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A list of operations with the settings under which they run (for example `seed`)."""
+
+    operations: tuple[Operation, ...]
+    settings: Mapping[str, int] = field(default_factory=dict)

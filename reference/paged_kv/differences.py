@@ -1,0 +1,271 @@
+"""Where two records of one operation disagree, facet by facet (design: each rule judges only its own facets)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice, zip_longest
+
+from reference.model import Difference
+from reference.operation import Operation, Reply
+from reference.paged_kv.engine import Effect
+from reference.paged_kv.pool import GUARD_BYTES, place_name
+from reference.paged_kv.readable import PoolWords, pointer_name
+from reference.paged_kv.record import EngineState, Pointer, RecordState, ReplyKind, SequenceState, Slot
+from reference.paged_kv.sequence import UNMAPPED
+from reference.paged_kv.words import BLOCK_SIZE, KV_SIZE
+
+__all__ = ["choice_difference", "differences"]
+
+_MOST_PER_FACET = 24  # a zeroed pool differs in thousands of words; nobody reads more than a few
+
+
+def choice_difference(effect: Effect, wanted: list[int], taken: list[int]) -> Difference:
+    """The program took free blocks, but not the first free ones (Global Constraint 3)."""
+    at = next(i for i, (want, took) in enumerate(zip(wanted, taken, strict=True)) if want != took)
+    seq_id, logical, _ = effect.taken[at]
+    tags = {"copy-on-write"} if effect.copied else set()
+    return Difference(
+        facet="choice",
+        field=f"the block taken for logical block {logical} of sequence {seq_id}",
+        expected=f"block {wanted[at]}, the first with ref_count 0",
+        actual=f"block {taken[at]}",
+        tags=frozenset(tags),
+    )
+
+
+def differences(
+    operation: Operation,
+    reply: Reply,
+    effect: Effect,
+    expected: RecordState,
+    actual: RecordState,
+    seed: int,
+) -> list[Difference]:
+    """All places where `actual` is not `expected`, the reply first, then in the order of a record.
+
+    In another engine than the called one everything is facet `isolation`; in a call that must fail everything but
+    the reply is facet `failing`.
+    """
+    found: list[Difference] = []
+    accepted_instead = False
+    if (expected.reply_kind, expected.reply_value) != (actual.reply_kind, actual.reply_value):
+        accepted_instead = reply.refused and not _refusing(actual)
+        found.append(_reply_difference(reply, actual, operation))
+    if accepted_instead:
+        found.append(Difference(facet="failing", field="the call", expected="refused", actual="accepted"))
+    for number, (want, have) in enumerate(zip(expected.slots, actual.slots, strict=True), start=1):
+        own = number == operation.target
+        words = PoolWords(seed, number, want.pool_bytes)
+        counted: dict[str, int] = {}
+        for difference in _slot(want, have, _PoolFacets(operation, effect, words)):
+            counted[difference.facet] = counted.get(difference.facet, 0) + 1
+            if counted[difference.facet] <= _MOST_PER_FACET:
+                found.append(_placed(difference, number, own=own, refused=reply.refused))
+    return found
+
+
+def _placed(difference: Difference, number: int, *, own: bool, refused: bool) -> Difference:
+    """Give a difference the facet that its circumstances make of it."""
+    field = difference.field if number == 1 else f"engine @{number}: {difference.field}"
+    if refused:
+        return replace(difference, field=field, facet="failing", tags=difference.tags | {difference.facet})
+    if not own:
+        return replace(difference, field=field, facet="isolation", tags=difference.tags | {difference.facet})
+    return replace(difference, field=field)
+
+
+def _refusing(state: RecordState) -> bool:
+    return state.reply_kind is ReplyKind.NULL or (state.reply_kind is ReplyKind.INT and state.reply_value == -1)
+
+
+def _reply_difference(reply: Reply, actual: RecordState, operation: Operation) -> Difference:
+    kind, value = actual.reply_kind, actual.reply_value
+    returned = {
+        ReplyKind.NOTHING: "nothing",
+        ReplyKind.INT: str(value),
+        ReplyKind.NULL: "NULL",
+        ReplyKind.SEQUENCE: f"a pointer to sequence {value}",
+        ReplyKind.ENGINE: "an engine",
+        ReplyKind.STRAY: "a pointer that leads to no Sequence",
+    }[kind]
+    wanted = {"seq": "a pointer to the new sequence", "engine": "an engine"}.get(reply.text, reply.text)
+    return Difference(
+        facet="reply", field=f"what {operation.name} returns", expected=wanted, actual=returned
+    )
+
+
+def _slot(want: Slot, have: Slot, pool: _PoolFacets) -> Iterator[Difference]:
+    if want.engine is None or have.engine is None:
+        if want.engine is not have.engine:
+            exists = {True: "exists", False: "does not exist"}
+            yield Difference(
+                facet="counters",
+                field="the engine",
+                expected=exists[want.engine is not None],
+                actual=exists[have.engine is not None],
+            )
+    else:
+        yield from _engine(want.engine, have.engine)
+    yield from pool.differences(want, have)
+
+
+def _engine(want: EngineState, have: EngineState) -> Iterator[Difference]:
+    if not have.pool_ok:
+        yield Difference(
+            facet="counters", field="pool_base_ptr", expected="pool_addr", actual="another address"
+        )
+    for name in ("total_local_blocks", "free_local_blocks"):
+        yield from _number("counters", name, getattr(want, name), getattr(have, name))
+    if have.ref_pointer is not Pointer.OK:
+        yield Difference(
+            facet="ref_count",
+            field="ref_count",
+            expected=f"an array of {len(want.ref_count)} ints",
+            actual=pointer_name(have.ref_pointer),
+            tags=frozenset({have.ref_pointer.name.lower()}),
+        )
+    for block, (wanted, found) in enumerate(zip(want.ref_count, have.ref_count, strict=False)):
+        yield from _number("ref_count", f"ref_count[{block}]", wanted, found)
+    yield from _list(want, have)
+    yield from _sequences(want, have)
+
+
+def _number(facet: str, field: str, want: int, have: int) -> Iterator[Difference]:
+    if want != have:
+        tags = frozenset({"too-high" if have > want else "too-low"})
+        yield Difference(facet=facet, field=field, expected=str(want), actual=str(have), tags=tags)
+
+
+def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
+    wanted = [sequence.seq_id for sequence in want.sequences]
+    found = [sequence.seq_id for sequence in have.sequences]
+    if have.list_pointer is not Pointer.OK:
+        ends = "never comes back" if have.list_pointer is Pointer.SHARED else pointer_name(have.list_pointer)
+        yield Difference(
+            facet="list",
+            field="the walk along next from active_seqs",
+            expected="comes back to the dummy head",
+            actual=f"{ends}, after {len(found)} sequences",
+            tags=frozenset({"broken", have.list_pointer.name.lower()}),
+        )
+    elif wanted != found:
+        tags = {"order"} if sorted(wanted) == sorted(found) else {"missing" if len(found) < len(wanted) else "extra"}
+        yield Difference(
+            facet="list",
+            field="the sequences along next from active_seqs",
+            expected=_ids(wanted),
+            actual=_ids(found),
+            tags=frozenset(tags),
+        )
+    elif not have.mirrored:
+        yield Difference(
+            facet="list",
+            field="the sequences along prev from active_seqs",
+            expected=_ids(wanted[::-1]),
+            actual="something else",
+            tags=frozenset({"prev"}),
+        )
+
+
+def _ids(ids: list[int]) -> str:
+    return ", ".join(map(str, ids)) or "none"
+
+
+def _sequences(want: EngineState, have: EngineState) -> Iterator[Difference]:
+    """Sequences are compared by their ids; that one is missing is the list's business."""
+    found = {sequence.seq_id: sequence for sequence in reversed(have.sequences)}
+    for wanted in want.sequences:
+        if wanted.seq_id in found:
+            name = f"sequence {wanted.seq_id}"
+            there = found[wanted.seq_id]
+            yield from _number("fields", f"{name}: kv_count", wanted.kv_count, there.kv_count)
+            yield from _tables(name, wanted, there)
+    if len(have.sequences) == len(want.sequences):
+        for wanted, there in zip(want.sequences, have.sequences, strict=True):
+            if wanted.seq_id not in found:
+                yield from _number("fields", f"sequence {wanted.seq_id}: seq_id", wanted.seq_id, there.seq_id)
+
+
+def _tables(name: str, want: SequenceState, have: SequenceState) -> Iterator[Difference]:
+    if have.table is not Pointer.OK:
+        yield _table_pointer(f"{name}: block_table", Pointer.OK, have.table)
+    for slot, (wanted, found) in enumerate(zip(want.l1, have.l1, strict=False)):
+        field = f"{name}: block_table[{slot}]"
+        if wanted is not found:
+            yield _table_pointer(field, wanted, found)
+        wanted_table, found_table = want.tables[slot], have.tables[slot]
+        if wanted_table is not None and found_table is not None and wanted_table != found_table:
+            yield from _entries(field, wanted_table, found_table)
+
+
+def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
+    words = {Pointer.OK: "an L2 table" if "[" in field else "an L1 table", Pointer.NULL: "NULL"}
+    return Difference(
+        facet="tables",
+        field=field,
+        expected=words[want],
+        actual=words.get(have, pointer_name(have)),
+        tags=frozenset({"shape", have.name.lower()}),
+    )
+
+
+def _entries(field: str, want: array[int], have: array[int]) -> Iterator[Difference]:
+    for entry, (wanted, found) in enumerate(zip(want, have, strict=True)):
+        if wanted != found:
+            yield Difference(
+                facet="tables",
+                field=f"{field}[{entry}]",
+                expected="-1" if wanted == UNMAPPED else f"block {wanted}",
+                actual=str(found),
+                tags=frozenset({"fill" if wanted == UNMAPPED else "mapping"}),
+            )
+
+
+class _PoolFacets:
+    """Compares pool words and tells whose business each is: written, copied or untouched."""
+
+    def __init__(self, operation: Operation, effect: Effect, words: PoolWords) -> None:
+        self.operation = operation
+        self.effect = effect
+        self.words = words
+        self.target = None if effect.stored is None else (GUARD_BYTES + effect.stored) // KV_SIZE
+
+    def differences(self, want: Slot, have: Slot) -> Iterator[Difference]:
+        if want.region == have.region:
+            return
+        wanted, found = array("I", want.region), array("I", have.region)
+        places = (place for place, (a, b) in enumerate(zip_longest(wanted, found, fillvalue=0)) if a != b)
+        # the target word first: it says most about what the append did
+        ordered = sorted(islice(places, 4 * _MOST_PER_FACET), key=lambda place: place != self.target)
+        for place in ordered:
+            if place < min(len(wanted), len(found)):
+                yield self._word(place, wanted[place], found[place])
+
+    def _word(self, place: int, want: int, have: int) -> Difference:
+        facet = "untouched"
+        if self.operation.name == "append_kv":
+            facet = "copied" if self.effect.copied and place != self.target else "written"
+        return Difference(
+            facet=facet,
+            field=place_name(place, self.words.pool_bytes),
+            expected=self.words.text(want, place),
+            actual=self.words.text(have, place),
+            tags=frozenset(self._tags(place, have)),
+        )
+
+    def _tags(self, place: int, have: int) -> Iterator[str]:
+        block = (place * KV_SIZE - GUARD_BYTES) // BLOCK_SIZE
+        if have == 0:
+            yield "zeroed"
+        if not 0 <= block < self.words.pool_bytes // BLOCK_SIZE:
+            yield "outside"
+        if place == self.target:
+            yield "target"
+        if self.effect.copied and block == self.effect.copied[0]:
+            yield "shared-block"
+        if self.effect.copied and block == self.effect.copied[1]:
+            yield "new-block"
+        if self.operation.name == "append_kv" and have == int(self.operation.arguments[1] or 0) & 0xFFFFFFFF:
+            yield "data"

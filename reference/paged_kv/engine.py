@@ -1,0 +1,194 @@
+"""The six calls of the handout, in handout order; each check with the clause that demands it.
+
+Every call is three paragraphs: basic and id checks, the probe for free blocks, then the change
+(Global Constraint 2, "check before allocate").
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from reference.model import CannotGoOn
+from reference.operation import Reply
+from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGICAL_BLOCKS
+
+__all__ = ["Effect", "Engine", "first_fit", "llm_init", "null_engine"]
+
+
+@dataclass(slots=True)
+class Effect:
+    """What one call did to the pool and which blocks it took: the bytes that it alone may touch."""
+
+    taken: list[tuple[int, int, int]] = field(default_factory=list)
+    """(sequence id, logical block, physical block), in the order in which they were taken."""
+    stored: int | None = None
+    """The byte of the pool where the 4 bytes of kv_data went."""
+    copied: tuple[int, int] | None = None
+    """(old block, new block) of a copy-on-write."""
+
+
+def first_fit(ref_count: array[int]) -> int:
+    """The lowest block whose ref_count is 0 (Global Constraint 3)."""
+    try:
+        return ref_count.index(0)
+    except ValueError:
+        raise CannotGoOn("free_local_blocks is above 0, but no block has ref_count 0") from None
+
+
+def null_engine(call: str) -> Reply:
+    """The answer of every call to a NULL engine (Global Constraint 1)."""
+    returns_pointer = call in ("create_sequence", "fork_sequence")
+    return _refused("NULL" if returns_pointer else "-1", "Constraint 1/null-engine", "null-engine")
+
+
+def llm_init(pool: memoryview | None, pool_size: int) -> tuple[Engine | None, Reply]:
+    """Task 1: set up the management structures over `pool`, which is not written."""
+    if pool is None:
+        return None, _refused("NULL", "Task 1/null-pool", "null-pool")
+    if pool_size < BLOCK_SIZE:
+        return None, _refused("NULL", "Task 1/small-pool", "small-pool")
+    return Engine(pool, pool_size // BLOCK_SIZE), Reply(text="engine", clause="Task 1/total-blocks")
+
+
+class Engine:
+    """The handout's `LLMEngine`, and the calls that take one."""
+
+    def __init__(self, pool: memoryview, total_local_blocks: int) -> None:
+        self.pool = pool
+        self.total_local_blocks = total_local_blocks
+        self.free_local_blocks = total_local_blocks
+        self.ref_count = array("i", bytes(KV_SIZE * total_local_blocks))
+        self.active_seqs: dict[int, Sequence] = {}
+        """The list, in its order: a dict keeps the order in which sequences were appended."""
+
+        self.choose: Callable[[array[int]], int] = first_fit
+        self.effect = Effect()
+
+    def create_sequence(self, seq_id: int, initial_kv_len: int) -> Reply:
+        """Task 2: map all blocks of a prompt whose length is known."""
+        if initial_kv_len <= 0:
+            return _refused("NULL", "Task 2/length", "bad-length")
+        if seq_id in self.active_seqs:
+            return _refused("NULL", "Task 2/unique-id", "id-taken")
+
+        needed = (initial_kv_len + KV_PER_BLOCK - 1) // KV_PER_BLOCK
+        if needed > MAX_LOGICAL_BLOCKS:
+            return _refused("NULL", "Task 2/too-long", "too-long")
+        if needed > self.free_local_blocks:
+            return _refused("NULL", "Task 2/no-room", "none-free")
+
+        sequence = Sequence(seq_id, kv_count=initial_kv_len)
+        for logical in range(needed):
+            self._map_new_block(sequence, Place.of(logical * KV_PER_BLOCK))
+        self.active_seqs[seq_id] = sequence
+        return Reply(text="seq", clause="Task 2/returns-sequence")
+
+    def free_sequence(self, seq_id: int) -> Reply:
+        """Task 2: give back every block and all memory of a sequence."""
+        if seq_id not in self.active_seqs:
+            return _refused("-1", "Task 2/free-unknown", "unknown-id")
+
+        sequence = self.active_seqs.pop(seq_id)
+        circumstances = _shape(sequence)
+        for block in sequence.mapped_blocks():
+            circumstances |= {"last-reference" if self.ref_count[block] == 1 else "still-shared"}
+            self._release(block)
+        return Reply(text="0", clause="Task 2/free-returns", circumstances=circumstances)
+
+    def fork_sequence(self, parent_seq_id: int, new_seq_id: int) -> Reply:
+        """Task 3: a child that shares all blocks of its parent, through tables of its own."""
+        if parent_seq_id not in self.active_seqs:
+            return _refused("NULL", "Task 3/parent", "unknown-id")
+        if new_seq_id in self.active_seqs:
+            return _refused("NULL", "Task 3/unique-id", "id-taken")
+
+        parent = self.active_seqs[parent_seq_id]
+        child = Sequence(new_seq_id, kv_count=parent.kv_count)
+        child.block_table = [None if l2_table is None else l2_table[:] for l2_table in parent.block_table]
+        for block in child.mapped_blocks():
+            self.ref_count[block] += 1
+        self.active_seqs[new_seq_id] = child
+        return Reply(text="seq", clause="Task 3/returns-child", circumstances=_shape(parent))
+
+    def append_kv(self, seq_id: int, kv_data: int) -> Reply:
+        """Task 4: write one KV record, on a new page or after a copy-on-write where that is due."""
+        if seq_id not in self.active_seqs:
+            return _refused("-1", "Task 4/unknown", "unknown-id")
+        sequence = self.active_seqs[seq_id]
+        place = Place.of(sequence.kv_count)
+        if place.logical >= MAX_LOGICAL_BLOCKS:
+            return _refused("-1", "Task 4/full", "sequence-full")
+
+        block = sequence.block_at(place)
+        needs_page = block == UNMAPPED
+        needs_copy = not needs_page and self.ref_count[block] > 1
+        path = "new-page" if needs_page else "copy-on-write" if needs_copy else "in-place"
+        circumstances = {path} | ({"l2-missing"} if sequence.block_table[place.l1] is None else set())
+        if needs_page and place.offset:
+            circumstances |= {"mid-block"}
+        if self.free_local_blocks == 0:
+            circumstances |= {"none-free"}
+            if needs_page or needs_copy:
+                return _refused("-1", "Task 4/oom", *circumstances)
+
+        if needs_page:
+            block = self._map_new_block(sequence, place)
+        elif needs_copy:
+            block = self._copy_on_write(sequence, place, block)
+        address = block * BLOCK_SIZE + place.offset * KV_SIZE
+        self.pool[address : address + KV_SIZE] = kv_data.to_bytes(KV_SIZE, "little", signed=True)
+        self.effect.stored = address
+        sequence.kv_count += 1
+        sequence.encoded = None
+        return Reply(text="0", clause="Task 4/count-returns", circumstances=frozenset(circumstances))
+
+    def llm_destroy(self) -> Reply:
+        """Task 5: destroy what is left. The pool stays: it belongs to the caller."""
+        circumstances = frozenset({"live-sequences"} if self.active_seqs else set())
+        for seq_id in list(self.active_seqs):
+            circumstances |= self.free_sequence(seq_id).circumstances
+        return Reply(text="0", clause="Task 5/returns", circumstances=circumstances)
+
+    def _map_new_block(self, sequence: Sequence, place: Place) -> int:
+        """Take a free block and map it; it is not written (Global Constraints 3, 4 and 5)."""
+        block = self.choose(self.ref_count)
+        self.effect.taken.append((sequence.seq_id, place.logical, block))
+        sequence.map_block(place, block)
+        self.ref_count[block] = 1
+        self.free_local_blocks -= 1
+        return block
+
+    def _copy_on_write(self, sequence: Sequence, place: Place, shared: int) -> int:
+        """Part 2.3, Copy-on-Write Protocol: all 64 bytes, then the counts and this sequence's table."""
+        block = self._map_new_block(sequence, place)
+        old, new = shared * BLOCK_SIZE, block * BLOCK_SIZE
+        self.pool[new : new + BLOCK_SIZE] = self.pool[old : old + BLOCK_SIZE]
+        self.ref_count[shared] -= 1
+        self.effect.copied = (shared, block)
+        return block
+
+    def _release(self, block: int) -> None:
+        """One reference less; at 0 the block is free again (Global Constraint 5)."""
+        self.ref_count[block] -= 1
+        if self.ref_count[block] == 0:
+            self.free_local_blocks += 1
+
+
+def _refused(reply: str, clause: str, *circumstances: str) -> Reply:
+    return Reply(text=reply, refused=True, clause=clause, circumstances=frozenset(circumstances))
+
+
+def _shape(sequence: Sequence) -> frozenset[str]:
+    """What is unusual in a sequence's tables: holes between L2 tables, or -1 inside one."""
+    used = [slot for slot, table in enumerate(sequence.block_table) if table is not None]
+    holes = used != list(range(len(used)))
+    words = {"holes"} if holes else set()
+    for table in sequence.block_table:
+        if table is not None:
+            mapped = [entry != UNMAPPED for entry in table]
+            if mapped != sorted(mapped, reverse=True) or not any(mapped):
+                words.add("unmapped-entries")
+    return frozenset(words)

@@ -1,0 +1,230 @@
+"""Homework 3 as a `Model`: several engines with their pools, the pokes, and judging from a program's own state."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+
+from reference.model import CannotGoOn, CannotPoke, Difference, Judgement
+from reference.operation import Operation, Reply, Trace
+from reference.paged_kv import pokes
+from reference.paged_kv.differences import choice_difference, differences
+from reference.paged_kv.engine import Effect, Engine, first_fit, llm_init, null_engine
+from reference.paged_kv.pool import Pool
+from reference.paged_kv.readable import readable
+from reference.paged_kv.record import (
+    Pointer,
+    RecordState,
+    ReplyKind,
+    SequenceState,
+    Slot,
+    decode,
+    encode,
+    encode_reply,
+)
+from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE
+
+__all__ = ["PagedKV"]
+
+_POKES: dict[str, Callable[..., None]] = {
+    "move_l2": pokes.move_l2,
+    "unmap": pokes.unmap,
+    "set_kv_count": pokes.set_kv_count,
+}
+_POKED = Reply(text="")
+
+
+class PagedKV:
+    """All engines of one trace. A slot is an engine's number in the case file, with the pool made for it."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.seed = trace.settings.get("seed", 0)
+        self.slots = range(1, max((operation.target or 1 for operation in trace.operations), default=1) + 1)
+        self.engines: dict[int, Engine] = {}
+        self.pools: dict[int, Pool] = {}
+        self.effect = Effect()
+        """Which bytes of the pool the last call was allowed to touch."""
+        self._reply = encode_reply(ReplyKind.NOTHING, 0)
+        self._choose: Callable[[array[int]], int] = first_fit
+
+    def apply(self, operation: Operation) -> Reply:
+        """Do one operation; see `reference.model.Model`."""
+        self.effect = Effect()
+        engine = self.engines.get(operation.target or 0)
+        if operation.name == "llm_init":
+            reply = self._init(operation)
+        elif operation.name in _POKES:
+            if engine is None:
+                raise CannotPoke(f"there is no engine @{operation.target}")
+            _POKES[operation.name](engine, *operation.arguments)
+            reply = _POKED
+        elif engine is None:
+            reply = null_engine(operation.name)
+        else:
+            reply = self._call(engine, operation)
+        self._reply = _encoded_reply(reply, operation)
+        return reply
+
+    def record(self) -> bytes:
+        """All bytes that a white-box test may see after the last operation (record.py)."""
+        parts: list[bytes | bytearray | array[int]] = [self._reply]
+        for slot in self.slots:
+            parts += encode(self.engines.get(slot), self.pools.get(slot))
+        return b"".join(parts)
+
+    def restore(self, record: bytes) -> None:
+        """Take over the state that a program was in; see `reference.model.Model`."""
+        state = self._decode(record)
+        self.engines.clear()
+        self.pools.clear()
+        self._reply = encode_reply(state.reply_kind, state.reply_value)
+        for number, slot in zip(self.slots, state.slots, strict=True):
+            if slot.pool_bytes >= 0:
+                self.pools[number] = Pool(bytearray(slot.region), slot.pool_bytes)
+            if slot.engine is not None:
+                self.engines[number] = _restored_engine(slot, self.pools[number])
+
+    def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
+        """Compare by facets; the blocks that this very call took may be others than the first free ones.
+
+        The choice itself is one difference of facet `choice`; everything else is then compared with what the
+        reference makes of the program's own choice, so that only first-fit judges which block was taken.
+        """
+        reply = self._redo(before, operation)
+        found = self._decode(actual)
+        wanted = [block for _, _, block in self.effect.taken]
+        taken = self._own_choice(before, operation, found)
+        choice: list[Difference] = []
+        if taken is not None:
+            choice = [choice_difference(self.effect, wanted, taken)]
+            blocks = iter(taken)
+            self._choose = lambda _: next(blocks)
+            try:
+                reply = self._redo(before, operation)
+            finally:
+                self._choose = first_fit
+        expected = self._decode(self.record())
+        others = differences(operation, reply, self.effect, expected, found, self.seed)
+        return Judgement(
+            expected=reply,
+            actual=Reply(text=_reply_text(operation, found.reply_kind, found.reply_value)),
+            differences=(*choice, *others),
+        )
+
+    def describe(self, record: bytes) -> dict[str, object]:
+        """The record as plain values by the handout's names."""
+        return readable(self._decode(record), self.seed)
+
+    def _init(self, operation: Operation) -> Reply:
+        """`llm_init SIZE` makes a fresh pool for the slot; `llm_init NULL SIZE` hands over no pool."""
+        slot = operation.target or 1
+        *null_pool, size = operation.arguments
+        assert isinstance(size, int)
+        if null_pool:
+            return llm_init(None, size)[1]
+        self.pools[slot] = Pool.fresh(self.seed, slot, size)
+        engine, reply = llm_init(self.pools[slot].memory, size)
+        if engine is not None:
+            self.engines[slot] = engine
+        return reply
+
+    def _call(self, engine: Engine, operation: Operation) -> Reply:
+        engine.effect = self.effect
+        engine.choose = self._choose
+        reply: Reply = getattr(engine, operation.name)(*operation.arguments)
+        if operation.name == "llm_destroy":
+            del self.engines[operation.target or 0]
+        return reply
+
+    def _redo(self, before: bytes | None, operation: Operation) -> Reply:
+        if before is None:
+            self.engines.clear()
+            self.pools.clear()
+        else:
+            self.restore(before)
+        return self.apply(operation)
+
+    def _decode(self, record: bytes) -> RecordState:
+        try:
+            return decode(record, len(self.slots))
+        except ValueError as error:
+            raise CannotGoOn(str(error)) from error
+
+    def _own_choice(self, before: bytes | None, operation: Operation, found: RecordState) -> list[int] | None:
+        """The blocks that the program took in this call, if they were free and are not the first free ones."""
+        number = (operation.target or 1) - 1
+        engine = found.slots[number].engine
+        if engine is None or before is None or not self.effect.taken:
+            return None
+        earlier = self._decode(before).slots[number].engine
+        assert earlier is not None
+        sequences = {sequence.seq_id: sequence for sequence in engine.sequences}
+        chosen = [_mapped(sequences.get(seq_id), logical) for seq_id, logical, _ in self.effect.taken]
+        free = all(0 <= block < len(earlier.ref_count) and not earlier.ref_count[block] for block in chosen)
+        if not free or len(set(chosen)) < len(chosen):
+            return None
+        return chosen if chosen != [block for _, _, block in self.effect.taken] else None
+
+
+def _mapped(sequence: SequenceState | None, logical: int) -> int:
+    place = Place.of(logical * KV_PER_BLOCK)
+    table = sequence.tables[place.l1] if sequence is not None and sequence.tables else None
+    return UNMAPPED if table is None else table[place.l2]
+
+
+def _restored_engine(slot: Slot, pool: Pool) -> Engine:
+    state = slot.engine
+    assert state is not None
+    if state.ref_pointer is not Pointer.OK or state.list_pointer is not Pointer.OK:
+        raise CannotGoOn("ref_count or the list of sequences cannot be read")
+    engine = Engine(pool.memory, pool.pool_bytes // BLOCK_SIZE)
+    engine.total_local_blocks = state.total_local_blocks
+    engine.free_local_blocks = state.free_local_blocks
+    engine.ref_count = state.ref_count
+    for sequence in state.sequences:
+        if sequence.seq_id in engine.active_seqs:
+            raise CannotGoOn(f"two sequences have the id {sequence.seq_id}")
+        engine.active_seqs[sequence.seq_id] = _restored_sequence(sequence, len(engine.ref_count))
+    return engine
+
+
+def _restored_sequence(state: SequenceState, blocks: int) -> Sequence:
+    if state.kv_count < 0 or not state.table.readable:
+        raise CannotGoOn(f"sequence {state.seq_id} cannot be read")
+    sequence = Sequence(state.seq_id, state.kv_count)
+    for slot in range(L1_PT_SIZE):
+        table = state.tables[slot]
+        if table is None and state.l1[slot] is not Pointer.NULL:
+            raise CannotGoOn(f"block_table[{slot}] of sequence {state.seq_id} cannot be read")
+        if table is not None and not all(UNMAPPED <= block < blocks for block in table):
+            raise CannotGoOn(f"block_table[{slot}] of sequence {state.seq_id} holds a number that is no block")
+        sequence.block_table[slot] = table
+    return sequence
+
+
+def _requested_id(operation: Operation) -> int:
+    """The seq_id that a sequence returned by this call must have."""
+    requested = operation.arguments[-1 if operation.name == "fork_sequence" else 0]
+    assert isinstance(requested, int)
+    return requested
+
+
+def _encoded_reply(reply: Reply, operation: Operation) -> bytes:
+    if reply.text == "seq":
+        return encode_reply(ReplyKind.SEQUENCE, _requested_id(operation))
+    kinds = {"": ReplyKind.NOTHING, "NULL": ReplyKind.NULL, "engine": ReplyKind.ENGINE}
+    if reply.text in kinds:
+        return encode_reply(kinds[reply.text], 0)
+    return encode_reply(ReplyKind.INT, int(reply.text))
+
+
+def _reply_text(operation: Operation, kind: ReplyKind, value: int) -> str:
+    """What a program returned, in the words of a case file."""
+    if kind is ReplyKind.INT:
+        return str(value)
+    if kind is ReplyKind.SEQUENCE:
+        right = operation.name != "llm_init" and value == _requested_id(operation)
+        return "seq" if right else f"a pointer to sequence {value}"
+    words = {ReplyKind.NOTHING: "", ReplyKind.NULL: "NULL", ReplyKind.ENGINE: "engine"}
+    return words.get(kind, "a pointer to something else")

@@ -1,0 +1,45 @@
+"""White-box pokes: they bring an engine into states that its calls cannot reach, and keep its invariants."""
+
+from __future__ import annotations
+
+from reference.model import CannotPoke
+from reference.paged_kv.engine import Engine
+from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
+from reference.paged_kv.words import KV_PER_BLOCK
+
+__all__ = ["move_l2", "set_kv_count", "unmap"]
+
+
+def move_l2(engine: Engine, seq_id: int, source: int, target: int) -> None:
+    """Hang an L2 table into another, empty L1 slot."""
+    table = _sequence(engine, seq_id).block_table
+    if table[source] is None or table[target] is not None:
+        raise CannotPoke(f"move_l2 needs a table in L1 slot {source} and none in slot {target}")
+    table[target], table[source] = table[source], None
+    _sequence(engine, seq_id).encoded = None
+
+
+def unmap(engine: Engine, seq_id: int, logical: int) -> None:
+    """Set a mapped entry to -1 and release its block, as if it had been freed alone."""
+    sequence = _sequence(engine, seq_id)
+    place = Place.of(logical * KV_PER_BLOCK)
+    block = sequence.block_at(place)
+    if block == UNMAPPED or engine.ref_count[block] < 1:
+        raise CannotPoke(f"unmap needs a block at logical block {logical}")
+    sequence.map_block(place, UNMAPPED)
+    engine.ref_count[block] -= 1
+    if engine.ref_count[block] == 0:
+        engine.free_local_blocks += 1
+
+
+def set_kv_count(engine: Engine, seq_id: int, kv_count: int) -> None:
+    """Pretend that the sequence holds `kv_count` KV records."""
+    sequence = _sequence(engine, seq_id)
+    sequence.kv_count = kv_count
+    sequence.encoded = None
+
+
+def _sequence(engine: Engine, seq_id: int) -> Sequence:
+    if seq_id not in engine.active_seqs:
+        raise CannotPoke(f"there is no sequence {seq_id}")
+    return engine.active_seqs[seq_id]

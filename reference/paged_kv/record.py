@@ -1,0 +1,210 @@
+"""The canonical record: everything a white-box test may see, as bytes, and its decoding.
+
+A record is a run of little-endian 32-bit ints; the driver writes the same ones:
+
+    record   := reply_kind reply_value slot{number of engines that the trace uses}
+    slot     := pool_bytes engine_lives [engine] region            pool_bytes is -1 while there is no pool
+    engine   := pool_pointer_ok total_local_blocks free_local_blocks
+                ref_pointer [capacity * int]                       capacity = pool_bytes / 64; only if ref_pointer is OK
+                list_pointer mirrored length sequence{length}
+    sequence := seq_id kv_count table_pointer [16 * l2_pointer 16-int table{for each readable l2_pointer}]
+
+A region is the pool between its two guards (pool.py). `engine_lives` is 1 or 0. The pointers are members of
+`Pointer`; `list_pointer` tells how the walk along `next` ended (OK: back at the dummy head), `mirrored`
+is 1 when the walk along `prev` meets the same nodes in the opposite order.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from reference.paged_kv.engine import Engine
+from reference.paged_kv.pool import Pool, region_words
+from reference.paged_kv.sequence import Sequence
+from reference.paged_kv.words import BLOCK_SIZE, L1_PT_SIZE, L2_PT_SIZE
+
+__all__ = [
+    "EngineState",
+    "Pointer",
+    "RecordState",
+    "ReplyKind",
+    "SequenceState",
+    "Slot",
+    "decode",
+    "encode",
+    "encode_reply",
+]
+
+
+class ReplyKind(IntEnum):
+    """The first word of a record."""
+
+    NOTHING = 0
+    """a poke"""
+    INT = 1
+    NULL = 2
+    SEQUENCE = 3
+    """a pointer to a live Sequence; the value is its seq_id"""
+    ENGINE = 4
+    STRAY = 5
+    """a pointer to something else"""
+
+
+class Pointer(IntEnum):
+    """What a pointer in the program's structures leads to, by the table of its allocations."""
+
+    OK = 0
+    NULL = 1
+    STRAY = 2
+    """not into memory that the program allocated"""
+    SMALL = 3
+    """into an allocation that is too small for what should be there"""
+    FREED = 4
+    SHARED = 5
+    """readable, but the same table was already met in another place"""
+
+    @property
+    def readable(self) -> bool:
+        return self in (Pointer.OK, Pointer.SHARED)
+
+
+@dataclass(slots=True)
+class SequenceState:
+    """A `Sequence` as found in a record; `tables[i]` is None where `l1[i]` is not readable."""
+
+    seq_id: int
+    kv_count: int
+    table: Pointer
+    l1: list[Pointer] = field(default_factory=list)
+    tables: list[array[int] | None] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EngineState:
+    """An `LLMEngine` as found in a record."""
+
+    pool_ok: int
+    total_local_blocks: int
+    free_local_blocks: int
+    ref_pointer: Pointer
+    ref_count: array[int]
+    list_pointer: Pointer
+    mirrored: int
+    sequences: list[SequenceState]
+
+
+@dataclass(slots=True)
+class Slot:
+    """One engine of a trace with the region of its pool; `engine` is None before init and after destroy."""
+
+    pool_bytes: int
+    region: bytes
+    engine: EngineState | None
+
+
+@dataclass(slots=True)
+class RecordState:
+    """A whole record, decoded."""
+
+    reply_kind: ReplyKind
+    reply_value: int
+    slots: list[Slot]
+
+
+_PAIR = struct.Struct("<2i")
+_ENGINE = struct.Struct("<6i")
+_LIST = struct.Struct("<3i")
+_SEQUENCE = struct.Struct(f"<{3 + L1_PT_SIZE}i")
+_NO_POOL = _PAIR.pack(-1, 0)
+
+
+def encode_reply(kind: ReplyKind, value: int) -> bytes:
+    """The first two words of a record."""
+    return _PAIR.pack(kind, value)
+
+
+def encode(engine: Engine | None, pool: Pool | None) -> Iterator[bytes | bytearray | array[int]]:
+    """The bytes of one slot, in parts to be joined."""
+    if pool is None:
+        yield _NO_POOL
+        return
+    if engine is None:
+        yield _PAIR.pack(pool.pool_bytes, 0)
+    else:
+        yield _ENGINE.pack(
+            pool.pool_bytes, 1, 1, engine.total_local_blocks, engine.free_local_blocks, Pointer.OK
+        )
+        yield engine.ref_count
+        yield _LIST.pack(Pointer.OK, 1, len(engine.active_seqs))
+        for sequence in engine.active_seqs.values():
+            yield sequence.encoded or _encode_sequence(sequence)
+    yield pool.region
+
+
+def _encode_sequence(sequence: Sequence) -> bytes:
+    tables = [table for table in sequence.block_table if table is not None]
+    pointers = [Pointer.NULL if table is None else Pointer.OK for table in sequence.block_table]
+    head = _SEQUENCE.pack(sequence.seq_id, sequence.kv_count, Pointer.OK, *pointers)
+    sequence.encoded = b"".join([head, *tables])
+    return sequence.encoded
+
+
+def decode(record: bytes, slots: int) -> RecordState:
+    """Read a record of `slots` engines back. Raises `ValueError` when the bytes are no such record."""
+    reader = _Reader(record)
+    kind, value = reader.ints(2)
+    decoded = [_decode_slot(reader) for _ in range(slots)]
+    if reader.place != len(record):
+        raise ValueError("a record has bytes left over")
+    return RecordState(ReplyKind(kind), value, decoded)
+
+
+def _decode_slot(reader: _Reader) -> Slot:
+    pool_bytes, lives = reader.ints(2)
+    engine = _decode_engine(reader, pool_bytes // BLOCK_SIZE) if lives else None
+    region = reader.take(4 * region_words(pool_bytes)) if pool_bytes >= 0 else b""
+    return Slot(pool_bytes=pool_bytes, region=region, engine=engine)
+
+
+def _decode_engine(reader: _Reader, capacity: int) -> EngineState:
+    pool_ok, total, free, ref_pointer = reader.ints(4)
+    ref_count = reader.array(capacity) if ref_pointer == Pointer.OK else array("i")
+    list_pointer, mirrored, length = reader.ints(3)
+    sequences = [_decode_sequence(reader) for _ in range(length)]
+    return EngineState(
+        pool_ok, total, free, Pointer(ref_pointer), ref_count, Pointer(list_pointer), mirrored, sequences
+    )
+
+
+def _decode_sequence(reader: _Reader) -> SequenceState:
+    seq_id, kv_count, pointer = reader.ints(3)
+    sequence = SequenceState(seq_id, kv_count, Pointer(pointer))
+    if sequence.table.readable:
+        sequence.l1 = [Pointer(word) for word in reader.ints(L1_PT_SIZE)]
+        sequence.tables = [reader.array(L2_PT_SIZE) if slot.readable else None for slot in sequence.l1]
+    return sequence
+
+
+class _Reader:
+    """Takes ints and bytes off a record, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.place = 0
+
+    def take(self, size: int) -> bytes:
+        part = self.data[self.place : self.place + size]
+        if size < 0 or len(part) != size:
+            raise ValueError("a record ends early")
+        self.place += size
+        return part
+
+    def array(self, count: int) -> array[int]:
+        return array("i", self.take(4 * count))
+
+    def ints(self, count: int) -> tuple[int, ...]:
+        return struct.unpack(f"<{count}i", self.take(4 * count))

@@ -1,0 +1,1 @@
+"""Tests of the reference engines: one package per assignment."""

@@ -1,0 +1,63 @@
+"""A program that went wrong in one place: the engine's own record, edited, and what `judge` says of it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+
+from reference.model import Judgement
+from reference.paged_kv.record import EngineState, RecordState, SequenceState
+from reference.tests.paged_kv.layout import pack
+from reference.tests.paged_kv.played import GUARD_WORDS, Played, operation
+
+__all__ = ["SETTING", "Edit", "engine_of", "facets", "judged", "nothing", "sequence_of", "set_word", "tags"]
+
+Edit = Callable[[RecordState], None]
+
+SETTING = ["create_sequence 1 20", "create_sequence 2 5", "fork_sequence 1 3"]
+"""Sequence 1 has blocks 0 and 1, sequence 2 has block 2, sequence 3 shares 0 and 1."""
+
+
+def judged(line: str, edit: Edit, *, setting: list[str] | None = None, blocks: int = 6) -> Judgement:
+    """Judge `line` after `setting`, with an edited record of the engine's as what the program did."""
+    played = Played(blocks, engines=2)
+    played.do("@2 llm_init 192", "@2 create_sequence 1 20", "@2 fork_sequence 1 2")
+    played.do(*(SETTING if setting is None else setting))
+    before = played.record()
+    played.do(line)
+    state = played.state
+    edit(state)
+    return Played(None, engines=2).model.judge(before, operation(line), pack(state))
+
+
+def facets(judgement: Judgement) -> list[str]:
+    """The facets of all differences, in their order."""
+    return [difference.facet for difference in judgement.differences]
+
+
+def tags(judgement: Judgement) -> set[str]:
+    """The tags of all differences together."""
+    return {tag for difference in judgement.differences for tag in difference.tags}
+
+
+def nothing(_state: RecordState) -> None:
+    """The program did everything right."""
+
+
+def engine_of(state: RecordState, number: int = 1) -> EngineState:
+    """A living engine of a record."""
+    engine = state.slots[number - 1].engine
+    assert engine is not None
+    return engine
+
+
+def sequence_of(state: RecordState, seq_id: int, number: int = 1) -> SequenceState:
+    """A sequence of a record."""
+    return next(sequence for sequence in engine_of(state, number).sequences if sequence.seq_id == seq_id)
+
+
+def set_word(state: RecordState, place: int, value: int, *, number: int = 1) -> None:
+    """Overwrite a word of the pool, counted from its start (guards: negative, or behind it)."""
+    words = array("i", state.slots[number - 1].region)
+    words[GUARD_WORDS + place] = value
+    state.slots[number - 1].region = words.tobytes()

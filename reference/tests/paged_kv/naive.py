@@ -1,0 +1,191 @@
+"""A second model of Homework 3, deliberately naive, to be compared with the engine after every operation.
+
+It remembers as little as possible and derives everything else from scratch each time: which block each
+(sequence, logical block) has, which L2 tables exist, how long each sequence is, in which order they came, and
+the words of the region. Reference counts are counted, free blocks are searched. It shares no code with
+`reference.paged_kv`; the layout of a record is the one that record.py documents.
+"""
+
+from __future__ import annotations
+
+import struct
+
+__all__ = ["Arguments", "Misfit", "Naive", "NaiveEngine", "first_words"]
+
+Arguments = tuple[int | None, ...]
+
+NOTHING, INT, NULL, SEQUENCE, ENGINE = range(5)
+
+
+class Misfit(Exception):
+    """A poke does not fit the state it meets."""
+
+
+def first_words(seed: int, slot: int, pool_bytes: int) -> list[int]:
+    """The unsigned words of a fresh region: (seed * A + slot * 2^24 + place) * B modulo 2^32."""
+    count = -(-(64 + pool_bytes + 64) // 4)
+    return [(seed * 0x85EBCA6B + slot * 2**24 + place) * 0x9E3779B1 % 2**32 for place in range(count)]
+
+
+class NaiveEngine:
+    """One pool, and the engine on it while it is `alive`."""
+
+    def __init__(self, seed: int, slot: int, pool_bytes: int) -> None:
+        self.pool_bytes = pool_bytes
+        self.words = first_words(seed, slot, pool_bytes)
+        self.alive = pool_bytes >= 64
+        self.order: list[int] = []
+        self.lengths: dict[int, int] = {}
+        self.blocks: dict[tuple[int, int], int] = {}
+        """(sequence, logical block) -> physical block"""
+        self.tables: set[tuple[int, int]] = set()
+        """(sequence, L1 slot) of every L2 table"""
+
+    def uses(self) -> list[int]:
+        """How often each block is mapped: the reference counts."""
+        counts = [0] * (self.pool_bytes // 64)
+        for block in self.blocks.values():
+            counts[block] += 1
+        return counts
+
+    def take(self, seq_id: int, logical: int) -> int:
+        """Map the first block that nobody uses."""
+        block = self.uses().index(0)
+        self.blocks[seq_id, logical] = block
+        self.tables.add((seq_id, logical // 16))
+        return block
+
+    def create_sequence(self, seq_id: int, length: int) -> str:
+        """Task 2."""
+        needed = -(-length // 16)
+        if length <= 0 or seq_id in self.order or needed > 256 or needed > self.uses().count(0):
+            return "NULL"
+        for logical in range(needed):
+            self.take(seq_id, logical)
+        self.order.append(seq_id)
+        self.lengths[seq_id] = length
+        return "seq"
+
+    def free_sequence(self, seq_id: int) -> str:
+        """Task 2."""
+        if seq_id not in self.order:
+            return "-1"
+        self.order.remove(seq_id)
+        self.blocks = {key: block for key, block in self.blocks.items() if key[0] != seq_id}
+        self.tables = {key for key in self.tables if key[0] != seq_id}
+        return "0"
+
+    def fork_sequence(self, parent: int, child: int) -> str:
+        """Task 3."""
+        if parent not in self.order or child in self.order:
+            return "NULL"
+        self.blocks |= {(child, key[1]): block for key, block in self.blocks.items() if key[0] == parent}
+        self.tables |= {(child, key[1]) for key in self.tables if key[0] == parent}
+        self.lengths[child] = self.lengths[parent]
+        self.order.append(child)
+        return "seq"
+
+    def append_kv(self, seq_id: int, kv_data: int) -> str:
+        """Task 4."""
+        if seq_id not in self.order or self.lengths[seq_id] >= 4096:
+            return "-1"
+        logical, offset = self.lengths[seq_id] // 16, self.lengths[seq_id] % 16
+        old = self.blocks.get((seq_id, logical))
+        uses = self.uses()
+        if old is None or uses[old] > 1:
+            if 0 not in uses:
+                return "-1"
+            new = self.take(seq_id, logical) if old is None else uses.index(0)
+            if old is not None:
+                for word in range(16):
+                    self.words[16 + 16 * new + word] = self.words[16 + 16 * old + word]
+                self.blocks[seq_id, logical] = new
+        self.words[16 + 16 * self.blocks[seq_id, logical] + offset] = kv_data % 2**32
+        self.lengths[seq_id] += 1
+        return "0"
+
+    def llm_destroy(self) -> str:
+        """Task 5: the pool stays as it is."""
+        self.alive = False
+        self.order, self.blocks, self.tables = [], {}, set()
+        return "0"
+
+    def move_l2(self, seq_id: int, source: int, target: int) -> str:
+        """Poke: hang an L2 table into an empty slot."""
+        if seq_id not in self.order or (seq_id, source) not in self.tables or (seq_id, target) in self.tables:
+            raise Misfit
+        self.tables = self.tables - {(seq_id, source)} | {(seq_id, target)}
+        for entry in range(16):
+            block = self.blocks.pop((seq_id, 16 * source + entry), None)
+            if block is not None:
+                self.blocks[seq_id, 16 * target + entry] = block
+        return ""
+
+    def unmap(self, seq_id: int, logical: int) -> str:
+        """Poke: forget one mapping; its L2 table stays."""
+        if (seq_id, logical) not in self.blocks:
+            raise Misfit
+        del self.blocks[seq_id, logical]
+        return ""
+
+    def set_kv_count(self, seq_id: int, kv_count: int) -> str:
+        """Poke: pretend another length."""
+        if seq_id not in self.order:
+            raise Misfit
+        self.lengths[seq_id] = kv_count
+        return ""
+
+    def slot_words(self) -> list[int]:
+        """The ints of this slot in a record, before its region."""
+        if not self.alive:
+            return [self.pool_bytes, 0]
+        uses = self.uses()
+        ints = [self.pool_bytes, 1, 1, len(uses), uses.count(0), 0, *uses, 0, 1, len(self.order)]
+        for seq_id in self.order:
+            there = [(seq_id, l1) in self.tables for l1 in range(16)]
+            ints += [seq_id, self.lengths[seq_id], 0, *[0 if table else 1 for table in there]]
+            for l1 in range(16):
+                if there[l1]:
+                    ints += [self.blocks.get((seq_id, 16 * l1 + entry), -1) for entry in range(16)]
+        return ints
+
+
+class Naive:
+    """All engines of a trace."""
+
+    def __init__(self, seed: int, slots: int) -> None:
+        self.seed = seed
+        self.slots: list[NaiveEngine | None] = [None] * slots
+        self.reply = (NOTHING, 0)
+
+    def apply(self, target: int | None, name: str, arguments: Arguments) -> str:
+        """Do one call or poke and return its reply in the words of a case file."""
+        if name == "llm_init":
+            text = self._init(target or 1, arguments)
+        else:
+            engine = None if target is None else self.slots[target - 1]
+            if engine is not None and engine.alive:
+                text = str(getattr(engine, name)(*arguments))
+            elif name in ("move_l2", "unmap", "set_kv_count"):
+                raise Misfit
+            else:
+                text = "NULL" if name in ("create_sequence", "fork_sequence") else "-1"
+        new_id = (arguments[1] if name == "fork_sequence" else arguments[0]) if text == "seq" else 0
+        kind = {"": NOTHING, "NULL": NULL, "seq": SEQUENCE, "engine": ENGINE}.get(text, INT)
+        self.reply = (kind, int(text) if kind == INT else new_id or 0)
+        return text
+
+    def record(self) -> bytes:
+        """The whole record."""
+        parts = [struct.pack("<2i", *self.reply)]
+        for slot in self.slots:
+            ints = [-1, 0] if slot is None else slot.slot_words()
+            words = [] if slot is None else slot.words
+            parts.append(struct.pack(f"<{len(ints)}i{len(words)}I", *ints, *words))
+        return b"".join(parts)
+
+    def _init(self, target: int, arguments: Arguments) -> str:
+        if arguments[0] is None:
+            return "NULL"
+        self.slots[target - 1] = engine = NaiveEngine(self.seed, target, arguments[0])
+        return "engine" if engine.alive else "NULL"

@@ -1,0 +1,148 @@
+"""PagedKV.judge: which block a call took is one difference of facet `choice`, and no other."""
+# ruff: noqa: SIM300
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pytest
+
+from reference.model import Difference
+from reference.paged_kv.record import RecordState
+from reference.tests.paged_kv.edits import facets, judged, sequence_of
+from reference.tests.paged_kv.played import Played, operation
+
+Choice: TypeAlias = "Callable[[array[int]], int]"
+
+
+def last_fit(ref_count: array[int]) -> int:
+    """The highest free block."""
+    return max(block for block, count in enumerate(ref_count) if count == 0)
+
+
+def second_fit(ref_count: array[int]) -> int:
+    """The second free block, if there are two."""
+    free = [block for block, count in enumerate(ref_count) if count == 0]
+    return free[min(1, len(free) - 1)]
+
+
+def judged_choices(choose: Choice, *lines: str, blocks: int = 6) -> list[tuple[Difference, ...]]:
+    """The differences of each line, played by a program that is right but for its choice of blocks."""
+    program = Played(blocks)
+    program.model._choose = choose
+    judge = Played(blocks).model
+    found = []
+    for line in lines:
+        before = program.record()
+        program.do(line)
+        found.append(judge.judge(before, operation(line), program.record()).differences)
+    return found
+
+
+@pytest.mark.parametrize("choose", [last_fit, second_fit])
+@pytest.mark.parametrize(
+    "line",
+    ["create_sequence 4 5", "create_sequence 4 30", "append_kv 1 7", "append_kv 5 7", "append_kv 2 7"],
+)
+def test_another_free_block_is_one_choice_difference(choose: Choice, line: str) -> None:
+    """In create, on a new page, with a new L2 table and in a copy: everything else follows the program's choice."""
+    setting = ["create_sequence 1 16", "create_sequence 2 5", "fork_sequence 2 3", "create_sequence 5 5"]
+    *_, differences = judged_choices(choose, *setting, "set_kv_count 5 256", line, blocks=9)
+
+    assert ["choice"] == [difference.facet for difference in differences]
+
+
+def test_every_call_is_judged_from_the_blocks_that_the_program_really_has() -> None:
+    """An earlier choice is no later difference."""
+    lines = ["create_sequence 1 20", "append_kv 1 7", "fork_sequence 1 2", "append_kv 2 8", "free_sequence 1"]
+
+    assert [1, 0, 0, 1, 0] == [len(found) for found in judged_choices(last_fit, *lines)]
+
+
+def test_the_only_free_block_is_no_choice() -> None:
+    """Last fit is first fit then."""
+    assert [()] == judged_choices(last_fit, "create_sequence 1 16", blocks=1)
+
+
+def test_a_choice_names_the_first_block_that_was_chosen_otherwise() -> None:
+    """Here the second of three."""
+
+    def swapped(ref_count: array[int]) -> int:
+        return {0: 0, 1: 2, 2: 1}[sum(ref_count)]
+
+    ((difference,),) = judged_choices(swapped, "create_sequence 7 40")
+
+    assert "the block taken for logical block 1 of sequence 7" == difference.field
+    assert ("block 1, the first with ref_count 0", "block 2") == (difference.expected, difference.actual)
+    assert frozenset() == difference.tags
+
+
+def test_the_choice_of_a_copy_is_tagged() -> None:
+    """Copy-on-write has its own first-fit loop in many programs."""
+    *_, (difference,) = judged_choices(last_fit, "create_sequence 1 5", "fork_sequence 1 2", "append_kv 2 7")
+
+    assert {"copy-on-write"} == difference.tags
+
+
+def test_the_model_is_first_fit_again_after_a_choice() -> None:
+    """Judging another's choice leaves no trace."""
+    program = Played(4)
+    program.model._choose = last_fit
+    judge = Played(4)
+    before = program.record()
+    program.do("create_sequence 1 5")
+    judge.model.judge(before, operation("create_sequence 1 5"), program.record())
+    judge.model.restore(before)
+    judge.do("create_sequence 1 5")
+
+    assert {0: 0} == judge.mapped(1)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "why"),
+    [([0, 3], "a block in use"), ([3, 3], "one block twice"), ([-1, 3], "unmapped"), ([3, 9], "no block at all")],
+)
+def test_blocks_that_were_not_free_to_take_are_wrong_tables(blocks: list[int], why: str) -> None:
+    """A choice must be among the free blocks, each once; else the tables are wrong."""
+
+    def maps(state: RecordState) -> None:
+        table = sequence_of(state, 4).tables[0]
+        assert table is not None
+        table[:2] = array("i", blocks)
+
+    found = facets(judged("create_sequence 4 30", maps))
+
+    assert ("tables" in found, "choice" in found) == (True, False), why
+
+
+def test_a_sequence_that_is_not_there_chose_nothing() -> None:
+    """What it should have taken is then a matter of the list."""
+
+    def forgotten(state: RecordState) -> None:
+        engine = state.slots[0].engine
+        assert engine is not None
+        engine.sequences.pop()
+
+    assert ["list"] == facets(judged("create_sequence 4 30", forgotten))
+
+
+def test_a_sequence_without_tables_chose_nothing() -> None:
+    """Neither with a NULL L2 table."""
+
+    def tableless(state: RecordState) -> None:
+        sequence = sequence_of(state, 4)
+        sequence.l1[0] = sequence.l1[1]
+        sequence.tables[0] = None
+
+    assert ["tables"] == facets(judged("create_sequence 4 30", tableless))
+
+
+def test_a_dead_engine_chose_nothing() -> None:
+    """An engine that disappeared in the call has no tables to look into."""
+
+    def dead(state: RecordState) -> None:
+        state.slots[0].engine = None
+
+    assert ["counters"] == facets(judged("create_sequence 4 30", dead))

@@ -1,0 +1,157 @@
+"""The engine against a second, naive model: replies and records agree after every one of 225,000 operations."""
+# ruff: noqa: SIM300
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from reference.model import CannotPoke
+from reference.operation import Operation, Reply, Trace
+from reference.paged_kv import Engine, PagedKV
+from reference.paged_kv.sequence import Place
+from reference.paged_kv.sequence import Sequence as EngineSequence
+from reference.tests.paged_kv.naive import Misfit, Naive
+from reference.tests.paged_kv.played import SEED, operation
+from reference.tests.paged_kv.traffic import PROFILES, Profile, Traffic
+
+CHUNKS = [(profile, chunk) for profile in PROFILES for chunk in range(6 if profile.name == "long" else 7)]
+BOTH_ENGINES = Trace(operations=(Operation(name="llm_destroy", target=2),), settings={"seed": SEED})
+
+
+class Pair:
+    """Both models, given the same operations; `reply` is the engine's last one."""
+
+    def __init__(self) -> None:
+        self.engine = PagedKV(BOTH_ENGINES)
+        self.naive = Naive(SEED, 2)
+        self.reply: Reply | None = None
+
+    def disagreement(self, call: Operation) -> str:
+        """Do one operation in both; tell what differs, or nothing."""
+        arguments = tuple(argument for argument in call.arguments if not isinstance(argument, str))
+        try:
+            wanted = self.naive.apply(call.target, call.name, arguments)
+        except Misfit:
+            wanted = "does not fit"
+        try:
+            self.reply = self.engine.apply(call)
+            found = self.reply.text
+        except CannotPoke:
+            self.reply = None
+            found = "does not fit"
+        if wanted != found:
+            return f"naive replies {wanted!r}, the engine {found!r}"
+        if self.reply is not None and self.reply.refused is not (wanted in ("NULL", "-1")):
+            return f"the engine says refused={self.reply.refused} of {wanted!r}"
+        here, there = self.naive.record(), self.engine.record()
+        if here == there:
+            return ""
+        words = enumerate(zip(array("i", here), array("i", there), strict=False))
+        different = [f"word {place}: naive {a}, engine {b}" for place, (a, b) in words if a != b]
+        return "; ".join([f"records of {len(here)} and {len(there)} bytes", *different[:3]])
+
+
+def fails(calls: Sequence[Operation]) -> str:
+    """The first disagreement over a whole trace, or nothing."""
+    pair = Pair()
+    return next((found for call in calls if (found := pair.disagreement(call))), "")
+
+
+def shortest(calls: Sequence[Operation]) -> list[Operation]:
+    """Leave out what can be left out of a failing trace, in ever smaller parts."""
+    kept = list(calls)
+    size = len(kept)
+    while size:
+        start = 0
+        while start < len(kept):
+            without = kept[:start] + kept[start + size :]
+            if fails(without):
+                kept = without
+            else:
+                start += size
+        size //= 2
+    return kept
+
+
+def report(calls: Sequence[Operation]) -> str:
+    """A failing trace, shortened, in the words of a case file, and what is wrong at its end."""
+    kept = shortest(calls)
+    return "\n".join(["the models disagree after", *map(str, kept), fails(kept)])
+
+
+def play(rng: random.Random, profile: Profile) -> tuple[int, set[str]]:
+    """Play one random trace; return how many operations it had and what they met."""
+    pair = Pair()
+    calls: list[Operation] = []
+    met: set[str] = set()
+    for call in Traffic(rng, profile, pair.naive).operations():
+        calls.append(call)
+        if pair.disagreement(call):
+            pytest.fail(report(calls), pytrace=False)
+        if pair.reply is not None:
+            met |= {pair.reply.clause, *pair.reply.circumstances}
+    return len(calls), met
+
+
+@pytest.mark.parametrize(
+    ("profile", "chunk"), CHUNKS, ids=[f"{profile.name}-{chunk}" for profile, chunk in CHUNKS]
+)
+def test_the_engine_agrees_with_a_naive_model(profile: Profile, chunk: int) -> None:
+    """After every operation of a random trace, in reply and in record; and the mixture met what it is for."""
+    rng = random.Random(f"{profile.name} {chunk}")
+    traces = [play(rng, profile) for _ in range(profile.traces)]
+
+    assert profile.traces * profile.operations == sum(count for count, _ in traces)
+    assert frozenset() == profile.must_meet - {word for _, met in traces for word in met}
+
+
+def test_at_least_200_000_operations_are_compared() -> None:
+    """The mixtures add up."""
+    assert sum(profile.traces * profile.operations for profile, _ in CHUNKS) >= 200_000
+
+
+def forgets_to_copy(self: Engine, sequence: EngineSequence, place: Place, shared: int) -> int:
+    """A copy-on-write without the copy."""
+    self.ref_count[shared] -= 1
+    return self._map_new_block(sequence, place)
+
+
+def last_fit(ref_count: array[int]) -> int:
+    """The highest free block."""
+    return max(block for block, count in enumerate(ref_count) if count == 0)
+
+
+def forgets_to_count(self: Engine, block: int) -> None:
+    """A release that leaves free_local_blocks alone."""
+    self.ref_count[block] -= 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "defect", "trace"),
+    [
+        (Engine, "_copy_on_write", forgets_to_copy, ["llm_init", "create_sequence", "fork_sequence", "append_kv"]),
+        (PagedKV, "_choose", last_fit, ["llm_init", "create_sequence"]),
+        (Engine, "_release", forgets_to_count, ["llm_init", "create_sequence", "free_sequence"]),
+    ],
+)
+def test_a_defect_is_found_and_shown_by_a_minimal_trace(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, defect: Callable[..., object], trace: list[str]
+) -> None:
+    """The comparison can fail, and what it prints is as short as it can be."""
+    if owner is PagedKV:
+        fit = PagedKV.__init__
+        monkeypatch.setattr(owner, "__init__", lambda self, trace: (fit(self, trace), setattr(self, name, defect))[0])
+    else:
+        monkeypatch.setattr(owner, name, defect)
+    rng = random.Random(1)
+    with pytest.raises(pytest.fail.Exception, match="the models disagree after") as failure:
+        for _ in range(20):
+            play(rng, PROFILES[0])
+    first, *lines, last = str(failure.value).splitlines()
+
+    assert trace == [operation(line).name for line in lines]
+    assert ("the models disagree after", True) == (first, last.startswith("records of "))

@@ -1,0 +1,193 @@
+"""The record: its documented layout, decoding, and what damaged bytes lead to."""
+# ruff: noqa: SIM300
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from reference.paged_kv.record import Pointer, ReplyKind, decode, encode, encode_reply
+from reference.tests.paged_kv.layout import pack, pack_words
+from reference.tests.paged_kv.played import Played
+
+OK, NULL = Pointer.OK, Pointer.NULL
+LINES = [
+    "create_sequence 1 20",
+    "@2 llm_init 200",
+    "fork_sequence 1 2",
+    "append_kv 2 -5",
+    "move_l2 2 0 9",
+    "@2 create_sequence 1 40",
+    "unmap 1 0",
+    "append_kv 7 1",
+    "set_kv_count 1 300",
+    "append_kv 1 9",
+    "free_sequence 1",
+    "@2 llm_destroy",
+    "@NULL llm_destroy",
+]
+
+
+@pytest.mark.parametrize("count", range(len(LINES) + 1))
+def test_decoding_and_packing_give_the_record_back(count: int) -> None:
+    """The layout that record.py documents is the one it writes and reads."""
+    played = Played(6, engines=2)
+    if count:
+        played.do(*LINES[:count])
+
+    assert played.record() == pack(played.state)
+
+
+def test_a_record_is_laid_out_as_documented() -> None:
+    """Word by word: reply, slot, engine, counts, list, sequence, tables, region."""
+    played = Played(2)
+    played.do("create_sequence 7 17")
+    table = [0, 1] + [-1] * 14
+
+    assert [
+        *(ReplyKind.SEQUENCE, 7),
+        *(128, 1),
+        *(1, 2, 0, OK),
+        *(1, 1),
+        *(OK, 1, 1),
+        *(7, 17, OK, OK, *[NULL] * 15, *table),
+        *played.words(),
+    ] == array("i", played.record()).tolist()
+
+
+def test_a_slot_without_a_pool_is_two_words() -> None:
+    """pool_bytes is -1 and no engine lives."""
+    assert pack_words([0, 0, -1, 0, -1, 0]) == Played(None, engines=2).record()
+
+
+def test_a_slot_keeps_its_pool_when_its_engine_is_gone() -> None:
+    """The pool belongs to the framework."""
+    played = Played(1)
+    played.do("llm_destroy")
+
+    assert [1, 0, 64, 0, *played.words()] == array("i", played.record()).tolist()
+
+
+def test_slots_stand_in_the_order_of_their_numbers() -> None:
+    """Whichever engine was made first."""
+    played = Played(None, engines=2)
+    played.do("@2 llm_init 128", "llm_init 64")
+
+    assert [64, 128] == [slot.pool_bytes for slot in played.state.slots]
+
+
+def test_encoding_a_sequence_twice_gives_the_same_bytes() -> None:
+    """What is kept of a sequence until it changes is what it would be anew."""
+    played = Played(3)
+    played.do("create_sequence 1 20")
+    first = played.record()
+    engine, pool = played.model.engines[1], played.model.pools[1]
+    kept = [sequence.encoded for sequence in engine.active_seqs.values()]
+    for sequence in engine.active_seqs.values():
+        sequence.encoded = None
+
+    assert None not in kept
+    assert first == encode_reply(ReplyKind.SEQUENCE, 1) + b"".join(encode(engine, pool))
+
+
+@pytest.mark.parametrize("pointer", [NULL, Pointer.STRAY, Pointer.SMALL, Pointer.FREED, Pointer.SHARED])
+def test_unreadable_counts_are_left_out(pointer: Pointer) -> None:
+    """ref_count follows only a pointer that is OK."""
+    played = Played(2)
+    state = played.state
+    assert state.slots[0].engine is not None
+    state.slots[0].engine.ref_pointer = pointer
+    state.slots[0].engine.ref_count = array("i")
+
+    assert state == decode(pack(state), 1)
+
+
+@pytest.mark.parametrize("pointer", list(Pointer))
+def test_tables_follow_readable_pointers_only(pointer: Pointer) -> None:
+    """OK and SHARED can be read, the others cannot."""
+    played = Played(2)
+    played.do("create_sequence 1 5")
+    state = played.state
+    assert state.slots[0].engine is not None
+    sequence = state.slots[0].engine.sequences[0]
+    sequence.l1[0] = pointer
+    sequence.tables[0] = sequence.tables[0] if pointer.readable else None
+
+    assert (pointer in {Pointer.OK, Pointer.SHARED}) is pointer.readable
+    assert state == decode(pack(state), 1)
+
+
+@pytest.mark.parametrize("pointer", list(Pointer))
+def test_an_unreadable_l1_table_has_no_slots(pointer: Pointer) -> None:
+    """Then a sequence is its two numbers and the pointer."""
+    played = Played(2)
+    played.do("create_sequence 1 5")
+    state = played.state
+    assert state.slots[0].engine is not None
+    sequence = state.slots[0].engine.sequences[0]
+    sequence.table = pointer
+    if not pointer.readable:
+        sequence.l1, sequence.tables = [], []
+
+    assert state == decode(pack(state), 1)
+
+
+def test_a_record_cut_anywhere_is_refused() -> None:
+    """Every proper beginning of a record raises ValueError."""
+    played = Played(2)
+    record = played.record() if played.do("create_sequence 1 20") else b""
+    for length in range(len(record)):
+        with pytest.raises(ValueError, match="a record ends early"):
+            decode(record[:length], 1)
+
+
+@pytest.mark.parametrize("more", [b"\0", b"\0\0\0\0", bytes(64)])
+def test_a_record_with_bytes_left_over_is_refused(more: bytes) -> None:
+    """Also when they are zeros."""
+    with pytest.raises(ValueError, match="a record has bytes left over"):
+        decode(Played(2).record() + more, 1)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_record_of_another_number_of_engines_is_refused(slots: int) -> None:
+    """The trace says how many there are."""
+    with pytest.raises(ValueError, match="a record"):
+        decode(Played(2, engines=2).record(), slots)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        pytest.param(0, 6, id="reply_kind"),
+        pytest.param(0, -1, id="reply_kind negative"),
+        pytest.param(2, 2**31 - 1, id="pool_bytes large"),
+        pytest.param(2, -1, id="pool_bytes of no pool"),
+        pytest.param(2, -64, id="pool_bytes negative"),
+        pytest.param(3, 2, id="engine_lives"),
+        pytest.param(3, -1, id="engine_lives negative"),
+        pytest.param(7, 6, id="ref_pointer"),
+        pytest.param(10, 6, id="list_pointer"),
+        pytest.param(12, 2**31 - 1, id="length large"),
+        pytest.param(12, -1, id="length negative"),
+        pytest.param(15, 6, id="table_pointer"),
+        pytest.param(16, -1, id="l2_pointer"),
+    ],
+)
+def test_a_damaged_word_is_refused(word: int, value: int) -> None:
+    """Numbers that no record can hold there raise ValueError."""
+    played = Played(2)
+    played.do("create_sequence 1 20")
+    words = array("i", played.record())
+    words[word] = value
+
+    with pytest.raises(ValueError):  # noqa: PT011 - the texts are those of several checks
+        decode(words.tobytes(), 1)
+
+
+def test_an_engine_without_a_pool_is_refused() -> None:
+    """pool_bytes -1 and a living engine contradict each other."""
+    words = [0, 0, -1, 1, 1, 2, 2, NULL, OK, 1, 0]
+
+    with pytest.raises(ValueError):  # noqa: PT011 - any text will do
+        decode(pack_words(words), 1)

@@ -1,0 +1,102 @@
+"""Constraints 1 and 2: calls that must fail, and that a call that fails changes nothing."""
+# ruff: noqa: SIM300
+
+from __future__ import annotations
+
+import pytest
+
+from reference.paged_kv.record import ReplyKind
+from reference.tests.paged_kv.played import Played
+
+SETTING = ["create_sequence 1 21", "fork_sequence 1 2", "create_sequence 3 16", "append_kv 3 5"]
+"""Four blocks, all in use, block 1 shared in its middle, sequence 3 with room in its last block."""
+
+REFUSED = {
+    "create_sequence 9 0": "Task 2/length",
+    "create_sequence 9 -5": "Task 2/length",
+    "create_sequence 1 1": "Task 2/unique-id",
+    "create_sequence 9 4097": "Task 2/too-long",
+    "create_sequence 9 1": "Task 2/no-room",
+    "free_sequence 9": "Task 2/free-unknown",
+    "fork_sequence 9 8": "Task 3/parent",
+    "fork_sequence 1 3": "Task 3/unique-id",
+    "append_kv 9 5": "Task 4/unknown",
+    "append_kv 1 5": "Task 4/oom",
+    "llm_init NULL 64": "Task 1/null-pool",
+    "@NULL create_sequence 9 1": "Constraint 1/null-engine",
+    "@NULL free_sequence 1": "Constraint 1/null-engine",
+    "@NULL fork_sequence 1 9": "Constraint 1/null-engine",
+    "@NULL append_kv 1 5": "Constraint 1/null-engine",
+    "@NULL llm_destroy": "Constraint 1/null-engine",
+}
+
+
+@pytest.mark.handout("Constraint 2/contract")
+@pytest.mark.parametrize(("line", "clause"), REFUSED.items())
+def test_a_refused_call_leaves_the_record_as_it_was(line: str, clause: str) -> None:
+    """Only the reply differs: no table, counter, list or pool word does."""
+    played = Played(4)
+    played.do(*SETTING)
+    before = played.body()
+    reply = played.do(line)
+
+    assert (True, clause) == (reply.refused, reply.clause)
+    assert before == played.body()
+
+
+@pytest.mark.handout("Constraint 2/contract")
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_refused_call_takes_and_writes_nothing(line: str) -> None:
+    """Its effect on the pool is empty."""
+    played = Played(4)
+    played.do(*SETTING, line)
+    effect = played.model.effect
+
+    assert ([], None, None) == (effect.taken, effect.stored, effect.copied)
+
+
+@pytest.mark.handout("Constraint 1/null-engine")
+@pytest.mark.parametrize(
+    ("line", "kind", "value"),
+    [
+        ("create_sequence 9 1", ReplyKind.NULL, 0),
+        ("fork_sequence 1 9", ReplyKind.NULL, 0),
+        ("free_sequence 1", ReplyKind.INT, -1),
+        ("append_kv 1 5", ReplyKind.INT, -1),
+        ("llm_destroy", ReplyKind.INT, -1),
+    ],
+)
+def test_a_null_engine_is_answered_by_the_type_of_the_call(line: str, kind: ReplyKind, value: int) -> None:
+    """Calls that return a pointer return NULL, the others -1."""
+    played = Played(4)
+    played.do(*SETTING)
+    reply = played.do(f"@NULL {line}")
+
+    assert ("NULL" if kind is ReplyKind.NULL else "-1", {"null-engine"}) == (reply.text, reply.circumstances)
+    assert (kind, value) == (played.state.reply_kind, played.state.reply_value)
+
+
+@pytest.mark.handout("Constraint 2/phase-order")
+@pytest.mark.parametrize(
+    ("line", "clause"),
+    [
+        ("fork_sequence 9 1", "Task 3/parent"),
+        ("append_kv 9 5", "Task 4/unknown"),
+        ("@NULL append_kv 9 5", "Constraint 1/null-engine"),
+        ("llm_init NULL 0", "Task 1/null-pool"),
+    ],
+)
+def test_basic_checks_come_before_ids_and_ids_before_blocks(line: str, clause: str) -> None:
+    """Of several reasons, the one of the earlier phase is named."""
+    played = Played(4)
+    played.do(*SETTING)
+
+    assert clause == played.do(line).clause
+
+
+@pytest.mark.handout("Constraint 2/phase-order", "Task 4/full")
+def test_a_full_sequence_is_told_before_a_full_pool() -> None:
+    """append_kv looks at the logical index before it looks for blocks."""
+    played = Played(1)
+
+    assert "Task 4/full" == played.do("create_sequence 1 1", "set_kv_count 1 4096", "append_kv 1 5").clause

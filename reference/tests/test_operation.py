@@ -1,0 +1,58 @@
+"""Operations print as a case file writes them, and a trace is played one by one."""
+# ruff: noqa: SIM300
+
+from __future__ import annotations
+
+import pytest
+
+from reference.model import play
+from reference.operation import Operation, Reply, Trace
+from reference.paged_kv import PagedKV
+
+CREATE = Operation(name="create_sequence", arguments=(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("operation", "line"),
+    [
+        (CREATE, "create_sequence 1 5"),
+        (Operation(name="llm_init", arguments=(None, 64)), "llm_init NULL 64"),
+        (Operation(name="llm_init", arguments=("big",)), "llm_init big"),
+        (Operation(name="llm_destroy", target=2), "@2 llm_destroy"),
+        (Operation(name="llm_destroy", target=None), "@NULL llm_destroy"),
+    ],
+)
+def test_an_operation_prints_as_its_line(operation: Operation, line: str) -> None:
+    """Engine @1 goes without saying, NULL is written out."""
+    assert line == str(operation)
+
+
+def test_an_operation_claims_nothing_by_itself() -> None:
+    """Line, claim and comment are the case file's to give."""
+    assert (1, 0, None, False, "") == (CREATE.target, CREATE.line, CREATE.claim, CREATE.implicit, CREATE.comment)
+
+
+def test_a_reply_is_accepted_and_unexplained_by_itself() -> None:
+    """Only an engine says that it refused and why."""
+    reply = Reply(text="0")
+
+    assert (False, "", frozenset()) == (reply.refused, reply.clause, reply.circumstances)
+
+
+def test_play_yields_a_step_for_each_operation() -> None:
+    """A step is an operation, its reply and the record after it."""
+    init = Operation(name="llm_init", arguments=(64,))
+    trace = Trace(operations=(init, CREATE))
+    alone = PagedKV(trace)
+
+    expected = [(operation, alone.apply(operation), alone.record()) for operation in trace.operations]
+
+    assert expected == [(step.operation, step.reply, step.record) for step in play(PagedKV(trace), trace)]
+
+
+def test_play_yields_nothing_for_an_empty_trace() -> None:
+    """A trace without operations has no steps, and its model has room for one engine."""
+    trace = Trace(operations=())
+
+    assert [] == list(play(PagedKV(trace), trace))
+    assert 16 == len(PagedKV(trace).record())

@@ -1,0 +1,354 @@
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "llm_memory.h"
+
+LLMEngine *llm_init(void *pool_addr, size_t pool_size)
+{
+	if (pool_addr == NULL)
+	{
+		return NULL;
+	}
+	if (pool_size < BLOCK_SIZE)
+	{
+		return NULL;
+	}
+
+	LLMEngine *eng = (LLMEngine *)malloc(sizeof(LLMEngine));
+	if (eng == NULL)
+	{
+		return NULL;
+	}
+	int total = (int)(pool_size / BLOCK_SIZE);
+	eng->ref_count = (int *)calloc((size_t)total, sizeof(int));
+	if (eng->ref_count == NULL)
+	{
+		free(eng);
+		return NULL;
+	}
+	eng->pool_base_ptr = pool_addr;
+	eng->total_local_blocks = total;
+	eng->free_local_blocks = total;
+
+	eng->active_seqs.prev = &eng->active_seqs;
+	eng->active_seqs.next = &eng->active_seqs;
+	return eng;
+}
+
+Sequence *create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len)
+{
+	if (!engine)
+	{
+		return NULL;
+	}
+
+	if (initial_kv_len <= 0)
+	{
+		return NULL;
+	}
+
+	struct list_node *cur = engine->active_seqs.next;
+	while (cur != &engine->active_seqs)
+	{
+		Sequence *temp = (Sequence *)((char *)cur - offsetof(Sequence, node));
+		if (temp->seq_id == seq_id)
+		{
+			return NULL;
+		}
+		cur = cur->next;
+	}
+
+	int required = (initial_kv_len + KV_PER_BLOCK - 1) / KV_PER_BLOCK;
+	if (required > L1_PT_SIZE * L2_PT_SIZE)
+	{
+		return NULL;
+	}
+	if (required > engine->free_local_blocks)
+	{
+		return NULL;
+	}
+
+	Sequence *seq = (Sequence *)malloc(sizeof(Sequence));
+	int **table = (int **)malloc(sizeof(int *) * L1_PT_SIZE);
+	for (int i = 0; i < L1_PT_SIZE; i++)
+	{
+		table[i] = NULL;
+	}
+
+	for (int k = 0; k < required; k++)
+	{
+		int l1_idx = k / L2_PT_SIZE;
+		int l2_idx = k % L2_PT_SIZE;
+
+		if (table[l1_idx] == NULL)
+		{
+			table[l1_idx] = (int *)malloc(sizeof(int) * L2_PT_SIZE);
+			for (int j = 0; j < L2_PT_SIZE; j++)
+			{
+				table[l1_idx][j] = -1;
+			}
+		}
+
+		for (int b = 0; b < engine->total_local_blocks; b++)
+		{
+			if (engine->ref_count[b] == 0)
+			{
+				engine->ref_count[b] = 1;
+				engine->free_local_blocks--;
+				table[l1_idx][l2_idx] = b;
+				memset((char *)engine->pool_base_ptr + (long)b * BLOCK_SIZE, 0, BLOCK_SIZE);
+				break;
+			}
+		}
+	}
+
+	seq->seq_id = seq_id;
+	seq->block_table = table;
+	seq->kv_count = initial_kv_len;
+
+	struct list_node *tail = engine->active_seqs.prev;
+	seq->node.prev = tail;
+	seq->node.next = &engine->active_seqs;
+	tail->next = &seq->node;
+	engine->active_seqs.prev = &seq->node;
+	return seq;
+}
+
+int free_sequence(LLMEngine *engine, int seq_id)
+{
+	if (!engine)
+	{
+		return -1;
+	}
+
+	Sequence *seq = NULL;
+	struct list_node *cur = engine->active_seqs.next;
+	while (cur != &engine->active_seqs)
+	{
+		Sequence *temp = (Sequence *)((char *)cur - offsetof(Sequence, node));
+		if (temp->seq_id == seq_id)
+		{
+			seq = temp;
+			break;
+		}
+		cur = cur->next;
+	}
+	if (seq == NULL)
+	{
+		return -1;
+	}
+
+	seq->node.prev->next = seq->node.next;
+	seq->node.next->prev = seq->node.prev;
+
+	for (int i = 0; i < L1_PT_SIZE; i++)
+	{
+		if (seq->block_table[i] != NULL)
+		{
+			for (int j = 0; j < L2_PT_SIZE; j++)
+			{
+				int blockId = seq->block_table[i][j];
+				if (blockId != -1)
+				{
+					engine->ref_count[blockId]--;
+				}
+			}
+			free(seq->block_table[i]);
+		}
+	}
+
+	free(seq->block_table);
+	free(seq);
+	return 0;
+}
+
+Sequence *fork_sequence(LLMEngine *engine, int parent_seq_id, int new_seq_id)
+{
+	if (!engine)
+	{
+		return NULL;
+	}
+
+	Sequence *parent = NULL;
+	struct list_node *cur = engine->active_seqs.next;
+	while (cur != &engine->active_seqs)
+	{
+		Sequence *temp = (Sequence *)((char *)cur - offsetof(Sequence, node));
+		if (temp->seq_id == new_seq_id)
+		{
+			return NULL;
+		}
+		if (temp->seq_id == parent_seq_id)
+		{
+			parent = temp;
+		}
+		cur = cur->next;
+	}
+	if (parent == NULL)
+	{
+		return NULL;
+	}
+
+	Sequence *child = (Sequence *)malloc(sizeof(Sequence));
+	child->block_table = (int **)malloc(sizeof(int *) * L1_PT_SIZE);
+	for (int i = 0; i < L1_PT_SIZE; i++)
+	{
+		child->block_table[i] = NULL;
+	}
+
+	for (int i = 0; i < L1_PT_SIZE; i++)
+	{
+		if (parent->block_table[i] != NULL)
+		{
+			int *newL2 = (int *)malloc(sizeof(int) * L2_PT_SIZE);
+			for (int j = 0; j < L2_PT_SIZE; j++)
+			{
+				newL2[j] = -1;
+			}
+			for (int j = 0; j < L2_PT_SIZE; j++)
+			{
+				int blockId = parent->block_table[i][j];
+				if (blockId != -1)
+				{
+					newL2[j] = blockId;
+					engine->ref_count[blockId]++;
+				}
+			}
+			child->block_table[i] = newL2;
+		}
+	}
+	child->seq_id = new_seq_id;
+	child->kv_count = parent->kv_count;
+
+	struct list_node *tail = engine->active_seqs.prev;
+	child->node.prev = tail;
+	child->node.next = &engine->active_seqs;
+	tail->next = &child->node;
+	engine->active_seqs.prev = &child->node;
+	return child;
+}
+
+int append_kv(LLMEngine *engine, int seq_id, int kv_data)
+{
+	if (!engine)
+	{
+		return -1;
+	}
+
+	Sequence *seq = NULL;
+	struct list_node *cur = engine->active_seqs.next;
+	while (cur != &engine->active_seqs)
+	{
+		Sequence *temp = (Sequence *)((char *)cur - offsetof(Sequence, node));
+		if (temp->seq_id == seq_id)
+		{
+			seq = temp;
+			break;
+		}
+		cur = cur->next;
+	}
+	if (seq == NULL)
+	{
+		return -1;
+	}
+
+	int logicalIdx = seq->kv_count / KV_PER_BLOCK;
+	int offset = seq->kv_count % KV_PER_BLOCK;
+	if (logicalIdx >= L1_PT_SIZE * L2_PT_SIZE)
+	{
+		return -1;
+	}
+	int l1_idx = logicalIdx / L2_PT_SIZE;
+	int l2_idx = logicalIdx % L2_PT_SIZE;
+
+	int needNewPage = 0;
+	int needCow = 0;
+	if (seq->block_table[l1_idx] == NULL || seq->block_table[l1_idx][l2_idx] == -1)
+	{
+		needNewPage = 1;
+	}
+	else if (engine->ref_count[seq->block_table[l1_idx][l2_idx]] > 1)
+	{
+		needCow = 1;
+	}
+
+	int freeBlock = -1;
+	if (needNewPage || needCow)
+	{
+		if (engine->free_local_blocks == 0)
+		{
+			return -1;
+		}
+		for (int b = 0; b < engine->total_local_blocks; b++)
+		{
+			if (engine->ref_count[b] == 0)
+			{
+				freeBlock = b;
+				break;
+			}
+		}
+	}
+
+	if (needNewPage)
+	{
+		if (seq->block_table[l1_idx] == NULL)
+		{
+			seq->block_table[l1_idx] = (int *)malloc(sizeof(int) * L2_PT_SIZE);
+			for (int j = 0; j < L2_PT_SIZE; j++)
+			{
+				seq->block_table[l1_idx][j] = -1;
+			}
+		}
+		seq->block_table[l1_idx][l2_idx] = freeBlock;
+		engine->ref_count[freeBlock] = 1;
+		engine->free_local_blocks--;
+	}
+
+	if (needCow)
+	{
+		int oldBlock = seq->block_table[l1_idx][l2_idx];
+		char *src = (char *)engine->pool_base_ptr + (long)oldBlock * BLOCK_SIZE;
+		char *dst = (char *)engine->pool_base_ptr + (long)freeBlock * BLOCK_SIZE;
+		memcpy(dst, src, BLOCK_SIZE);
+		engine->ref_count[oldBlock]--;
+		engine->ref_count[freeBlock] = 1;
+		engine->free_local_blocks--;
+		seq->block_table[l1_idx][l2_idx] = freeBlock;
+	}
+
+	int blockId = seq->block_table[l1_idx][l2_idx];
+	int *addr = (int *)((char *)engine->pool_base_ptr + (long)blockId * BLOCK_SIZE);
+	addr[offset] = kv_data;
+	seq->kv_count++;
+	return 1;
+}
+
+int llm_destroy(LLMEngine *engine)
+{
+	if (!engine)
+	{
+		return -1;
+	}
+
+	struct list_node *cur = engine->active_seqs.next;
+	while (cur != &engine->active_seqs)
+	{
+		struct list_node *nextNode = cur->next;
+		Sequence *temp = (Sequence *)((char *)cur - offsetof(Sequence, node));
+		for (int i = 0; i < L1_PT_SIZE; i++)
+		{
+			if (temp->block_table[i] != NULL)
+			{
+				free(temp->block_table[i]);
+			}
+		}
+		free(temp->block_table);
+		free(temp);
+		cur = nextNode;
+	}
+
+	free(engine->ref_count);
+	free(engine);
+	return 0;
+}
