@@ -90,7 +90,8 @@ def load_folder(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*"
 
     Raises `CaseFileError` with the mistakes of all files.
     """
-    cases, problems = [], []
+    cases: list[Case] = []
+    problems: list[Problem] = []
     for path in sorted(folder.glob("*/*.toml")):
         name = f"{path.parent.name}/{path.stem}"
         if Path(name).match(pattern) or Path(path.stem).match(pattern):

@@ -15,7 +15,10 @@ from grader.replay import Event, Played, PlayedStep
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory
 from reference.operation import Reply
 
-__all__ = ["Comparison", "Deviation", "End", "compare"]
+__all__ = ["REFUSALS", "Comparison", "Deviation", "End", "compare"]
+
+REFUSALS = ("NULL", "-1")
+"""What a call returns that does not do its work."""
 
 
 class End(StrEnum):
@@ -53,14 +56,23 @@ class Comparison:
     ended_at: int
     """The operation that did not come back, or the number of operations."""
     refused: int | None
-    """The first operation that the reference accepts and the program did not."""
+    """The first operation that the reference accepts and the program refused."""
     lost: int
     """Allocations that nobody freed, when the case reached its end."""
 
-    def facets(self) -> frozenset[str]:
-        """Everything that differed."""
+    def is_cleanup(self, number: int) -> bool:
+        """Is it an operation that the grader added to clean up behind the case?"""
+        operations = self.case.trace.operations
+        return 0 < number < len(operations) and operations[number].implicit
+
+    def facets(self, calls: frozenset[str]) -> frozenset[str]:
+        """Everything that differed at operations of these names (none given: at any)."""
+        operations = self.case.trace.operations
         return frozenset(
-            difference.facet for deviation in self.deviations for difference in deviation.judgement.differences
+            difference.facet
+            for deviation in self.deviations
+            for difference in deviation.judgement.differences
+            if not calls or operations[deviation.operation].name in calls
         )
 
 
@@ -95,7 +107,7 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         actual.append(judgement.actual.text)
         if judgement.differences:
             deviations.append(Deviation(number, judgement))
-        if refused is None and not reply.refused and judgement.actual.text != reply.text:
+        if refused is None and not reply.refused and judgement.actual.text in REFUSALS:
             refused = number
         before = step.record
     end = End.UNREADABLE if unreadable else _end(played)

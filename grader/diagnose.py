@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from grader.compare import Comparison, End
-from grader.lab import Clue, Lab
+from grader.lab import SEVERAL_TARGETS, Clue, Lab
 from grader.memcheck import LEAK, Checked
 from grader.replay import BlockEvent, Event
 from grader.rubric import Judged
-from grader.verdict import Diagnosis, Finding, SourceLine, Tool, Verdict
+from grader.verdict import Diagnosis, Finding, SourceLine, Tool, Verdict, Visibility
 from reference.model import Difference, Judgement
 from reference.operation import Operation
 
@@ -37,6 +37,9 @@ _BROKEN_WORDS = {
     "write-after-free": "writes into memory that was already freed ({size} bytes)",
 }
 _MOST_LEAK_LINES = 4
+_RECURSION = 8  # the same return address so often on the stack
+_CLEANUP_VOTE = 0.2
+"""Every case ends with a clean-up, so a defect that shows there shows everywhere; what shows earlier tells more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,8 @@ class CaseFindings:
     memory_errors: bool = False
     clue: Clue | None = None
     cause: Symptom | None = None
+
+    hint: str = ""
 
     def first(self) -> list[Symptom]:
         """The symptoms of the first bad operation."""
@@ -110,9 +115,13 @@ def case_findings(
         for number in checked.unchecked:
             found[number].memory_errors = True
     for one in found:
-        one.leaks |= any(symptom.kind == "leak" for symptom in one.symptoms)
+        one.leaks |= any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
         one.memory_errors |= any(_is_memory_error(symptom) for symptom in one.symptoms)
         one.cause, one.clue = _best_clue(one, lab.clues)
+    _prefer_simple(found, lab.clues)
+    for one in found:
+        if one.clue is not None and one.cause is not None:
+            one.hint = _hint(one.clue, one.cause, _operation(one), one.comparison, lab)
         one.findings = list(_findings(one, lab))
     return found
 
@@ -125,10 +134,10 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     votes: dict[str, float] = {}
     for one in sick:
         assert one.clue is not None
-        votes[one.clue.rule] = votes.get(one.clue.rule, 0) + 1
+        votes[one.clue.rule] = votes.get(one.clue.rule, 0) + (_CLEANUP_VOTE if _only_in_cleanup(one) else 1)
     ranked = sorted(votes, key=lambda rule: -votes[rule])
-    chosen = [one for one in sick if one.clue is not None and one.clue.rule == ranked[0]]
-    shortest = min(chosen, key=lambda one: (_is_hidden(one), len(one.comparison.case.trace.operations)))
+    chosen = _most_common_verdict([one for one in sick if one.clue is not None and one.clue.rule == ranked[0]])
+    shortest = min(chosen, key=lambda one: _difficulty(one, ranked[0]))
     clue, cause = shortest.clue, shortest.cause
     assert clue is not None
     assert cause is not None
@@ -137,15 +146,33 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     )
 
 
+def _only_in_cleanup(one: CaseFindings) -> bool:
+    """Went all well until the clean-up that the grader added?"""
+    return one.cause is not None and one.comparison.is_cleanup(one.cause.operation)
+
+
+def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
+    """Those cases whose verdict most of them have; what shows before the clean-up says more than what shows there."""
+    by_verdict: dict[Verdict, list[CaseFindings]] = {Verdict.WRONG_ANSWER: []}
+    for one in [one for one in found if not _only_in_cleanup(one)] or found:
+        if one.cause is not None:
+            by_verdict.setdefault(one.cause.verdict, []).append(one)
+    return max(by_verdict.values(), key=len)
+
+
 def _known(symptom: Symptom, symptoms: Iterable[Symptom]) -> bool:
     """Valgrind and our own table of allocations tell of the same leak."""
-    return symptom.kind == "leak" and any(
-        other.kind == "leak" and other.source[:1] == symptom.source[:1] for other in symptoms
+    return symptom.verdict is Verdict.MEMORY_LEAK and any(
+        other.verdict is Verdict.MEMORY_LEAK and other.source[:1] == symptom.source[:1] for other in symptoms
     )
 
 
-def _is_hidden(one: CaseFindings) -> bool:
-    return one.comparison.case.visibility == "hidden"
+def _difficulty(one: CaseFindings, rule: str) -> tuple[bool, bool, int, int]:
+    """Which case to show: one that students may see, about this rule, short, and with little state."""
+    comparison = one.comparison
+    state = sum(len(step.record) for step in comparison.played.steps[:1])
+    case = comparison.case
+    return case.visibility is Visibility.HIDDEN, case.rule != rule, len(case.trace.operations), state
 
 
 def _diagnosis(one: CaseFindings, clue: Clue, cause: Symptom, lab: Lab, *, also: tuple[str, ...]) -> Diagnosis:
@@ -159,7 +186,7 @@ def _diagnosis(one: CaseFindings, clue: Clue, cause: Symptom, lab: Lab, *, also:
         line=operation.line,
         source_line=cause.source[0] if cause.source else None,
         summary=_summary(operation, cause),
-        hint=_hint(clue, cause, operation, one.comparison, lab),
+        hint=one.hint,
         also=also,
     )
 
@@ -196,22 +223,42 @@ def _best_clue(one: CaseFindings, clues: Sequence[Clue]) -> tuple[Symptom | None
     return (first[0], None) if first else (None, None)
 
 
+def _prefer_simple(found: Sequence[CaseFindings], clues: Sequence[Clue]) -> None:
+    """A mistake that shows with one engine alone is no mix-up of engines, also where there are several."""
+    several = frozenset({SEVERAL_TARGETS})
+    plain = [clue for clue in clues if not clue.circumstances & several]
+    simple = {(one.clue, _call(one)) for one in found if one.clue is not None and one.clue in plain}
+    for one in found:
+        if one.clue is not None and one.clue.circumstances & several:
+            cause, clue = _best_clue(one, plain)
+            if (clue, _call(one)) in simple:
+                one.cause, one.clue = cause, clue
+
+
+def _call(one: CaseFindings) -> str:
+    return _operation(one).name if one.cause is not None else ""
+
+
 def _fits(clue: Clue, symptom: Symptom, comparison: Comparison) -> bool:
+    """Does every condition of the clue hold?"""
     operations = comparison.case.trace.operations
     index = min(symptom.operation, len(operations) - 1)
+    difference = symptom.difference
+    return (
+        (not clue.calls or operations[index].name in clue.calls)
+        and (not clue.kinds or symptom.kind in clue.kinds)
+        and (not clue.facets or (difference is not None and difference.facet in clue.facets))
+        and (not clue.field or (difference is not None and clue.field in difference.field))
+        and clue.tags <= (difference.tags if difference is not None else frozenset())
+        and clue.circumstances <= _circumstances(symptom, comparison, index)
+        and (clue.where is None or (symptom.judgement is not None and clue.where(symptom.judgement)))
+    )
+
+
+def _circumstances(symptom: Symptom, comparison: Comparison, index: int) -> frozenset[str]:
     reply = symptom.judgement.expected if symptom.judgement else comparison.expected[index]
-    if clue.calls and operations[index].name not in clue.calls:
-        return False
-    if clue.facets and (symptom.difference is None or symptom.difference.facet not in clue.facets):
-        return False
-    if clue.kinds and symptom.kind not in clue.kinds:
-        return False
-    if not clue.circumstances <= reply.circumstances:
-        return False
-    tags = symptom.difference.tags if symptom.difference else frozenset()
-    if not clue.tags <= tags:
-        return False
-    return clue.where is None or (symptom.judgement is not None and clue.where(symptom.judgement))
+    targets = {operation.target for operation in comparison.case.trace.operations} - {None}
+    return reply.circumstances | ({SEVERAL_TARGETS} if len(targets) > 1 else frozenset())
 
 
 def _differences(comparison: Comparison) -> Iterator[Symptom]:
@@ -262,10 +309,16 @@ def _signal_words(comparison: Comparison) -> str:
         name = signal.strsignal(number) or signal.Signals(number).name
     except ValueError:
         name = f"signal {number}"
+    if fault is not None and number == signal.SIGSEGV and _calls_itself(fault.stack):
+        return f"{name}: it calls itself again and again until the stack is full"
     if fault is not None and number == signal.SIGSEGV:
         place = "NULL" if fault.address < 4096 else f"the invalid address {fault.address:#x}"  # noqa: PLR2004 - a page
         return f"{name}: it uses {place} as a pointer"
     return name
+
+
+def _calls_itself(stack: tuple[int, ...]) -> bool:
+    return any(stack.count(address) >= _RECURSION for address in set(stack))
 
 
 def _left_words(comparison: Comparison) -> str:
@@ -285,6 +338,10 @@ def _frees_and_canaries(comparison: Comparison, lines: Lines) -> Iterator[Sympto
             message = _BROKEN_WORDS[kind].format(size=event.size)
             if source:
                 message += f" that was made at {source[0]}"
+        elif event.event is Event.TOO_SMALL:
+            kind = "too-small"
+            source = lines.get(_stack(event.allocated_at), ())
+            message = f"an allocation of {event.size} bytes is too small for what it holds"
         else:
             continue
         if event.operation < comparison.ended_at or comparison.end is not End.REACHED:
@@ -305,6 +362,7 @@ def _leaks(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
         if event.event is Event.LIVE:
             by_line.setdefault(lines.get(_stack(event.allocated_at), ()), []).append(event)
     operations = comparison.case.trace.operations
+    whole = _lost_whole(comparison)
     for source, events in list(by_line.items())[:_MOST_LEAK_LINES]:
         first = events[0]
         call = operations[first.allocated_by].name if 0 <= first.allocated_by < len(operations) else "the program"
@@ -315,9 +373,23 @@ def _leaks(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
         yield Symptom(
             operation=len(operations) - 1,
             verdict=Verdict.MEMORY_LEAK,
-            kind="leak",
+            kind="leak-whole" if first.allocated_by in whole else "leak",
             finding=_finding(comparison, len(operations) - 1, Verdict.MEMORY_LEAK, "leak", message, source),
         )
+
+
+def _lost_whole(comparison: Comparison) -> set[int]:
+    """Operations of which everything that they allocated was lost, and that was more than one allocation."""
+    lost: dict[int, int] = {}
+    for event in comparison.played.events:
+        if event.event is Event.LIVE:
+            lost[event.allocated_by] = lost.get(event.allocated_by, 0) + 1
+    steps = comparison.played.steps
+    return {
+        number
+        for number, count in lost.items()
+        if count > 1 and 0 <= number < len(steps) and count >= steps[number].allocations - steps[number].frees
+    }
 
 
 def _valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
@@ -329,8 +401,9 @@ def _valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         kind = "leak" if leak else error.kind
         made = f"; the memory was allocated or freed at {error.auxiliary[0]}" if error.auxiliary else ""
         operation = min(error.operation, last)
+        what = "memory that was allocated here is never freed" if leak else error.message
         finding = _finding(
-            comparison, operation, verdict, kind, f"Valgrind: {error.message}{made}", error.lines or error.auxiliary
+            comparison, operation, verdict, kind, f"Valgrind: {what}{made}", error.lines or error.auxiliary
         )
         yield (
             error.case,
@@ -344,7 +417,7 @@ def _valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         same = next((error for error in checked.errors if not error.kind.startswith(LEAK)), None)
         if same is None:
             continue
-        message = f"Valgrind: {same.message} ({count} more of an error that another case shows)"
+        message = f"Valgrind: {same.message} ({count} times; the same line as in another case)"
         finding = _finding(comparison, operation, Verdict.MEMORY_ERROR, same.kind, message, same.lines)
         yield (
             case,
@@ -375,11 +448,11 @@ def _findings(one: CaseFindings, lab: Lab) -> Iterator[Finding]:
             field=difference.field,
             expected=difference.expected,
             actual=difference.actual,
-            message=_hint(one.clue, one.cause, _operation(one), one.comparison, lab) if one.clue else "",
+            message=one.hint,
         )
     for symptom in one.symptoms:
         if symptom.finding is not None:
-            judged = Judged.LEAK if symptom.kind == "leak" else Judged.MEMORY_ERROR
+            judged = Judged.LEAK if symptom.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
             yield replace(symptom.finding, rule=rule if symptom is one.cause else lab.rubric.judged(judged))
 
 

@@ -14,7 +14,10 @@ from grader.verdict import Finding
 from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
-__all__ = ["Built", "Clue", "Lab", "Program"]
+__all__ = ["SEVERAL_TARGETS", "Built", "Clue", "Lab", "Program"]
+
+SEVERAL_TARGETS = "several-targets"
+"""The circumstance that a case has more than one engine, or whatever a lab's operations go to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,10 @@ class Clue:
     kinds: tuple[str, ...] = ()
     """Kinds of findings, such as "crash" or "leak"."""
     circumstances: frozenset[str] = frozenset()
+    """Words of the reference's reply, and `SEVERAL_TARGETS` in a case with more than one."""
     tags: frozenset[str] = frozenset()
+    field: str = ""
+    """A part of the name of the field that differs."""
     where: Callable[[Judgement], bool] | None = None
 
 

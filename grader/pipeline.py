@@ -160,7 +160,11 @@ def _diagnose(attempt: Attempt) -> Attempt:
 
 def _score(attempt: Attempt) -> Attempt:
     builds = attempt.built is not None and attempt.can_run and not attempt.built.findings
-    return replace(attempt, scores=rule_scores(attempt.found, attempt.lab.rubric, builds=builds))
+    diagnosis = attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
+    scores = rule_scores(
+        attempt.found, attempt.lab.rubric, builds=builds, diagnosed=diagnosis.rule if diagnosis is not None else None
+    )
+    return replace(attempt, scores=scores)
 
 
 STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
@@ -287,7 +291,8 @@ def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
         findings=places,
         difference=_difference(one),
         cause=_cause(one),
-        steps=() if clean else _steps(comparison),
+        hint=one.hint,
+        steps=() if clean else _steps(comparison, lab),
     )
 
 
@@ -317,27 +322,31 @@ def _cause(one: CaseFindings) -> str:
     rule = one.clue.rule if one.clue is not None else comparison.case.rule
     if cause.difference is None:
         place = str(cause.source[0]) if cause.source else operation.name
-        return f"{rule} {cause.kind} {place}"
+        return f"{cause.kind} {place}"
     hint = one.clue.hint if one.clue is not None else ""
     return f"{rule} {operation.name} {cause.difference.facet} {hint}"
 
 
-def _steps(comparison: Comparison) -> tuple[StepShown, ...]:
+def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
+    """The operations as a report shows them; of a long trace those before the trouble."""
+    operations = comparison.case.trace.operations
+    last = max((deviation.operation for deviation in comparison.deviations[:1]), default=comparison.ended_at)
+    start = max(0, min(last + 3, len(operations)) - _MOST_STEPS)
     shown = []
-    for number, operation in enumerate(comparison.case.trace.operations):
-        actual = comparison.actual[number] if number < len(comparison.actual) else None
-        expected = comparison.expected[number].text
+    for number, operation in list(enumerate(operations))[start : start + _MOST_STEPS]:
+        poke = lab.grammar.operations[operation.name].is_poke
         shown.append(
             StepShown(
                 number=number + 1,
                 line=operation.line,
                 call=str(operation),
-                expected=expected,
-                actual=actual,
+                expected=comparison.expected[number].text,
+                actual=comparison.actual[number] if number < len(comparison.actual) else None,
                 comment=operation.comment,
+                note=lab.describe_poke(operation) if poke else "",
             )
         )
-    return tuple(shown[:_MOST_STEPS])
+    return tuple(shown)
 
 
 def _output(attempt: Attempt) -> str:

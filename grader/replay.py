@@ -18,6 +18,7 @@ from grader.errors import DriverError
 from grader.lab import Program
 from grader.process import Completed, Limits
 from grader.sandbox import RUN_LIMITS, Workspace
+from grader.verdict import Visibility
 from reference.operation import Operation, Trace
 
 __all__ = [
@@ -38,7 +39,7 @@ _MAGIC = 0x504C414E
 _SETTINGS = 4
 _CALL = struct.Struct("<8i")
 _FRAME = struct.Struct("<QIIiiIIIIII")
-_FIRST_LIMIT_MS = 500
+_FIRST_LIMIT_MS = 500  # of CPU time for one operation; a right one needs microseconds
 _SHORT_LIMIT_MS = 5
 _EXIT_DONE = 0
 _EXIT_BAD_PLAN = 100
@@ -63,6 +64,7 @@ class Event(IntEnum):
     BAD_FREE = 1
     BROKEN = 2
     LIVE = 3
+    TOO_SMALL = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class Frame:
     """One frame as it came."""
 
     kind: int
+    body: bytes
     case: int
     operation: int
     attempt: int
@@ -78,7 +81,6 @@ class Frame:
     bad_frees: int
     broken: int
     live: int
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,8 @@ def plan(
     for number in numbers:
         trace = cases[number].trace
         values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
-        parts.append(struct.pack(f"<{2 + _SETTINGS}i", number, len(trace.operations), *values))
+        quiet = cases[number].visibility is Visibility.HIDDEN  # its prints would tell what it asks
+        parts.append(struct.pack(f"<{3 + _SETTINGS}i", number, len(trace.operations), quiet, *values))
         parts += [_encode(operation, codes) for operation in trace.operations]
     return b"".join(parts)
 
@@ -218,13 +221,13 @@ class Frames:
         while (place := self.stream.find(self.token, place)) >= 0:
             if place + _FRAME.size > len(self.stream):
                 return
-            _, kind, length, case, operation, attempt, *counts = _FRAME.unpack_from(self.stream, place)
+            _, kind, length, *rest = _FRAME.unpack_from(self.stream, place)
             start = place + _FRAME.size
             if kind not in Kind.__members__.values() or start + length > len(self.stream):
                 place += 1
                 continue
             body = self.stream[start : start + length]
-            yield Frame(kind, case, operation, attempt, *counts, body)
+            yield Frame(kind, body, *rest)
             place = start + length
 
 

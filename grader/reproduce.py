@@ -1,4 +1,135 @@
-"""Placeholder."""
-from grader.casefile import Case
-def reproduce(case: Case, operation: int) -> str:
-    return ""
+"""A failing case as a program of its own: what every lab needs to write one, C text above all.
+
+A lab has a template and says what goes into it; see `Lab.reproduce`. Long stories get loops, so that a program stays
+short enough to be read: `fold` finds what repeats with a constant step.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+__all__ = ["Run", "c_call", "c_comment", "c_string", "fold", "render"]
+
+_WIDTH = 100
+_INDENT = 4
+_FEWEST = 3  # two lines are read faster than a loop
+_MOST = 1_000_000  # far from INT_MAX: no loop may overflow
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Generic[T]):
+    """Items that differ only in their numbers, and those by a constant step; a single item is a run too."""
+
+    items: tuple[T, ...]
+    first: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    @property
+    def folded(self) -> bool:
+        """Is it to be written as a loop?"""
+        return len(self.items) > 1
+
+    @property
+    def start(self) -> int:
+        """Where the loop's variable i begins: at a number that goes up by one, if there is any."""
+        return next((first for first, step in zip(self.first, self.steps, strict=True) if step == 1), 1)
+
+    @property
+    def loop(self) -> str:
+        """The head of the loop, in C."""
+        return f"for (i = {self.start}; i <= {self.start + len(self.items) - 1}; i++)"
+
+    def texts(self) -> list[str]:
+        """The numbers as C, written with i where they change."""
+        return [self._text(first, step) for first, step in zip(self.first, self.steps, strict=True)]
+
+    def _text(self, first: int, step: int) -> str:
+        rest = first - step * self.start
+        if not step:
+            return str(first)
+        times = "i" if step == 1 else f"{step} * i"
+        return times if not rest else f"{times} {'-' if rest < 0 else '+'} {abs(rest)}"
+
+
+def fold(
+    items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]
+) -> Iterator[Run[T]]:
+    """Cut `items` into runs: neighbours of one shape whose numbers go on by a constant step."""
+    at = 0
+    while at < len(items):
+        run = _longest(items[at:], shape, numbers)
+        yield run
+        at += len(run.items)
+
+
+def _longest(
+    items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]
+) -> Run[T]:
+    first = numbers(items[0])
+    steps = (0,) * len(first)
+    length = 1
+    for item, before in zip(items[1:], items, strict=False):
+        there = numbers(item)
+        if shape(item) != shape(items[0]) or any(abs(number) > _MOST for number in first + there):
+            break
+        step = tuple(b - a for a, b in zip(numbers(before), there, strict=True))
+        if length > 1 and step != steps:
+            break
+        steps = step
+        length += 1
+    if length < _FEWEST:
+        return Run(tuple(items[:1]), first, (0,) * len(first))
+    return Run(tuple(items[:length]), first, steps)
+
+
+def c_comment(text: str) -> str:
+    """Text that may stand in a C comment, on one line."""
+    apart = re.sub(r"(?<=[*/?])(?=[*/?])", " ", " ".join(text.split()))
+    return apart.replace("\\", "/") if apart.endswith("\\") else apart
+
+
+def c_string(text: str, *, column: int = 0) -> str:
+    """Text as a C string; a long one as several, each on a line of its own that begins at `column` of a function."""
+    words = " ".join(text.split())
+    width = _WIDTH - _INDENT - column - len('"");')
+    parts = textwrap.wrap(words, width, drop_whitespace=False, break_long_words=False) or [""]
+    return ("\n" + " " * column).join(f'"{_escaped(part)}"' for part in parts)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?")
+
+
+def c_call(name: str, *arguments: str) -> str:
+    """A call as a statement, broken over lines where it is too long."""
+    lines = textwrap.wrap(
+        f"{name}({', '.join(arguments)});",
+        _WIDTH - _INDENT,
+        subsequent_indent=" " * (len(name) + 1),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)
+
+
+def render(template: Path, **values: object) -> str:
+    """Fill in a template. Filters: `comment`, `string` (see above)."""
+    environment = Environment(
+        loader=FileSystemLoader(template.parent),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - source text, no HTML
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"comment": c_comment, "string": c_string}
+    return environment.get_template(template.name).render(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -36,6 +37,8 @@ class Rule:
     handout: str
     facets: frozenset[str]
     judged: Judged
+    calls: frozenset[str]
+    """Only differences at these operations count; empty: at all."""
     covers_cleanup: bool
     """Is a crash in the clean-up that ends every case its business?"""
 
@@ -63,8 +66,11 @@ class Rubric:
         return next((rule.id for rule in self.rules if rule.judged is judged), "")
 
 
-def load(path: Path, facets: frozenset[str]) -> Rubric:
-    """Load a rubric; `facets` are those that the lab's records have. Raises `RubricError` with all mistakes."""
+def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
+    """Load a rubric for records with these facets and cases of these calls.
+
+    Raises `RubricError` with all mistakes.
+    """
     text, values = _read(path)
     from pydantic import BaseModel, ConfigDict, Field, ValidationError  # noqa: PLC0415 - slow to import
 
@@ -75,6 +81,7 @@ def load(path: Path, facets: frozenset[str]) -> Rubric:
         handout: str
         facets: list[str] = []
         judged: str = "cases"
+        calls: list[str] = []
         covers_cleanup: bool = False
 
     class RubricFile(BaseModel):
@@ -98,6 +105,11 @@ def load(path: Path, facets: frozenset[str]) -> Rubric:
             for facet in rule.facets
             if facet not in facets
         ]
+        problems += [
+            Problem(path, line, f"unknown call '{call}' of {name}; one of: {', '.join(calls)}")
+            for call in rule.calls
+            if call not in calls
+        ]
     total = sum(rule.points for rule in file.rules.values())
     if total != 100:  # noqa: PLR2004 - the rubric's own rule
         problems.append(Problem(path, 1, f"the points of all rules sum to {total}; they must sum to 100"))
@@ -111,6 +123,7 @@ def load(path: Path, facets: frozenset[str]) -> Rubric:
             handout=rule.handout,
             facets=frozenset(rule.facets),
             judged=Judged(rule.judged),
+            calls=frozenset(rule.calls),
             covers_cleanup=rule.covers_cleanup,
         )
         for name, rule in file.rules.items()

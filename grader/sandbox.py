@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -102,15 +101,15 @@ def _can_change_user() -> bool:
         return False
     try:
         tried = process.run(
-            [sys.executable, "-I", "-S", "-c", ""],
+            ["true"],
             cwd=Path("/"),
             limits=Limits(wall_seconds=10),
-            environment={},
+            environment={"PATH": "/usr/bin:/bin"},
             user=_FIRST_USER,
         )
     except (OSError, ValueError):
         return False
-    return tried.exit_code is not None
+    return tried.succeeded
 
 
 def _without_process_limit(limits: Limits) -> Limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from grader.compare import Comparison, End
 from grader.diagnose import CaseFindings
@@ -14,13 +15,16 @@ __all__ = ["passes", "rule_scores", "total"]
 
 def passes(comparison: Comparison, rule: Rule) -> bool:
     """Does the case pass for its rule: its facets right, and everything accepted that must be accepted?"""
-    return comparison.refused is None and _ran(comparison, rule) and not rule.facets & comparison.facets()
+    return _accepts(comparison, rule) and _ran(comparison, rule) and not rule.facets & comparison.facets(rule.calls)
 
 
-def rule_scores(found: Sequence[CaseFindings], rubric: Rubric, *, builds: bool) -> tuple[RuleScore, ...]:
+def rule_scores(
+    found: Sequence[CaseFindings], rubric: Rubric, *, builds: bool, diagnosed: str | None
+) -> tuple[RuleScore, ...]:
     """What each rule earned, in the rubric's order. `builds`: did the build pass without a finding?
 
-    The build's points are earned only together with some other point.
+    The build's points are earned only together with some other point. A defect that was seen, but that no case of
+    its rule caught, costs one point of the rule that was `diagnosed`: full marks are for programs without one.
     """
     scores = {rule.id: _score(rule, found) for rule in rubric.rules if rule.judged is not Judged.BUILD}
     earned = any(score.points for score in scores.values())
@@ -28,6 +32,8 @@ def rule_scores(found: Sequence[CaseFindings], rubric: Rubric, *, builds: bool) 
         if rule.judged is Judged.BUILD:
             passed = int(builds and earned)
             scores[rule.id] = _rule_score(rule, rule.points * passed, 1, passed)
+    if diagnosed is not None and all(score.points == score.max_points for score in scores.values()):
+        scores[diagnosed] = replace(scores[diagnosed], points=scores[diagnosed].points - 1)
     return tuple(scores[rule.id] for rule in rubric.rules)
 
 
@@ -36,13 +42,17 @@ def total(scores: Sequence[RuleScore]) -> int:
     return sum(score.points for score in scores)
 
 
+def _accepts(comparison: Comparison, rule: Rule) -> bool:
+    """Was everything accepted that must be? A refused clean-up costs only the rules about it."""
+    at = comparison.refused
+    return at is None or (comparison.is_cleanup(at) and not rule.covers_cleanup)
+
+
 def _ran(comparison: Comparison, rule: Rule) -> bool:
-    """Came the case to its end? A crash in the clean-up that the harness added costs only the rules about it."""
+    """Came the case to its end? A crash in the clean-up that the grader added costs only the rules about it."""
     if comparison.end is End.REACHED:
         return True
-    operations = comparison.case.trace.operations
-    at = comparison.ended_at
-    cleaning = at < len(operations) and operations[at].implicit and at > 0
+    cleaning = comparison.is_cleanup(comparison.ended_at)
     return cleaning and comparison.end is not End.MISFIT and not rule.covers_cleanup
 
 
@@ -64,16 +74,18 @@ def _score(rule: Rule, found: Sequence[CaseFindings]) -> RuleScore:
 
 def _worked(comparison: Comparison) -> bool:
     """Only a case that did its work shows that no memory is lost in it."""
-    return comparison.end is End.REACHED and comparison.refused is None
+    at = comparison.refused
+    return comparison.end is End.REACHED and (at is None or comparison.is_cleanup(at))
 
 
 def _rule_score(rule: Rule, points: int, cases: int, passed: int) -> RuleScore:
+    """A rule of which no case was played (`--case`) can neither earn nor lose."""
     return RuleScore(
         rule=rule.id,
         title=rule.title,
         handout=rule.handout,
         points=points,
-        max_points=rule.points,
+        max_points=rule.points if cases else 0,
         cases=cases,
         passed=passed,
     )

@@ -110,6 +110,8 @@ class StepShown:
     expected: str
     actual: str | None
     comment: str = ""
+    note: str = ""
+    """For a poke: one sentence on what the grader did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,8 @@ class Outcome:
     difference: OutcomeDifference | None = None
     cause: str = ""
     """Failing cases with the same cause are one group in a report."""
+    hint: str = ""
+    """What to look at, for whoever has to mend it."""
     steps: tuple[StepShown, ...] = ()
 
 

@@ -154,14 +154,11 @@ def _link(project: CProject, work: Workspace, symbols: _Symbols, missing: Sequen
         _add_lines(work, "stubs.c", (include, *(project.functions[name] for name in missing)))
         steps.append(["gcc", "-std=c11", "-O2", "-c", "stubs.c", "-o", "stubs.o"])
         objects.append("stubs.o")
-    steps.append(["gcc", "-no-pie", "-o", "program", *objects])
     for step in steps:
         done = work.run(step, limits=COMPILE_LIMITS)
         if not done.succeeded:
-            if step[0] == "objcopy":
-                raise DriverError(f"{' '.join(step)}: {done.stderr.decode(errors='replace')}")
-            break
-    return done
+            raise DriverError(f"{' '.join(step)}: {done.stderr.decode(errors='replace')}")
+    return work.run(["gcc", "-no-pie", "-o", "program", *objects], limits=COMPILE_LIMITS)
 
 
 def _add_lines(work: Workspace, name: str, lines: Iterable[str]) -> None:
@@ -227,6 +224,7 @@ def _compile_findings(
         blamed = _blame_header(project, work, own_headers, errors)
         if blamed is not None:
             return [blamed, *(_gcc_finding(project, error) for error in errors[: _MOST_FINDINGS - 1])]
+    errors = list(dict.fromkeys(errors))
     if not errors:
         text = compiled.stderr.decode(errors="replace")[:2000]
         return [_finding(project, "compiler", f"gcc refuses the file: {text}")]

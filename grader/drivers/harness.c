@@ -25,6 +25,7 @@
 
 #include <errno.h>
 #include <execinfo.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,22 +146,22 @@ int harness_seen(const void *address)
 
 enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
 static const size_t ARENA_BYTES = (size_t)256 << 20;
-enum { MOST_BLOCKS = 1 << 19 };
+enum { MOST_BLOCKS = 1 << 19, MOST_LEAK_CHECKS = 8 };
 
 struct block {
     uintptr_t start_hidden; /* XORed, so that Valgrind's leak search does not find it here */
     size_t size;
     void *caller;
     int32_t operation;
-    uint8_t freed, reported;
+    uint8_t freed, reported, told_small;
 };
 static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
 static struct block *blocks; /* by rising address */
-static size_t block_count;
+static size_t block_count, block_room;
 static unsigned char *arena, *arena_next;
 
-enum event { BAD_FREE = 1, BROKEN, LIVE };
+enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL };
 enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE };
 
 static uintptr_t start_of(const struct block *block)
@@ -202,7 +203,7 @@ static void remember(void *start, size_t size, void *caller)
         memmove(blocks + place + 1, blocks + place, (block_count - place) * sizeof *blocks);
         block_count++;
     }
-    blocks[place] = (struct block){(uintptr_t)start ^ HIDE, size, caller, now.operation, 0, 0};
+    blocks[place] = (struct block){(uintptr_t)start ^ HIDE, size, caller, now.operation, 0, 0, 0};
     heap.allocations++;
     heap.live++;
 }
@@ -210,7 +211,7 @@ static void remember(void *start, size_t size, void *caller)
 static void *allocate(size_t size, size_t align, int zero, void *caller)
 {
     unsigned char *start;
-    if (block_count == MOST_BLOCKS || size > ARENA_BYTES)
+    if (block_count == block_room || size > ARENA_BYTES)
         return NULL;
     if (now.memcheck) {
         if (align > 16)
@@ -327,13 +328,27 @@ enum pointer harness_pointer(const void *address, size_t need)
     if (in_statics(address, need))
         return (uintptr_t)address % 4 ? PTR_STRAY : PTR_OK;
     uintptr_t at = (uintptr_t)address;
-    const struct block *block = block_below(at);
+    struct block *block = block_below(at);
     if (block == NULL || at >= start_of(block) + (block->size ? block->size : 1) || at % 4)
         return PTR_STRAY;
     if (block->freed)
         return PTR_FREED;
-    /* What runs over the end into the canary is readable; the broken canary tells of it. */
-    return at + need <= start_of(block) + block->size + (now.memcheck ? 0 : BEHIND) ? PTR_OK : PTR_SMALL;
+    uintptr_t end = start_of(block) + block->size;
+    if (at + need > end && !block->told_small && !now.memcheck) {
+        block->told_small = 1;
+        heap.broken++;
+        report_block(TOO_SMALL, 0, block, NULL);
+    }
+    /* What runs over the end into the canary can be read all the same: one finding, not a ruined case. */
+    return at + need <= end + (now.memcheck ? 0 : BEHIND) ? PTR_OK : PTR_SMALL;
+}
+
+int harness_outside(const void *address, size_t size)
+{
+    uintptr_t at = (uintptr_t)address;
+    const struct block *block = block_below(at);
+    return !now.memcheck && !in_statics(address, size) && block != NULL && at + size > start_of(block) + block->size
+        && all_bytes(address, size, CANARY);
 }
 
 void *harness_pages(size_t size)
@@ -343,6 +358,11 @@ void *harness_pages(size_t size)
     if (pages == MAP_FAILED)
         _exit(EXIT_BAD_PLAN);
     return pages;
+}
+
+void harness_drop(void *pages, size_t size)
+{
+    munmap(pages, size ? size : 1);
 }
 
 /* ---------------------------------------------------------------- what the student's calls were renamed to */
@@ -514,7 +534,7 @@ static void arm(long milliseconds)
 /* ---------------------------------------------------------------- cases */
 
 struct one_case {
-    int32_t number, operations, settings[SETTINGS];
+    int32_t number, operations, quiet, settings[SETTINGS];
     struct call calls[];
 };
 
@@ -554,7 +574,8 @@ static void run_case(const struct one_case *one, long limit)
     for (size_t i = 0; i < block_count; i++)
         if (!blocks[i].freed)
             report_block(LIVE, 0, &blocks[i], NULL);
-    if (now.memcheck && heap.live) {
+    static int leak_checks; /* each looks at all memory; where else memory is lost our own table tells */
+    if (now.memcheck && heap.live && leak_checks++ < MOST_LEAK_CHECKS) {
         VALGRIND_DO_ADDED_LEAK_CHECK;
         VALGRIND_PRINTF("pkv leaks %d %d %u\n", one->number, one->operations, heap.live);
     }
@@ -618,6 +639,15 @@ static struct outcome wait_for(pid_t child, long wall_limit)
     return outcome;
 }
 
+/* What a program prints in a hidden case is not kept: it would tell what the case asks. */
+static void silence(void)
+{
+    int nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    dup2(nowhere, STDERR_FILENO);
+    close(nowhere);
+}
+
 static struct outcome fork_case(const struct one_case *one, long limit)
 {
     now.operation = -1;
@@ -632,6 +662,8 @@ static struct outcome fork_case(const struct one_case *one, long limit)
         sigset_t none;
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
+        if (one->quiet)
+            silence();
         run_case(one, limit);
         fflush(stdout);
         _exit(0);
@@ -654,13 +686,14 @@ static void run_natively(const struct one_case *one, long *limit, long short_lim
 
 static int32_t *read_plan(int descriptor, size_t *words)
 {
-    static const size_t room = (size_t)64 << 20;
+    size_t room = (size_t)64 << 20, length = 0, page = 4096;
     char *plan = harness_pages(room);
-    size_t length = 0;
     ssize_t got;
     while ((got = read(descriptor, plan + length, room - length)) > 0)
         length += (size_t)got;
     close(descriptor);
+    size_t used = (length + page) / page * page;
+    munmap(plan + used, room - used);
     *words = length / sizeof(int32_t);
     return (int32_t *)(void *)plan;
 }
@@ -683,9 +716,10 @@ int main(int argc, char **argv)
     long limit = plan[4], short_limit = plan[5];
     int32_t cases = plan[6];
 
-    record = harness_pages(RECORD_WORDS * sizeof *record);
-    blocks = harness_pages((MOST_BLOCKS + 1) * sizeof *blocks);
+    block_room = now.memcheck ? MOST_BLOCKS / 64 : MOST_BLOCKS; /* a leak check looks through it */
+    blocks = harness_pages((block_room + 1) * sizeof *blocks);
     if (!now.memcheck) {
+        record = harness_pages(RECORD_WORDS * sizeof *record);
         arena = harness_pages(ARENA_BYTES);
         catch_faults();
     }
@@ -711,7 +745,7 @@ int main(int argc, char **argv)
         } else {
             run_natively(one, &limit, short_limit);
         }
-        at += 2 + SETTINGS + one->operations * (int32_t)(sizeof(struct call) / sizeof(int32_t));
+        at += 3 + SETTINGS + one->operations * (int32_t)(sizeof(struct call) / sizeof(int32_t));
     }
     send_frame(DONE, NULL, 0);
     (void)no_data;

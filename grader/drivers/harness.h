@@ -27,10 +27,13 @@ void lab_record(void);
 
 /* --- the harness gives ----------------------------------------------------------------------------------- */
 
-/* `size` bytes of zeros that are neither the student's nor on any heap; gone with the case. */
+/* `size` bytes of zeros that are neither the student's nor on any heap, and their end. */
 void *harness_pages(size_t size);
+void harness_drop(void *pages, size_t size);
 /* Is there room for `need` bytes at `address`, by the table of the student's allocations? */
 enum pointer harness_pointer(const void *address, size_t need);
+/* Do these bytes lie outside their allocation, never written by anybody? (The allocation is too small.) */
+int harness_outside(const void *address, size_t size);
 /* Was this address already shown since the record was begun? Remembers it. */
 int harness_seen(const void *address);
 /* Append words to the record. */

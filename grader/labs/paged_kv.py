@@ -11,8 +11,8 @@ from grader.build.c import CProject, build
 from grader.casefile import Grammar, Number, Signature
 from grader.lab import Built, Lab
 from grader.labs.paged_kv_clues import CLUES
+from grader.labs.paged_kv_repro import COMMAND, reproduce
 from grader.labs.paged_kv_words import describe_poke, draw
-from grader.reproduce import reproduce
 from grader.rubric import Judged
 from grader.sandbox import Workspace
 from reference.operation import Operation, Trace
@@ -81,7 +81,7 @@ _STUBS = {
 @cache
 def lab() -> Lab:
     """The lab. Raises `RubricError` when its rubric is wrong."""
-    rules = rubric.load(_CASES / "rubric.toml", FACETS)
+    rules = rubric.load(_CASES / "rubric.toml", FACETS, _OPERATIONS)
     grammar = Grammar(
         operations=_OPERATIONS,
         settings=_SETTINGS,
@@ -113,8 +113,8 @@ def lab() -> Lab:
         clues=CLUES,
         describe_poke=describe_poke,
         draw=draw,
-        reproduce=reproduce,
-        reproduce_command="gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c repro.c -o repro",
+        reproduce=partial(reproduce, clauses=grammar.clauses),
+        reproduce_command=COMMAND,
         tools=("gcc", "objcopy", "addr2line"),
     )
 

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from grader.record import Record, to_json
-from grader.report.text import render as text
+from grader.report import text
 
-__all__ = ["FORMATS"]
+__all__ = ["FORMATS", "View"]
 
-FORMATS: dict[str, Callable[[Record], str]] = {
-    "text": text,
-    "json": to_json,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """For whom and where a report is shown. Students do not see what hidden cases do."""
+
+    instructor: bool = False
+    width: int = 100
+    colour: bool = False
+
+
+def _text(record: Record, view: View) -> str:
+    audience = text.Audience.INSTRUCTOR if view.instructor else text.Audience.STUDENT
+    return text.render(record, width=view.width, colour=view.colour, audience=audience)
+
+
+def _json(record: Record, _: View) -> str:
+    return to_json(record)
+
+
+FORMATS: dict[str, Callable[[Record, View], str]] = {
+    "text": _text,
+    "json": _json,
 }

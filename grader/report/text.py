@@ -1,4 +1,198 @@
-"""Placeholder."""
+"""The report for a terminal: what to do first, then the points, then the causes, then how it was graded."""
+
+from __future__ import annotations
+
 from grader.record import Record
-def render(record: Record) -> str:
-    return f"{record.verdict} {record.score}/{record.max_score}\n{record.diagnosis}\n"
+from grader.report.closing import footer, printed
+from grader.report.groups import Audience, Group, grouped, is_hidden, lost_points, trouble_of
+from grader.report.page import Page, bad, dim, glued, good, pad, strong
+from grader.report.start import start_here
+from grader.report.trace import case_file, show_case
+from grader.verdict import RuleScore, Verdict
+
+__all__ = ["Audience", "render"]
+
+_WORDS = {
+    Verdict.ACCEPTED: "accepted",
+    Verdict.COMPILE_ERROR: "does not compile",
+    Verdict.WRONG_ANSWER: "wrong answer",
+    Verdict.RUN_TIME_ERROR: "it crashes",
+    Verdict.TIME_LIMIT_EXCEEDED: "a call never returns",
+    Verdict.MEMORY_ERROR: "memory error",
+    Verdict.MEMORY_LEAK: "memory leak",
+    Verdict.REJECTED: "rejected until somebody has looked at it",
+    Verdict.JUDGE_ERROR: "the grader failed",
+}
+_MOST_GROUPS = 6
+_MOST_NAMES = 3
+
+
+def render(record: Record, *, width: int = 100, colour: bool = False, audience: str = "student") -> str:
+    """The record as a page of text, no line of it wider than `width` columns (40 at least).
+
+    `audience` is "student" or "instructor": of hidden cases students see title and rule only.
+    """
+    reader = Audience(audience)
+    page = Page(width, colour=colour)
+    _headline(page, record)
+    if record.verdict is Verdict.ACCEPTED:
+        _all_well(page, record)
+    else:
+        start_here(page, record, reader)
+        _points(page, record)
+        _causes(page, record, reader)
+        _hidden(page, record, reader)
+    printed(page, record)
+    footer(page, record, reader)
+    return page.text()
+
+
+def _headline(page: Page, record: Record) -> None:
+    mark = good if record.verdict.passed else bad
+    points = "no score" if record.score is None else f"{record.score} of {record.max_score} points"
+    verdict = _WORDS[record.verdict]
+    if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
+        verdict = "does not build as demanded"
+    page.write(strong(record.submission.name), ": ", mark(verdict), ", ", strong(glued(points)), hang=2)
+    if not record.complete:
+        page.write(
+            "Grading was interrupted; this is what was earned until then, and something may be missing.",
+            indent=2,
+        )
+    for note in record.submission.notes:
+        page.write(dim(note), indent=2)
+
+
+def _all_well(page: Page, record: Record) -> None:
+    hidden = sum(outcome.visibility == "hidden" for outcome in record.outcomes)
+    cases = f"All {len(record.outcomes)} cases pass" + (
+        f", {hidden} hidden ones among them" if hidden else ""
+    )
+    page.blank()
+    page.write(f"{cases}, and all {len(record.rules)} rules have full marks.", indent=2)
+    if record.memcheck:
+        page.write("Valgrind has nothing to say: no bad access, 0 bytes lost. Well done.", indent=2)
+    else:
+        page.write("Well done.", indent=2)
+
+
+def _points(page: Page, record: Record) -> None:
+    """One line a rule; a minus before it says what is missing."""
+    if not record.outcomes:
+        return
+    page.heading("Points, rule by rule")
+    if not record.score:
+        page.write("No rule has earned a point yet. That changes with the first cause below.", indent=2)
+        return
+    widths = _Widths(record.rules)
+    page.write(dim(widths.head()), indent=2)
+    for score in record.rules:
+        missing = score.max_points - score.points
+        lost = f"-{missing}" if missing else ""
+        figures = widths.row(lost, f"{score.points}/{score.max_points}", score)
+        if not missing:
+            page.crop(dim(figures + score.title), indent=2)
+            continue
+        place = dim(glued(f"({score.handout})"))
+        hang = len(figures) + 2
+        page.write(bad(figures[:5]), strong(figures[5:]), score.title, " ", place, indent=2, hang=hang)
+
+
+class _Widths:
+    """The columns of the table of points."""
+
+    def __init__(self, rules: tuple[RuleScore, ...]) -> None:
+        self.rule = max(len("rule"), *(len(score.rule) for score in rules))
+        self.cases = max(len("cases"), *(len(_cases(score)) for score in rules))
+
+    def head(self) -> str:
+        return f"{'lost':>4}  {'points':>6}  {'cases':>{self.cases}}  {'rule':{self.rule}}"
+
+    def row(self, lost: str, points: str, score: RuleScore) -> str:
+        return f"{lost:>4}  {points:>6}  {_cases(score):>{self.cases}}  {pad(score.rule, self.rule)}  "
+
+
+def _cases(score: RuleScore) -> str:
+    return f"{score.passed}/{score.cases}"
+
+
+def _causes(page: Page, record: Record, audience: Audience) -> None:
+    """Failing cases by cause, one of each cause in full."""
+    groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
+    if not groups:
+        return
+    cases = _count(sum(len(group.outcomes) for group in groups), "case")
+    page.heading("What goes wrong" if len(groups) == 1 else f"What goes wrong: {len(groups)} causes, {cases}")
+    for number, group in enumerate(groups[:_MOST_GROUPS], start=1):
+        page.blank()
+        _group(page, record, group, number)
+    rest = groups[_MOST_GROUPS:]
+    if rest:
+        page.blank()
+        page.write(strong("And, when these are mended:"))
+        for group in rest:
+            _in_brief(page, record, group)
+
+
+def _group(page: Page, record: Record, group: Group, number: int) -> None:
+    trouble = trouble_of(record, group.shown)
+    rule = trouble.rule if trouble is not None else group.shown.rule
+    page.write(strong(f"{number}. {rule}"), f": {_cost(group)}", hang=3)
+    show_case(page, record, group.shown)
+    hint = _hint(record, group)
+    page.blank()
+    if hint:
+        page.labelled("Hint", hint, column=6)
+    if group.others:
+        names = [outcome.case for outcome in group.others]
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        page.labelled("Also", ", ".join(names[:_MOST_NAMES]) + more, column=6)
+
+
+def _in_brief(page: Page, record: Record, group: Group) -> None:
+    trouble = trouble_of(record, group.shown)
+    rule = trouble.rule if trouble is not None else group.shown.rule
+    page.write(
+        f"- {rule}: {group.shown.title} ({case_file(record, group.shown.case)}); {_cost(group)}", hang=2
+    )
+
+
+def _cost(group: Group) -> str:
+    points = round(group.lost)
+    costs = (
+        f"about {_count(points, 'point')}" if points else "less than a point" if group.lost else "no point"
+    )
+    return f"seen in {_count(len(group.outcomes), 'case')}, costs {costs}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _hint(record: Record, group: Group) -> str:
+    """The group's hint, but not the one that the report begins with."""
+    trouble = trouble_of(record, group.shown)
+    hint = trouble.message if trouble is not None and group.shown.difference is not None else ""
+    first = record.diagnosis.hint if record.diagnosis is not None else ""
+    return "" if hint == first else hint
+
+
+def _hidden(page: Page, record: Record, audience: Audience) -> None:
+    """Hidden cases that fail: title and rule, no more."""
+    lost = lost_points(record)
+    hidden = [outcome for outcome in record.outcomes if is_hidden(outcome, audience)]
+    failing = [outcome for outcome in hidden if lost.get(outcome.case)]
+    if not failing:
+        return
+    points = round(sum(lost[outcome.case] for outcome in failing))
+    page.heading(f"Hidden cases: points lost in {len(failing)} of {len(hidden)}, about {points} in all")
+    page.write(
+        "What they do is not shown. Public cases of the same rules ask for the same; mend those first.",
+        indent=2,
+    )
+    by_rule: dict[str, list[str]] = {}
+    for outcome in failing:
+        by_rule.setdefault(outcome.rule, []).append(outcome.title)
+    column = max(map(len, by_rule))
+    for rule, titles in by_rule.items():
+        page.crop(f"{len(titles):>3}  {rule:{column}}  ", dim("; ".join(titles)), indent=1)

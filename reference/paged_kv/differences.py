@@ -219,8 +219,14 @@ def _entries(field: str, want: array[int], have: array[int]) -> Iterator[Differe
                 field=f"{field}[{entry}]",
                 expected="-1" if wanted == UNMAPPED else f"block {wanted}",
                 actual=str(found),
-                tags=frozenset({"fill" if wanted == UNMAPPED else "mapping"}),
+                tags=frozenset(_entry_tags(wanted, found)),
             )
+
+
+def _entry_tags(want: int, have: int) -> Iterator[str]:
+    yield "fill" if want == UNMAPPED else "mapping"
+    if want != UNMAPPED and have >= 0:
+        yield "remapped"
 
 
 class _PoolFacets:
@@ -231,6 +237,8 @@ class _PoolFacets:
         self.effect = effect
         self.words = words
         self.target = None if effect.stored is None else (GUARD_BYTES + effect.stored) // KV_SIZE
+        self.stored_somewhere = False
+        """Does kv_data stand at a place where it should not?"""
 
     def differences(self, want: Slot, have: Slot) -> Iterator[Difference]:
         if want.region == have.region:
@@ -238,22 +246,29 @@ class _PoolFacets:
         wanted, found = array("I", want.region), array("I", have.region)
         places = (place for place, (a, b) in enumerate(zip_longest(wanted, found, fillvalue=0)) if a != b)
         # the target word first: it says most about what the append did
+        data = self._data()
+        self.stored_somewhere = any(b == data != a for a, b in zip(wanted, found, strict=False))
         ordered = sorted(islice(places, 4 * _MOST_PER_FACET), key=lambda place: place != self.target)
         for place in ordered:
             if place < min(len(wanted), len(found)):
                 yield self._word(place, wanted[place], found[place])
 
     def _word(self, place: int, want: int, have: int) -> Difference:
-        facet = "untouched"
-        if self.operation.name == "append_kv":
-            facet = "copied" if self.effect.copied and place != self.target else "written"
         return Difference(
-            facet=facet,
+            facet=self._facet(place),
             field=place_name(place, self.words.pool_bytes),
             expected=self.words.text(want, place),
             actual=self.words.text(have, place),
             tags=frozenset(self._tags(place, have)),
         )
+
+    def _facet(self, place: int) -> str:
+        """A copying append answers for the copy and for storing kv_data at all, not for where in the block."""
+        if self.operation.name != "append_kv":
+            return "untouched"
+        if self.effect.copied and (place != self.target or not self.stored_somewhere):
+            return "copied"
+        return "written"
 
     def _tags(self, place: int, have: int) -> Iterator[str]:
         block = (place * KV_SIZE - GUARD_BYTES) // BLOCK_SIZE
@@ -267,5 +282,11 @@ class _PoolFacets:
             yield "shared-block"
         if self.effect.copied and block == self.effect.copied[1]:
             yield "new-block"
-        if self.operation.name == "append_kv" and have == int(self.operation.arguments[1] or 0) & 0xFFFFFFFF:
+        if have == self._data():
             yield "data"
+
+    def _data(self) -> int | None:
+        """The word that an append stores."""
+        if self.operation.name != "append_kv":
+            return None
+        return int(self.operation.arguments[1] or 0) & 0xFFFFFFFF

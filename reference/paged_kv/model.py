@@ -13,6 +13,7 @@ from reference.paged_kv.engine import Effect, Engine, first_fit, llm_init, null_
 from reference.paged_kv.pool import Pool
 from reference.paged_kv.readable import readable
 from reference.paged_kv.record import (
+    EngineState,
     Pointer,
     RecordState,
     ReplyKind,
@@ -23,7 +24,7 @@ from reference.paged_kv.record import (
     encode_reply,
 )
 from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
 __all__ = ["PagedKV"]
 
@@ -161,10 +162,15 @@ class PagedKV:
         assert earlier is not None
         sequences = {sequence.seq_id: sequence for sequence in engine.sequences}
         chosen = [_mapped(sequences.get(seq_id), logical) for seq_id, logical, _ in self.effect.taken]
-        free = all(0 <= block < len(earlier.ref_count) and not earlier.ref_count[block] for block in chosen)
-        if not free or len(set(chosen)) < len(chosen):
+        if not all(_was_taken(block, earlier, engine) for block in chosen) or len(set(chosen)) < len(chosen):
             return None
         return chosen if chosen != [block for _, _, block in self.effect.taken] else None
+
+
+def _was_taken(block: int, before: EngineState, after: EngineState) -> bool:
+    """Was this block free before the call, and is it in use after it?"""
+    known = 0 <= block < min(len(before.ref_count), len(after.ref_count))
+    return known and before.ref_count[block] == 0 != after.ref_count[block]
 
 
 def _mapped(sequence: SequenceState | None, logical: int) -> int:
@@ -190,16 +196,18 @@ def _restored_engine(slot: Slot, pool: Pool) -> Engine:
 
 
 def _restored_sequence(state: SequenceState, blocks: int) -> Sequence:
+    """Take over what can be read. A slot that leads nowhere counts as NULL, an entry that is no block as -1.
+
+    Those places stay different from what they should be, so they are still judged; but one bad table does not end
+    the case for everything else.
+    """
     if state.kv_count < 0 or not state.table.readable:
         raise CannotGoOn(f"sequence {state.seq_id} cannot be read")
     sequence = Sequence(state.seq_id, state.kv_count)
-    for slot in range(L1_PT_SIZE):
-        table = state.tables[slot]
-        if table is None and state.l1[slot] is not Pointer.NULL:
-            raise CannotGoOn(f"block_table[{slot}] of sequence {state.seq_id} cannot be read")
-        if table is not None and not all(UNMAPPED <= block < blocks for block in table):
-            raise CannotGoOn(f"block_table[{slot}] of sequence {state.seq_id} holds a number that is no block")
-        sequence.block_table[slot] = table
+    for slot, table in enumerate(state.tables):
+        if table is not None:
+            valid = (block if UNMAPPED <= block < blocks else UNMAPPED for block in table)
+            sequence.block_table[slot] = array("i", valid)
     return sequence
 
 

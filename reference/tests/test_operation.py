@@ -29,7 +29,13 @@ def test_an_operation_prints_as_its_line(operation: Operation, line: str) -> Non
 
 def test_an_operation_claims_nothing_by_itself() -> None:
     """Line, claim and comment are the case file's to give."""
-    assert (1, 0, None, False, "") == (CREATE.target, CREATE.line, CREATE.claim, CREATE.implicit, CREATE.comment)
+    assert (1, 0, None, False, "") == (
+        CREATE.target,
+        CREATE.line,
+        CREATE.claim,
+        CREATE.implicit,
+        CREATE.comment,
+    )
 
 
 def test_a_reply_is_accepted_and_unexplained_by_itself() -> None:

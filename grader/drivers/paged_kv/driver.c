@@ -15,6 +15,7 @@ enum reply { NOTHING, INT, A_NULL, SEQUENCE, ENGINE, STRAY };
 
 struct slot {
     LLMEngine *engine;
+    void *pages;
     unsigned char *pool; /* the region lies GUARD bytes before it and behind it */
     int32_t pool_bytes;  /* -1: no pool yet */
 };
@@ -24,8 +25,27 @@ static int32_t seed, engines, pool_align;
 static enum reply reply_kind;
 static int32_t reply_value;
 
+static size_t region_words(int32_t pool_bytes)
+{
+    return ((size_t)pool_bytes + 2 * GUARD + 3) / 4;
+}
+
+static size_t pages_of(int32_t pool_bytes)
+{
+    return region_words(pool_bytes) * 4 + 2 * GUARD;
+}
+
+static void drop_pool(struct slot *slot)
+{
+    if (slot->pages != NULL)
+        harness_drop(slot->pages, pages_of(slot->pool_bytes));
+    slot->pages = NULL;
+}
+
 void lab_start(const int32_t *settings)
 {
+    for (int i = 0; i <= MOST_ENGINES; i++)
+        drop_pool(&slots[i]);
     seed = settings[SEED];
     engines = settings[ENGINES];
     pool_align = settings[POOL_ALIGN];
@@ -34,21 +54,19 @@ void lab_start(const int32_t *settings)
         slots[i].pool_bytes = -1;
 }
 
-static size_t region_words(int32_t pool_bytes)
-{
-    return ((size_t)pool_bytes + 2 * GUARD + 3) / 4;
-}
-
 /* A fresh region of magic words; reference/paged_kv/pool.py has the same formula. */
 static void make_pool(int32_t number, int32_t pool_bytes)
 {
     size_t words = region_words(pool_bytes);
-    unsigned char *region = (unsigned char *)harness_pages(words * 4 + 2 * GUARD) + pool_align % GUARD;
+    drop_pool(&slots[number]);
+    unsigned char *pages = harness_pages(pages_of(pool_bytes));
+    unsigned char *region = pages + pool_align % GUARD;
     uint32_t start = (uint32_t)seed * 0x85EBCA6Bu + ((uint32_t)number << 24);
     for (size_t i = 0; i < words; i++) {
         uint32_t word = (start + (uint32_t)i) * 0x9E3779B1u;
         memcpy(region + 4 * i, &word, sizeof word);
     }
+    slots[number].pages = pages;
     slots[number].pool = region + GUARD;
     slots[number].pool_bytes = pool_bytes;
 }
@@ -202,6 +220,17 @@ static int readable(enum pointer pointer)
     return pointer == PTR_OK || pointer == PTR_SHARED;
 }
 
+/* A table of ints. Entries behind the end of too small an allocation, never written, count as `blank`. */
+static void put_ints(const int *ints, size_t count, int blank)
+{
+    if (!harness_outside(&ints[count - 1], sizeof *ints)) {
+        harness_put_words(ints, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        harness_put(harness_outside(&ints[i], sizeof *ints) ? blank : ints[i]);
+}
+
 static void put_sequence(const Sequence *sequence)
 {
     enum pointer pointers[L1_PT_SIZE];
@@ -212,12 +241,13 @@ static void put_sequence(const Sequence *sequence)
     if (!readable(table))
         return;
     for (int i = 0; i < L1_PT_SIZE; i++) {
-        pointers[i] = first_seen(sequence->block_table[i], L2_PT_SIZE * sizeof(int));
+        int **slot = &sequence->block_table[i];
+        pointers[i] = harness_outside(slot, sizeof *slot) ? PTR_NULL : first_seen(*slot, L2_PT_SIZE * sizeof(int));
         harness_put(pointers[i]);
     }
     for (int i = 0; i < L1_PT_SIZE; i++)
         if (readable(pointers[i]))
-            harness_put_words(sequence->block_table[i], L2_PT_SIZE);
+            put_ints(sequence->block_table[i], L2_PT_SIZE, -1);
 }
 
 static void put_list(LLMEngine *engine)
@@ -254,7 +284,7 @@ static void put_engine(const struct slot *slot)
     harness_put(engine->free_local_blocks);
     harness_put(counts);
     if (counts == PTR_OK)
-        harness_put_words(engine->ref_count, blocks);
+        put_ints(engine->ref_count, blocks, 0);
     put_list(engine);
 }
 

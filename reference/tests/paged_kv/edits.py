@@ -10,7 +10,18 @@ from reference.paged_kv.record import EngineState, RecordState, SequenceState
 from reference.tests.paged_kv.layout import pack
 from reference.tests.paged_kv.played import GUARD_WORDS, Played, operation
 
-__all__ = ["SETTING", "Edit", "engine_of", "facets", "judged", "nothing", "sequence_of", "set_word", "tags"]
+__all__ = [
+    "SETTING",
+    "Edit",
+    "engine_of",
+    "facets",
+    "judged",
+    "l2_table",
+    "nothing",
+    "sequence_of",
+    "set_word",
+    "tags",
+]
 
 Edit = Callable[[RecordState], None]
 
@@ -54,6 +65,13 @@ def engine_of(state: RecordState, number: int = 1) -> EngineState:
 def sequence_of(state: RecordState, seq_id: int, number: int = 1) -> SequenceState:
     """A sequence of a record."""
     return next(sequence for sequence in engine_of(state, number).sequences if sequence.seq_id == seq_id)
+
+
+def l2_table(state: RecordState, seq_id: int, number: int = 1) -> array[int]:
+    """The first L2 table of a sequence."""
+    table = sequence_of(state, seq_id, number).tables[0]
+    assert table is not None
+    return table
 
 
 def set_word(state: RecordState, place: int, value: int, *, number: int = 1) -> None:

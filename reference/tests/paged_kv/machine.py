@@ -21,7 +21,7 @@ CALLS = ["create_sequence 1 5", "free_sequence 1", "fork_sequence 1 2", "append_
 
 
 class Machine(RuleBasedStateMachine):
-    """Every rule is one operation; the records before and after it are kept, and books of what no record holds."""
+    """Every rule is one operation; kept are the records around it and what no record holds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,9 @@ class Machine(RuleBasedStateMachine):
         elif name != "append_kv":
             self.poked.add((target, ids[0]))
         if name == "append_kv":
-            pair = zip(self.words(self.was.slots[target - 1]), self.words(self.now.slots[target - 1]), strict=True)
+            pair = zip(
+                self.words(self.was.slots[target - 1]), self.words(self.now.slots[target - 1]), strict=True
+            )
             self.written[target] |= {place for place, (old, new) in enumerate(pair) if old != new}
 
     @staticmethod
@@ -125,7 +127,7 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(can_call)
     @rule(turn=TURN, sure=st.sampled_from([False, False, True]))
-    def llm_destroy(self, turn: int, sure: bool) -> None:  # noqa: FBT001 - drawn, never written
+    def llm_destroy(self, turn: int, *, sure: bool) -> None:
         """Task 5, now and then."""
         if sure:
             self.do(f"@{self.pick(turn)} llm_destroy")

@@ -8,10 +8,27 @@ from reference.operation import Operation, Reply, Trace
 from reference.paged_kv import PagedKV
 from reference.paged_kv.record import EngineState, RecordState, SequenceState, Slot, decode
 
-__all__ = ["GUARD_WORDS", "SEED", "Played", "operation"]
+__all__ = ["GUARD_WORDS", "SEED", "TOUR", "Played", "operation"]
 
 SEED = 20110
 GUARD_WORDS = 16  # 64 bytes before the pool and 64 behind it
+
+TOUR = [
+    "create_sequence 1 20",
+    "@2 llm_init 200",
+    "fork_sequence 1 2",
+    "append_kv 2 -5",
+    "move_l2 2 0 9",
+    "@2 create_sequence 1 40",
+    "unmap 1 0",
+    "append_kv 7 1",
+    "set_kv_count 1 300",
+    "append_kv 1 9",
+    "free_sequence 1",
+    "@2 llm_destroy",
+    "@NULL llm_destroy",
+]
+"""A walk through calls and pokes of two engines, after the first `llm_init`."""
 
 
 def operation(line: str) -> Operation:

@@ -12,7 +12,9 @@ from reference.tests.paged_kv.played import GUARD_WORDS, Played
 def changed(before: list[int], after: list[int]) -> dict[int, int]:
     """Word of the pool -> its new content, of the words that differ."""
     return {
-        place - GUARD_WORDS: new for place, (old, new) in enumerate(zip(before, after, strict=True)) if old != new
+        place - GUARD_WORDS: new
+        for place, (old, new) in enumerate(zip(before, after, strict=True))
+        if old != new
     }
 
 
@@ -48,7 +50,13 @@ def test_record_4096_is_refused() -> None:
 @pytest.mark.handout("Part 2.2/logical-index", "Part 2.2/offset", "Part 2.2/table-walk")
 @pytest.mark.parametrize(
     ("kv_count", "place"),
-    [(0, (0, 0, 0, 0)), (15, (0, 15, 0, 0)), (16, (1, 0, 0, 1)), (613, (38, 5, 2, 6)), (4095, (255, 15, 15, 15))],
+    [
+        (0, (0, 0, 0, 0)),
+        (15, (0, 15, 0, 0)),
+        (16, (1, 0, 0, 1)),
+        (613, (38, 5, 2, 6)),
+        (4095, (255, 15, 15, 15)),
+    ],
 )
 def test_the_place_of_a_record_is_as_in_the_handouts_example(
     kv_count: int, place: tuple[int, int, int, int]
@@ -85,11 +93,13 @@ def test_an_exclusive_block_is_written_in_place() -> None:
     played = Played(1)
     reply = played.do("create_sequence 1 5", "append_kv 1 7")
 
-    assert ("0", {"in-place", "none-free"}) == (reply.text, reply.circumstances)
+    assert ("0", frozenset({"in-place", "none-free"})) == (reply.text, reply.circumstances)
     assert ({0: 0}, [1], 0) == (played.mapped(1), played.ref_count(), played.free())
 
 
-@pytest.mark.handout("Task 4/needs-new-page", "Task 4/new-page", "Constraint 3/first-fit", "Constraint 5/decrement")
+@pytest.mark.handout(
+    "Task 4/needs-new-page", "Task 4/new-page", "Constraint 3/first-fit", "Constraint 5/decrement"
+)
 def test_a_full_last_block_makes_append_take_the_first_free_one() -> None:
     """The new page is mapped, given ref_count 1, and counted."""
     played = Played(4)

@@ -47,7 +47,7 @@ def judged_choices(choose: Choice, *lines: str, blocks: int = 6) -> list[tuple[D
     ["create_sequence 4 5", "create_sequence 4 30", "append_kv 1 7", "append_kv 5 7", "append_kv 2 7"],
 )
 def test_another_free_block_is_one_choice_difference(choose: Choice, line: str) -> None:
-    """In create, on a new page, with a new L2 table and in a copy: everything else follows the program's choice."""
+    """In create, on a new page, with a new L2 table and in a copy: all else follows the program's choice."""
     setting = ["create_sequence 1 16", "create_sequence 2 5", "fork_sequence 2 3", "create_sequence 5 5"]
     *_, differences = judged_choices(choose, *setting, "set_kv_count 5 256", line, blocks=9)
 
@@ -102,7 +102,12 @@ def test_the_model_is_first_fit_again_after_a_choice() -> None:
 
 @pytest.mark.parametrize(
     ("blocks", "why"),
-    [([0, 3], "a block in use"), ([3, 3], "one block twice"), ([-1, 3], "unmapped"), ([3, 9], "no block at all")],
+    [
+        ([0, 3], "a block in use"),
+        ([3, 3], "one block twice"),
+        ([-1, 3], "unmapped"),
+        ([3, 9], "no block at all"),
+    ],
 )
 def test_blocks_that_were_not_free_to_take_are_wrong_tables(blocks: list[int], why: str) -> None:
     """A choice must be among the free blocks, each once; else the tables are wrong."""

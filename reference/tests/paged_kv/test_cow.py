@@ -20,7 +20,7 @@ def test_appending_to_a_shared_block_copies_it_first() -> None:
     """A mapped slot whose block has ref_count above 1 needs copy-on-write."""
     reply = shared_block().do("append_kv 2 88")
 
-    assert ("0", {"copy-on-write"}) == (reply.text, reply.circumstances)
+    assert ("0", frozenset({"copy-on-write"})) == (reply.text, reply.circumstances)
 
 
 @pytest.mark.handout("Part 2.3/no-shared-write", "Part 2.3/cow-protocol")

@@ -1,19 +1,23 @@
-"""Records of any content: what cannot be judged raises `CannotGoOn`, and what is judged wrong shows a difference."""
-# ruff: noqa: SIM300
+"""Records of any content: they are judged, or `CannotGoOn` says that they cannot be."""
 
 from __future__ import annotations
 
 from array import array
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from reference.model import CannotGoOn, CannotPoke
 from reference.paged_kv.record import RecordState
 from reference.tests.paged_kv.layout import pack
 from reference.tests.paged_kv.played import GUARD_WORDS, Played, operation
 
-SETTING = ["@2 llm_init 64", "@2 create_sequence 1 5", "create_sequence 1 20", "fork_sequence 1 2", "append_kv 2 9"]
+SETTING = [
+    "@2 llm_init 64",
+    "@2 create_sequence 1 5",
+    "create_sequence 1 20",
+    "fork_sequence 1 2",
+    "append_kv 2 9",
+]
 LINES = [
     "create_sequence 3 5",
     "create_sequence 3 40",

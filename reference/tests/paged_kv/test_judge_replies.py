@@ -8,9 +8,24 @@ from array import array
 import pytest
 
 from reference.paged_kv.record import Pointer, RecordState, ReplyKind
-from reference.tests.paged_kv.edits import Edit, engine_of, facets, judged, nothing, sequence_of, set_word, tags
+from reference.tests.paged_kv.edits import (
+    Edit,
+    engine_of,
+    facets,
+    judged,
+    nothing,
+    sequence_of,
+    set_word,
+    tags,
+)
 
-REFUSED = ["create_sequence 1 5", "append_kv 9 7", "fork_sequence 1 2", "free_sequence 9", "@NULL append_kv 1 7"]
+REFUSED = [
+    "create_sequence 1 5",
+    "append_kv 9 7",
+    "fork_sequence 1 2",
+    "free_sequence 9",
+    "@NULL append_kv 1 7",
+]
 TAGS = {"pool": {"written", "copied", "untouched"}}
 """The facets of a pool word, by the call that changed it."""
 
@@ -66,6 +81,7 @@ def foreign_edits() -> dict[str, Edit]:
         ("create_sequence 4 5", ReplyKind.STRAY, 0, "a pointer to something else"),
         ("@2 llm_init 64", ReplyKind.SEQUENCE, 4, "a pointer to sequence 4"),
         ("llm_destroy", ReplyKind.ENGINE, 0, "engine"),
+        ("llm_destroy", ReplyKind.SEQUENCE, 1, "a pointer to sequence 1"),
     ],
 )
 def test_a_wrong_reply_is_told_in_words(line: str, kind: ReplyKind, value: int, text: str) -> None:

@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis.stateful import invariant
 
 from reference.paged_kv.record import SequenceState
+from reference.tests.paged_kv.clauses import clauses
 from reference.tests.paged_kv.layout import pack
 from reference.tests.paged_kv.machine import Machine
 from reference.tests.paged_kv.naive import first_words
 from reference.tests.paged_kv.played import GUARD_WORDS, SEED, Played
-from reference.tests.paged_kv.test_clauses import clauses
 
 CLAUSES = clauses() | {""}
 
@@ -83,7 +83,7 @@ class EngineMachine(Machine):
 
     @invariant()
     def records_lie_in_mapped_blocks(self) -> None:
-        """A sequence that was not poked has exactly the blocks that its records need, from logical block 0 on."""
+        """A sequence that was not poked has exactly the blocks that its records need."""
         for number, _, engine in self.living():
             for sequence in engine.sequences:
                 if (number, sequence.seq_id) not in self.poked:
@@ -100,7 +100,7 @@ class EngineMachine(Machine):
 
     @invariant()
     def unwritten_words_keep_their_magic(self) -> None:
-        """Only words that an append changed differ from the first content of the pool; guards and tail never do."""
+        """Only words that an append changed differ from the first content; guards and tail never do."""
         for number, slot, _ in self.living():
             first = first_words(SEED, number, slot.pool_bytes)
             places = enumerate(zip(first, self.words(slot), strict=True))

@@ -14,7 +14,7 @@ from reference.tests.paged_kv.layout import pack
 from reference.tests.paged_kv.played import GUARD_WORDS, SEED, Played
 
 
-def described(played: Played, number: int = 1) -> Any:  # noqa: ANN401 - plain values, looked into below
+def described(played: Played, number: int = 1) -> Any:
     """The description of one engine."""
     whole: Any = played.model.describe(played.record())
     return whole["engines"][number]

@@ -9,32 +9,17 @@ import pytest
 
 from reference.paged_kv.record import Pointer, ReplyKind, decode, encode, encode_reply
 from reference.tests.paged_kv.layout import pack, pack_words
-from reference.tests.paged_kv.played import Played
+from reference.tests.paged_kv.played import TOUR, Played
 
 OK, NULL = Pointer.OK, Pointer.NULL
-LINES = [
-    "create_sequence 1 20",
-    "@2 llm_init 200",
-    "fork_sequence 1 2",
-    "append_kv 2 -5",
-    "move_l2 2 0 9",
-    "@2 create_sequence 1 40",
-    "unmap 1 0",
-    "append_kv 7 1",
-    "set_kv_count 1 300",
-    "append_kv 1 9",
-    "free_sequence 1",
-    "@2 llm_destroy",
-    "@NULL llm_destroy",
-]
 
 
-@pytest.mark.parametrize("count", range(len(LINES) + 1))
+@pytest.mark.parametrize("count", range(len(TOUR) + 1))
 def test_decoding_and_packing_give_the_record_back(count: int) -> None:
     """The layout that record.py documents is the one it writes and reads."""
     played = Played(6, engines=2)
     if count:
-        played.do(*LINES[:count])
+        played.do(*TOUR[:count])
 
     assert played.record() == pack(played.state)
 
@@ -136,7 +121,9 @@ def test_an_unreadable_l1_table_has_no_slots(pointer: Pointer) -> None:
 def test_a_record_cut_anywhere_is_refused() -> None:
     """Every proper beginning of a record raises ValueError."""
     played = Played(2)
-    record = played.record() if played.do("create_sequence 1 20") else b""
+    played.do("create_sequence 1 20")
+    record = played.record()
+
     for length in range(len(record)):
         with pytest.raises(ValueError, match="a record ends early"):
             decode(record[:length], 1)

@@ -11,8 +11,7 @@ from reference.model import CannotGoOn, CannotPoke
 from reference.paged_kv.record import Pointer, RecordState
 from reference.tests.paged_kv.edits import Edit, engine_of, facets, sequence_of
 from reference.tests.paged_kv.layout import pack
-from reference.tests.paged_kv.played import Played, operation
-from reference.tests.paged_kv.test_record import LINES
+from reference.tests.paged_kv.played import TOUR, Played, operation
 
 
 def program(edit: Edit) -> bytes:
@@ -98,15 +97,18 @@ def broken_states() -> dict[str, tuple[Edit, str]]:
         "L1": (no_table, "sequence 2 cannot be read"),
         "L2": (no_l2, r"block_table\[3\] of sequence 2 cannot be read"),
         "large": (lambda state: entry(state, 4), r"block_table\[0\] of sequence 2 holds a number that is no"),
-        "small": (lambda state: entry(state, -2), r"block_table\[0\] of sequence 2 holds a number that is no"),
+        "small": (
+            lambda state: entry(state, -2),
+            r"block_table\[0\] of sequence 2 holds a number that is no",
+        ),
     }
 
 
-@pytest.mark.parametrize("count", range(1, len(LINES) + 1))
+@pytest.mark.parametrize("count", range(1, len(TOUR) + 1))
 def test_restoring_a_record_is_the_identity(count: int) -> None:
     """The record of the restored model is the very same, and so is what it does next."""
     played, other = Played(6, engines=2), Played(None, engines=2)
-    played.do(*LINES[:count])
+    played.do(*TOUR[:count])
     other.model.restore(played.record())
 
     assert played.record() == other.record()
@@ -158,6 +160,28 @@ def test_the_model_does_not_go_on_when_the_count_of_free_blocks_lies(line: str) 
 
     with pytest.raises(CannotGoOn, match="no block has ref_count 0"):
         played.model.judge(pack(state), operation(line), pack(state))
+
+
+@pytest.mark.parametrize(
+    ("line", "free", "count"),
+    [
+        pytest.param("fork_sequence 1 3", 2, 2**31 - 1, id="fork"),
+        pytest.param("free_sequence 1", 2, -(2**31), id="free"),
+        pytest.param("unmap 1 1", 2**31 - 1, 1, id="unmap"),
+        pytest.param("append_kv 2 7", -(2**31), 2, id="append"),
+    ],
+)
+def test_the_model_does_not_go_on_when_a_count_leaves_the_ints(line: str, free: int, count: int) -> None:
+    """A program may write any int into its counters; adding one to the largest is no int of C any more."""
+
+    def extreme(state: RecordState) -> None:
+        engine_of(state).free_local_blocks = free
+        engine_of(state).ref_count[1] = count
+
+    before = program(extreme)
+
+    with pytest.raises(CannotGoOn):
+        Played(None, engines=2).model.judge(before, operation(line), before)
 
 
 @pytest.mark.parametrize("place", ["before", "actual"])

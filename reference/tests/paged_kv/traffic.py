@@ -16,7 +16,7 @@ LIMITS = [-(2**31), -1, 0, 1, 2**31 - 1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A mixture: sizes of pools in bytes, how many ids, usual and longest length of a new sequence, weights."""
+    """A mixture: sizes of pools in bytes, number of ids, lengths of new sequences, weights of the calls."""
 
     name: str
     pools: tuple[int, int]
@@ -81,7 +81,7 @@ PROFILES = (
         ids=4,
         length=4200,
         longest=4200,
-        traces=4,
+        traces=8,
         operations=500,
         create=4,
         free=3,

@@ -22,7 +22,7 @@ static int id_exists(LLMEngine *e, int id, Sequence **out) {
     return found;
 }
 
-// block_search.c
+// index of the first 0 in array, -1 if there is none
 int find_first_zero(const int *array, int n);
 
 // returns the block number, -1 if pool is full

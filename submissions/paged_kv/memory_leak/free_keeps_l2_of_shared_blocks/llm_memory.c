@@ -103,10 +103,9 @@ static void kv_seq_destroy(LLMEngine *eng, Sequence *seq)
     for (int i = 0; i < L1_PT_SIZE; ++i) {
         int *table = seq->block_table[i];
 
-        int unused = 0;
-
         if (!table)
             continue;
+        int unused = 0;
         for (int j = 0; j < L2_PT_SIZE; ++j) {
             if (table[j] == -1)
                 continue;

@@ -102,7 +102,7 @@ Sequence* create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len)
             }
         }
 
-        // search a block from 0
+        // search a block
         for (int b = engine->total_local_blocks - 1; b >= 0; b--)
         {
             if (engine->ref_count[b] == 0)

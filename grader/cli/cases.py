@@ -1,0 +1,31 @@
+"""`grade cases`: what is asked."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from grader.cli.options import CaseGlob, LabName, chosen_cases, chosen_lab
+from grader.labs import DEFAULT
+
+__all__ = ["cases"]
+
+
+def cases(lab: LabName = DEFAULT, case: CaseGlob = "*") -> None:
+    """List the cases: name, rule, who sees them, title.
+
+    \b
+    grade cases
+    grade cases --case 'append/*'
+    """
+    chosen = chosen_lab(lab)
+    found = chosen_cases(chosen, case, None)
+    table = Table(title=f"{chosen.title}: {len(found)} cases, {chosen.rubric.max_score} points", title_justify="left")
+    for heading in ("case", "rule", "seen by", "title"):
+        table.add_column(heading, overflow="fold")
+    for one in found:
+        table.add_row(one.name, one.rule, one.visibility.value, one.title)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 160
+    console.print(table)

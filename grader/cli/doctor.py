@@ -1,0 +1,45 @@
+"""`grade doctor`: tools, versions, protection, and what to install."""
+
+from __future__ import annotations
+
+import platform
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from grader import __version__, sandbox
+from grader.build import toolchain
+from grader.errors import ExitCode
+
+__all__ = ["doctor"]
+
+_TOOLS = {
+    "gcc": "compiles the submission with the handout's flags",
+    "objcopy": "keeps the submission's names apart from ours",
+    "addr2line": "finds source lines of crashes and leaks",
+    "valgrind": "looks for memory errors and leaks (or --without-valgrind)",
+}
+
+
+def doctor() -> None:
+    """Say what is installed, what protects this machine from the graded code, and what to install.
+
+    Exit code 0 when everything is there, 3 when something is missing.
+    """
+    console = Console(highlight=False)
+    table = Table(title=f"grader {__version__}, Python {platform.python_version()}", title_justify="left")
+    for heading in ("tool", "version", "what for"):
+        table.add_column(heading, overflow="fold")
+    missing = []
+    for tool, purpose in _TOOLS.items():
+        version = toolchain.version(tool)
+        if not version:
+            missing.append(tool)
+        table.add_row(tool, version or "[bold]missing[/bold]", purpose)
+    console.print(table)
+    active = sandbox.protection()
+    console.print(f"protection: {active.level} ({', '.join(active.active)})")
+    for command in dict.fromkeys(toolchain.install_command(tool) for tool in missing):
+        console.print(f"install what is missing:  {command}")
+    raise typer.Exit(ExitCode.JUDGE_ERROR if missing else ExitCode.ACCEPTED)

@@ -1,0 +1,50 @@
+"""`grade explain`: the reference's state after each operation of a case, drawn."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from grader.cli.options import LabName, Seed, chosen_case, chosen_lab
+from grader.labs import DEFAULT
+from reference.model import play
+
+__all__ = ["explain"]
+
+
+def explain(
+    case: Annotated[str, typer.Argument(metavar="CASE", help="A case's name, such as append/worked_example.")],
+    lab: LabName = DEFAULT,
+    seed: Seed = None,
+) -> None:
+    """Show what the reference does in a case: pool, tables, ref counts and list after each operation.
+
+    \b
+    grade cases
+    grade explain append/worked_example
+    """
+    chosen = chosen_lab(lab)
+    found = chosen_case(chosen, case, seed)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 100
+    console.print(f"[bold]{escape(found.title)}[/bold]")
+    console.print(f"{found.name} · rule {found.rule} · {escape('; '.join(found.handout))}")
+    model = chosen.model(found.trace)
+    for number, step in enumerate(play(model, found.trace), start=1):
+        operation, reply = step.operation, step.reply
+        answer = f" -> {reply.text}" if reply.text else ""
+        by_grader = "  (added by the grader)" if operation.implicit else ""
+        console.print()
+        console.rule(f"[bold]{number}  {escape(str(operation) + answer)}[/bold]{by_grader}", align="left")
+        if chosen.grammar.operations[operation.name].is_poke:
+            console.print(escape(chosen.describe_poke(operation)))
+        elif reply.clause:
+            console.print(escape(f"{reply.clause}: {chosen.grammar.clauses[reply.clause]}"))
+        if operation.comment:
+            console.print(escape(f"# {operation.comment}"))
+        for line in chosen.draw(model.describe(step.record)):
+            console.print(line)

@@ -1,0 +1,57 @@
+"""Options that several commands share, and how they are turned into labs and cases."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated
+
+import typer
+
+from grader import casefile
+from grader.casefile import Case
+from grader.errors import UsageError
+from grader.lab import Lab
+from grader.labs import DEFAULT, LABS
+
+__all__ = ["CaseGlob", "LabName", "Seed", "chosen_case", "chosen_cases", "chosen_lab"]
+
+LabName = Annotated[str, typer.Option("--lab", metavar="LAB", help=f"The assignment: {', '.join(LABS)}.")]
+CaseGlob = Annotated[
+    str, typer.Option("--case", metavar="GLOB", help="Only the cases whose name fits, such as 'append/*' or '*fork*'.")
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", min=0, max=2**31 - 1, help="For the pools' magic words, instead of the rubric's.")
+]
+
+
+def chosen_lab(name: str) -> Lab:
+    """The lab of that name. Raises `UsageError` when there is none."""
+    if name not in LABS:
+        raise UsageError(f"there is no lab '{name}'; write --lab {_closest(name, list(LABS))}")
+    return LABS[name]()
+
+
+def chosen_cases(lab: Lab, pattern: str, seed: int | None) -> list[Case]:
+    """The cases that fit. Raises `UsageError` when none does, `CaseFileError` when one is wrong."""
+    cases = casefile.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed, pattern=pattern)
+    if not cases:
+        raise UsageError(f"no case fits '{pattern}'; `grade cases` lists them all")
+    return cases
+
+
+def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:
+    """One case by its name, by the end of its name, or by its path. Raises `UsageError`."""
+    cases = casefile.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed)
+    wanted = name.removesuffix(".toml")
+    fitting = [case for case in cases if case.name == wanted or wanted.endswith(f"/{case.name}")]
+    fitting = fitting or [case for case in cases if case.path.stem == wanted]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UsageError(f"which one? {', '.join(case.name for case in fitting)}")
+    close = _closest(wanted, [case.name for case in cases] + [case.path.stem for case in cases])
+    raise UsageError(f"there is no case '{name}'" + (f"; did you mean {close}?" if close else "; see `grade cases`"))
+
+
+def _closest(word: str, known: list[str]) -> str:
+    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.4)), known[0] if len(known) == 1 else "")

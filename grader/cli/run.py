@@ -1,0 +1,111 @@
+"""`grade run`: one or more submissions, a report for each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from grader import pipeline
+from grader.cli.options import CaseGlob, LabName, Seed, chosen_cases, chosen_lab
+from grader.errors import ExitCode, UsageError
+from grader.labs import DEFAULT
+from grader.record import Record, write
+from grader.report import FORMATS, View
+
+__all__ = ["run"]
+
+_STEPS = {
+    "_collect": "looking for the file",
+    "_build": "compiling",
+    "_replay": "running the cases",
+    "_compare": "comparing with the reference",
+    "_memcheck": "running them again under Valgrind",
+    "_diagnose": "looking for the cause",
+    "_score": "counting points",
+}
+
+
+def run(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="The file to grade, or a folder that holds it at any depth.")
+    ],
+    lab: LabName = DEFAULT,
+    case: CaseGlob = "*",
+    format: Annotated[  # noqa: A002 - the option's name
+        str, typer.Option("--format", metavar="FORMAT", help=f"The report: {', '.join(FORMATS)}.")
+    ] = "text",
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write the report there instead of printing it.")
+    ] = None,
+    seed: Seed = None,
+    without_valgrind: Annotated[
+        bool, typer.Option("--without-valgrind", help="Go on without Valgrind; record and report say so.")
+    ] = False,
+    instructor: Annotated[
+        bool, typer.Option("--instructor", help="Show hidden cases too, and what a program that does not compile had got.")
+    ] = False,
+) -> None:
+    """Grade one or more submissions.
+
+    The report is printed, progress goes to stderr. Exit code: 0 all have every point, 1 some have not, 2 a wrong
+    option or path, 3 the grader's own fault, 130 interrupted.
+
+    \b
+    grade run llm_memory.c
+    grade run my-homework/ --case 'append/*'
+    grade run llm_memory.c --format json --output result.json
+    """
+    if format not in FORMATS:
+        raise UsageError(f"there is no format '{format}'; write --format {' or --format '.join(FORMATS)}")
+    if output is not None and not output.parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {output.parent}")
+    if output is not None and len(paths) > 1:
+        raise UsageError("--output takes the report of one submission; grade several one by one")
+    chosen = chosen_lab(lab)
+    cases = chosen_cases(chosen, case, seed)
+
+    def shown(record: Record) -> str:
+        view = _terminal(instructor) if output is None else View(instructor=instructor)
+        return FORMATS[format](record, view)
+
+    def keep(record: Record) -> None:
+        if output is not None:
+            write(output, shown(record))
+
+    accepted = True
+    for path in paths:
+        with Console(stderr=True).status(f"{path}: starting") as status:
+            record = pipeline.grade(
+                path,
+                chosen,
+                cases,
+                seed=chosen.rubric.seed if seed is None else seed,
+                valgrind=not without_valgrind,
+                progress=partial(_tell, status, path),
+                early=keep,
+            )
+        keep(record)
+        if output is None:
+            sys.stdout.write(shown(record))
+            sys.stdout.flush()
+        accepted = accepted and record.verdict.passed
+    raise typer.Exit(ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED)
+
+
+def _tell(status: Status, path: Path, step: str) -> None:
+    status.update(f"{path}: {_STEPS[step]}")
+
+
+def _terminal(instructor: bool) -> View:
+    """Width and whether colours are wanted: only on a terminal, and not where NO_COLOR says no."""
+    console = Console()
+    if not console.is_terminal:
+        return View(instructor=instructor)
+    return View(instructor=instructor, width=console.width, colour=not os.environ.get("NO_COLOR"))

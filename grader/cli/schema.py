@@ -1,0 +1,15 @@
+"""`grade schema`: the JSON schema of the result record."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from grader import record
+
+__all__ = ["schema"]
+
+
+def schema() -> None:
+    """Print the JSON schema that every `--format json` report obeys."""
+    sys.stdout.write(json.dumps(record.schema(), indent=1) + "\n")

@@ -1,0 +1,79 @@
+"""The end of a report: what the program printed, how it was graded, how to see it with one's own eyes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from grader.record import Record
+from grader.report.escape import escape_lines
+from grader.report.groups import Audience, grouped, is_hidden
+from grader.report.page import Page, dim
+
+__all__ = ["footer", "printed"]
+
+_MOST_LINES = 20
+
+
+def printed(page: Page, record: Record) -> None:
+    """What the program wrote to stdout and stderr; it is shown, not judged."""
+    lines = escape_lines(record.output)
+    if not any(lines):
+        return
+    page.heading("What your program printed")
+    page.write(dim("Shown for you; nothing is judged by it."), indent=2)
+    for line in lines[:_MOST_LINES]:
+        page.crop(line, indent=4)
+    if len(lines) > _MOST_LINES:
+        page.write(dim(f"... and {len(lines) - _MOST_LINES} lines more"), indent=4)
+
+
+def footer(page: Page, record: Record, audience: Audience) -> None:
+    """Tools, protection and seed; then the commands that show a failing case outside the grader."""
+    environment, protection = record.environment, record.protection
+    page.heading("How it was graded")
+    if environment.command:
+        page.labelled("command", "")
+        page.command(*environment.command.split(), indent=4)
+    active = f": {', '.join(protection.active)}" if protection.active else ""
+    for label, text in (
+        ("compiler", environment.compiler),
+        ("memory", _memory(record)),
+        ("protection", f"{protection.level}{active}"),
+        ("seed", str(record.seed)),
+        ("grader", environment.grader),
+    ):
+        if text:
+            page.labelled(label, dim(text), column=12)
+    _reproduce(page, record, audience)
+
+
+def _memory(record: Record) -> str:
+    if not record.outcomes:
+        return ""
+    if record.memcheck:
+        return f"checked by {record.environment.valgrind or 'Valgrind'}"
+    return (
+        "Valgrind did not run. Not checked: reads outside an allocation, use of freed memory, values used "
+        "before they are set. Leaks and bad calls of free were counted all the same."
+    )
+
+
+def _reproduce(page: Page, record: Record, audience: Audience) -> None:
+    """The shown case of the first cause as a C program, when the reader may see one."""
+    groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
+    if not groups:
+        return
+    page.blank()
+    page.write("To see the first case yourself, or in gdb, write it as a program beside your file:")
+    path, case = shlex.quote(record.submission.name), groups[0].shown.case
+    page.command("scripts/grade", "repro", path, case, "> repro.c", indent=4)
+    build = _build_command(record.environment.command)
+    if build:
+        page.command(*build, "&& ./repro", indent=4)
+
+
+def _build_command(compile_command: str) -> list[str]:
+    """The handout's second command, from its first one; nothing where the lab compiles nothing."""
+    match = re.fullmatch(r"(gcc .*) -c (\S+\.c) -o \S+", compile_command)
+    return [*match[1].split(), match[2], "repro.c", "-o", "repro"] if match else []

@@ -1,0 +1,117 @@
+"""Failing cases as a student should meet them: by cause, dearest first, and only what the reader may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from grader.record import Record
+from grader.verdict import Finding, Outcome, Verdict, Visibility
+
+__all__ = ["Audience", "Group", "findings_of", "grouped", "is_hidden", "lost_points", "trouble_of"]
+
+
+_UNFINISHED = (Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
+
+
+class Audience(StrEnum):
+    """Who reads. Of a hidden case students see title and rule, instructors see all."""
+
+    STUDENT = "student"
+    INSTRUCTOR = "instructor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Failing cases with one cause; the first of them is the one to show."""
+
+    outcomes: tuple[Outcome, ...]
+    lost: float
+    """Points that these cases cost, about."""
+
+    @property
+    def shown(self) -> Outcome:
+        """The case that stands for all."""
+        return self.outcomes[0]
+
+    @property
+    def others(self) -> tuple[Outcome, ...]:
+        """The rest of them."""
+        return self.outcomes[1:]
+
+
+def is_hidden(outcome: Outcome, audience: Audience) -> bool:
+    """Must this reader not see what the case does?"""
+    return outcome.visibility is Visibility.HIDDEN and audience is not Audience.INSTRUCTOR
+
+
+def grouped(record: Record, outcomes: Iterable[Outcome]) -> list[Group]:
+    """The failing ones among `outcomes`, by cause: the diagnosed cause first, then by the points they cost.
+
+    Within a group the diagnosed case stands first, else the plainest: a public one, without anything
+    that the grader does by itself, short.
+    """
+    lost = lost_points(record)
+    by_cause: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.verdict is not Verdict.ACCEPTED:
+            by_cause.setdefault(outcome.cause or outcome.case, []).append(outcome)
+    diagnosed = record.diagnosis.case if record.diagnosis is not None else None
+
+    def place(outcome: Outcome) -> tuple[bool, bool, bool, int]:
+        hidden = outcome.visibility is Visibility.HIDDEN
+        return outcome.case != diagnosed, hidden, any(step.note for step in outcome.steps), _length(outcome)
+
+    groups = [
+        Group(outcomes=tuple(sorted(members, key=place)), lost=sum(lost.get(one.case, 0) for one in members))
+        for members in by_cause.values()
+    ]
+    return sorted(
+        groups, key=lambda group: (group.shown.case != diagnosed, -group.lost, -len(group.outcomes))
+    )
+
+
+def lost_points(record: Record) -> dict[str, float]:
+    """What each case cost, about: the points a rule lost, shared out over the cases that lost them.
+
+    A rule that no case names is judged in all of them; those with a finding of it lost its points.
+    """
+    lost: dict[str, float] = {}
+    named = {outcome.rule for outcome in record.outcomes}
+    for score in record.rules:
+        missing = score.max_points - score.points
+        if score.rule in named:
+            guilty = [one for one in record.outcomes if one.rule == score.rule and not one.passed]
+        else:
+            guilty = [one for one in record.outcomes if _has(record, one, score.rule)]
+        weight = sum(one.weight for one in guilty)
+        for one in guilty:
+            lost[one.case] = lost.get(one.case, 0) + missing * one.weight / weight
+    return lost
+
+
+def findings_of(record: Record, outcome: Outcome) -> list[Finding]:
+    """What was found in one case."""
+    return [record.findings[place] for place in outcome.findings]
+
+
+def trouble_of(record: Record, outcome: Outcome) -> Finding | None:
+    """The finding behind the first thing that went wrong in a case, None when there is none."""
+    found = findings_of(record, outcome)
+    difference = outcome.difference
+    if difference is not None:
+        same = [
+            one for one in found if (one.operation, one.field) == (difference.operation, difference.field)
+        ]
+        return same[0] if same else None
+    return min(found, key=lambda one: one.operation or 0, default=None)
+
+
+def _has(record: Record, outcome: Outcome, rule: str) -> bool:
+    """Did this case cost points of a rule judged everywhere? One that did not end costs all of them."""
+    return any(one.rule == rule or one.verdict in _UNFINISHED for one in findings_of(record, outcome))
+
+
+def _length(outcome: Outcome) -> int:
+    return outcome.steps[-1].number if outcome.steps else 0

@@ -1,0 +1,210 @@
+"""A page of text: escapes, wraps and, when asked, colours. Nothing on it is wider than the page.
+
+Every word of a report passes through here, so that no renderer can forget to escape what a student wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from grader.report.escape import cells, escape
+
+__all__ = ["Page", "Span", "Style", "bad", "dim", "glued", "good", "pad", "strong"]
+
+_LEAST_WIDTH = 40
+_LEAST_ROOM = 18
+"""Columns that a paragraph keeps for its words, however deep it hangs."""
+_GLUE = "\u00a0"
+"""A blank at which no line is broken."""
+
+
+class Style(StrEnum):
+    """How a piece of text looks in a terminal; its value is the ANSI code. It carries no meaning alone."""
+
+    PLAIN = ""
+    STRONG = "1"
+    DIM = "2"
+    BAD = "31"
+    GOOD = "32"
+    HEADING = "1;36"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of text in one style."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+_Piece = tuple[str, Style]
+_Word = list[_Piece]
+
+
+class Page:
+    """Lines written one below the other."""
+
+    def __init__(self, width: int, *, colour: bool) -> None:
+        self.width = max(width, _LEAST_WIDTH)
+        self.colour = colour
+        self._lines: list[str] = []
+
+    def write(self, *parts: str | Span, indent: int = 0, hang: int | None = None) -> None:
+        """Write one paragraph; further lines start at column `hang` (default: where the first one does)."""
+        hang = min(indent if hang is None else hang, self.width - _LEAST_ROOM)
+        line = [_blank(indent)]
+        used, begun = indent, False
+        for gap, word in _words(parts):
+            if begun and used + _wide(gap) + _wide(word) > self.width:
+                self._end(line)
+                line, used = [_blank(hang)], hang
+            else:
+                line += gap
+                used += _wide(gap)
+            rest = word
+            while used + _wide(rest) > self.width:  # one word, longer than a line
+                head, rest = _cut(rest, self.width - used)
+                self._end(line + head)
+                line, used = [_blank(hang)], hang
+            line += rest
+            used += _wide(rest)
+            begun = True
+        self._end(line)
+
+    def labelled(self, label: str, *parts: str | Span, column: int = 10, indent: int = 2) -> None:
+        """A paragraph with a name before it."""
+        self.write(Span(pad(label, column), Style.DIM), *parts, indent=indent, hang=indent + column)
+
+    def heading(self, text: str) -> None:
+        """A line that begins a section."""
+        self.blank()
+        rule = "─" * (self.width - cells(text) - 1)
+        self.write(Span(text, Style.HEADING), Span(f" {rule}", Style.DIM))
+
+    def command(self, *words: str, indent: int) -> None:
+        """A shell command; where it is too long it goes on behind a backslash, so that it can be copied."""
+        room = self.width - 2
+        line, begun = " " * indent, False
+        for word in map(escape, words):
+            if begun and cells(line) + 1 + cells(word) > room:
+                self._lines.append(f"{line} \\")
+                line, begun = " " * (indent + 4), False
+            line += f" {word}" if begun else word
+            begun = True
+            while cells(line) > room and "'" not in line:
+                head, rest = _cut([(line, Style.PLAIN)], room)
+                self._lines.append(f"{head[0][0]}\\")
+                line = rest[0][0]
+        self.crop(line)
+
+    def crop(self, *parts: str | Span, indent: int = 0) -> None:
+        """One line, cut off where the page ends."""
+        room = self.width - indent
+        pieces = [
+            (escape(part), Style.PLAIN) if isinstance(part, str) else (escape(part.text), part.style)
+            for part in parts
+        ]
+        if _wide(pieces) > room:
+            pieces = [*_cut(pieces, room - 1)[0], ("…", Style.PLAIN)]
+        self._end([_blank(indent), *pieces])
+
+    def blank(self) -> None:
+        """An empty line, but never two."""
+        if self._lines and self._lines[-1]:
+            self._lines.append("")
+
+    def text(self) -> str:
+        """All of it, with a line end."""
+        return "\n".join(self._lines).strip("\n").replace(_GLUE, " ") + "\n"
+
+    def _end(self, line: Iterable[_Piece]) -> None:
+        pieces = list(line)
+        while pieces and not pieces[-1][0].strip():
+            pieces.pop()
+        if pieces:
+            last, style = pieces[-1]
+            pieces[-1] = (last.rstrip(), style)
+        self._lines.append("".join(self._painted(text, style) for text, style in pieces))
+
+    def _painted(self, text: str, style: Style) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self.colour and style else text
+
+
+def strong(text: str) -> Span:
+    """What the eye should find first."""
+    return Span(text, Style.STRONG)
+
+
+def dim(text: str) -> Span:
+    """What may be passed over."""
+    return Span(text, Style.DIM)
+
+
+def good(text: str) -> Span:
+    """What is as it should be."""
+    return Span(text, Style.GOOD)
+
+
+def bad(text: str) -> Span:
+    """What is not."""
+    return Span(text, Style.BAD)
+
+
+def glued(text: str) -> str:
+    """The text as one word, which goes to the next line as a whole."""
+    return text.replace(" ", _GLUE)
+
+
+def pad(text: str, width: int) -> str:
+    """The text, filled up to `width` columns of a terminal."""
+    return text + " " * (width - cells(escape(text)))
+
+
+def _words(parts: Iterable[str | Span]) -> Iterator[tuple[_Word, _Word]]:
+    """Words with the blanks before them. A word may change its style inside; lines break at blanks only."""
+    gap: _Word = []
+    word: _Word = []
+    for part in parts:
+        span = Span(part) if isinstance(part, str) else part
+        for blank, text in _runs(escape(span.text)):
+            if blank:
+                if word:
+                    yield gap, word
+                    gap, word = [], []
+                gap.append((text, span.style))
+            else:
+                word.append((text, span.style))
+    if word:
+        yield gap, word
+
+
+def _runs(text: str) -> Iterator[tuple[bool, str]]:
+    start = 0
+    for at in range(1, len(text) + 1):
+        if at == len(text) or (text[at] == " ") != (text[start] == " "):
+            yield text[start] == " ", text[start:at]
+            start = at
+
+
+def _blank(columns: int) -> _Piece:
+    return " " * columns, Style.PLAIN
+
+
+def _wide(word: _Word) -> int:
+    return sum(cells(text) for text, _ in word)
+
+
+def _cut(word: _Word, room: int) -> tuple[_Word, _Word]:
+    """As much of a word as fits into `room` columns, and the rest."""
+    head: _Word = []
+    for at, (text, style) in enumerate(word):
+        taken = 0
+        while taken < len(text) and cells(text[: taken + 1]) <= room:
+            taken += 1
+        head.append((text[:taken], style))
+        room -= cells(text[:taken])
+        if taken < len(text):
+            return head, [(text[taken:], style), *word[at + 1 :]]
+    return head, []

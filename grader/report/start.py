@@ -1,0 +1,127 @@
+"""The first thing to do: the most likely cause, or what the compiler says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from grader.record import Record
+from grader.report.groups import Audience, is_hidden
+from grader.report.page import Page, bad, dim, glued, strong
+from grader.report.trace import case_file
+from grader.verdict import Diagnosis, Finding, Outcome, Verdict
+
+__all__ = ["start_here"]
+
+_WITH_MEANING = ("compiler", "linker")
+"""Findings whose `field` says in one sentence what the message means."""
+
+_NO_FILE = "source"
+"""The kind of a finding that says why there is no file."""
+
+
+def start_here(page: Page, record: Record, audience: Audience) -> None:
+    """Write the section that a student reads first."""
+    building = [finding for finding in record.findings if finding.case is None]
+    if record.verdict is Verdict.JUDGE_ERROR:
+        page.blank()
+        page.write(
+            "This is not your fault: no point is given or taken. Please show it to your instructor.", indent=2
+        )
+    elif building:
+        _building(page, record, building, audience)
+    elif record.diagnosis is not None:
+        page.heading("Start here: the most likely cause")
+        _cause(page, record, record.diagnosis, audience)
+
+
+def _building(page: Page, record: Record, findings: list[Finding], audience: Audience) -> None:
+    page.heading("Start here")
+    page.write(_why_not(record, findings[0]), indent=2)
+    if len(findings) > 1 and not findings[0].message.endswith("]"):
+        page.write("Mend the first one first and compile again: others are often its consequence.", indent=2)
+    for place, message, meaning in dict.fromkeys(map(_message, findings)):
+        page.blank()
+        page.write(strong(place), bad(message), indent=2, hang=6)
+        if meaning:
+            page.write(meaning, indent=6)
+    if audience is Audience.INSTRUCTOR and record.would_score is not None:
+        page.blank()
+        page.write(
+            dim(f"Had it compiled, it would have scored {record.would_score}; this never counts."), indent=2
+        )
+
+
+def _why_not(record: Record, first: Finding) -> str:
+    if record.verdict is Verdict.REJECTED:
+        return (
+            "The file holds what could make the grader report wrong results. If it has an honest reason, "
+            "tell your instructor, who can allow it."
+        )
+    if first.kind == _NO_FILE:
+        return "There is no file to grade, so nothing was run."
+    if record.outcomes:
+        return "It does not build as the handout demands."
+    return "It does not compile as the handout demands, so nothing of it could be run."
+
+
+def _message(finding: Finding) -> tuple[str, str, str]:
+    """Place, message and what it means, as a compiler would print it."""
+    place = f"{finding.source[0]}: " if finding.source else ""
+    return place, finding.message, finding.field if finding.kind in _WITH_MEANING else ""
+
+
+def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience) -> None:
+    title = next((score.title for score in record.rules if score.rule == diagnosis.rule), "")
+    outcome = next((one for one in record.outcomes if one.case == diagnosis.case), None)
+    page.labelled(
+        "Rule",
+        strong(diagnosis.rule),
+        f": {title} " if title else " ",
+        glued(f"(handout: {diagnosis.handout})"),
+    )
+    if outcome is not None and is_hidden(outcome, audience):
+        hint = " ".join(_without(diagnosis.hint, _secrets(outcome, diagnosis)))
+        if hint:
+            page.labelled("Hint", hint)
+        page.labelled(
+            "Case", f"a hidden one; look at the public cases of {diagnosis.rule} and at the handout"
+        )
+    else:
+        page.labelled("Seen", diagnosis.summary)
+        if diagnosis.hint:
+            page.labelled("Hint", strong(diagnosis.hint))
+        if diagnosis.source_line is not None:
+            where = f" in {diagnosis.source_line.function}" if diagnosis.source_line.function else ""
+            page.labelled("Your code", f"{diagnosis.source_line}{where}")
+        if diagnosis.case is not None:
+            line = f":{diagnosis.line}" if diagnosis.line else ""
+            page.labelled("Case", f"{case_file(record, diagnosis.case)}{line}", _call(outcome, diagnosis))
+    if diagnosis.also:
+        page.labelled("Later", f"{', '.join(diagnosis.also)}; some of it may go away with this one")
+
+
+def _call(outcome: Outcome | None, diagnosis: Diagnosis) -> str:
+    steps = outcome.steps if outcome is not None else ()
+    call = next((step.call for step in steps if step.number == diagnosis.operation), "")
+    return "  " + glued(f"(operation {diagnosis.operation}: {call})") if call else ""
+
+
+def _secrets(outcome: Outcome, diagnosis: Diagnosis) -> set[str]:
+    """Whatever a hint could tell of a hidden case: its calls, values, the place that differs, the line."""
+    told = {str(diagnosis.source_line)} if diagnosis.source_line is not None else set()
+    values = [step.call for step in outcome.steps]
+    if outcome.difference is not None:
+        told |= {outcome.difference.field, outcome.difference.call}
+        values += [outcome.difference.field, outcome.difference.expected, outcome.difference.actual]
+        told |= {outcome.difference.expected, outcome.difference.actual}
+    numbers = {number for value in values for number in re.findall(r"-?\d+", value)}
+    return {secret for secret in told | numbers if secret}
+
+
+def _without(hint: str, secrets: set[str]) -> Iterator[str]:
+    """The sentences of a hint that tell none of the secrets."""
+    words = "|".join(sorted(map(re.escape, secrets), key=len, reverse=True))
+    for sentence in re.split(r"(?<=[.?])\s+", hint):
+        if not words or not re.search(rf"(?<![\w-])(?:{words})(?!\w)", sentence):
+            yield sentence

@@ -1,0 +1,184 @@
+"""One case in full: its operations, what each should have returned and did, and what went wrong first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from grader.record import Record
+from grader.report.groups import findings_of, trouble_of
+from grader.report.page import Page, Span, Style, bad, dim, good, pad, strong
+from grader.verdict import Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
+
+__all__ = ["called_from", "case_file", "show_case"]
+
+_FIRST, _BEFORE, _AFTER = 3, 6, 2
+"""Of a long trace: its first operations, those before the bad one, and those behind it."""
+
+_MARK = ">>>"
+_INDENT = 2
+_MOST_CALL, _LEAST_COMMENT = 36, 18
+_MOST_FINDINGS = 3
+_NO_REPLY = {
+    Verdict.RUN_TIME_ERROR: "crash",
+    Verdict.TIME_LIMIT_EXCEEDED: "never",
+}
+
+
+def case_file(record: Record, case: str) -> str:
+    """Where the case stands, seen from the top of the clone."""
+    return f"cases/{record.lab}/{case}.toml"
+
+
+def called_from(source: Sequence[SourceLine]) -> str:
+    """Lines of the student's file, innermost call first, in words."""
+    places = [f"{line} in {line.function}" if line.function else str(line) for line in source]
+    return ", called from ".join(places)
+
+
+def show_case(page: Page, record: Record, outcome: Outcome) -> None:
+    """Write the case: title, place, trace, difference, lines of the student's file."""
+    trouble = trouble_of(record, outcome)
+    number, line = _place(outcome, trouble)
+    place = case_file(record, outcome.case) + (f":{line}" if line else "")
+    page.write(strong(outcome.title), indent=_INDENT)
+    hidden = "  (hidden from students)" if outcome.visibility is Visibility.HIDDEN else ""
+    page.write(f"{place}{hidden}", indent=_INDENT)
+    page.blank()
+    columns = _Columns(page, _folded(outcome.steps, number))
+    columns.head()
+    before = 0
+    for step in columns.steps:
+        _gap(page, before, step.number)
+        columns.row(step, number, outcome)
+        if step.number == number:
+            _what_went_wrong(page, record, outcome, trouble)
+        before = step.number
+    if outcome.steps and before < outcome.steps[-1].number:
+        _gap(page, before, outcome.steps[-1].number + 1)
+    if all(step.number != number for step in columns.steps):
+        _what_went_wrong(page, record, outcome, trouble)
+
+
+def _place(outcome: Outcome, trouble: Finding | None) -> tuple[int, int]:
+    """The bad operation, and its line in the case file (0: it stands in no line)."""
+    if outcome.difference is not None:
+        return outcome.difference.operation, outcome.difference.line
+    number = (trouble.operation if trouble is not None else None) or 0
+    return number, next((step.line for step in outcome.steps if step.number == number), 0)
+
+
+def _folded(steps: Sequence[StepShown], number: int) -> list[StepShown]:
+    """The steps worth reading around operation `number`; a gap of one is no gap."""
+    kept = {
+        step.number
+        for step in steps
+        if step.number <= _FIRST or number - _BEFORE <= step.number <= number + _AFTER or not number
+    }
+    return [step for step in steps if step.number in kept or {step.number - 1, step.number + 1} <= kept]
+
+
+def _gap(page: Page, before: int, after: int) -> None:
+    first, last = before + 1, after - 1
+    if first == last:
+        page.write(dim(f"...  operation {first} is left out"), indent=_INDENT + len(_MARK))
+    elif first < last:
+        page.write(dim(f"...  operations {first} to {last} are left out"), indent=_INDENT + len(_MARK))
+
+
+class _Columns:
+    """The table of operations: number, operation, expected and actual reply, comment of the case file."""
+
+    def __init__(self, page: Page, steps: list[StepShown]) -> None:
+        self.page = page
+        self.steps = steps
+        self.number = max((len(str(step.number)) for step in steps), default=1)
+        self.call = min(max((len(step.call) for step in steps), default=0), _MOST_CALL)
+        self.expected = max(len("expected"), *(len(step.expected) for step in steps), 0)
+        self.actual = max(len("yours"), *(len(step.actual or "") for step in steps), 0)
+        self.said: tuple[int, str] = (0, "")
+
+    @property
+    def comment(self) -> int:
+        """The column in which comments start."""
+        left = _INDENT + len(_MARK) + 1 + self.number + 2 + self.call + 2
+        return left + self.expected + 2 + self.actual + 2
+
+    def head(self) -> None:
+        """The names of the columns."""
+        blank = " " * (len(_MARK) + 1 + self.number + 2 + self.call + 2)
+        self.page.write(dim(f"{blank}{pad('expected', self.expected)}  yours"), indent=_INDENT)
+
+    def row(self, step: StepShown, bad_one: int, outcome: Outcome) -> None:
+        """One operation. What comes behind the bad one is mostly its consequence, and dim."""
+        behind = 0 < bad_one < step.number
+        at = step.number == bad_one
+        actual = step.actual
+        if actual is None and at:
+            actual = _NO_REPLY.get(outcome.verdict, "")
+        style = Style.DIM if behind else Style.STRONG if at else Style.PLAIN
+        wrong = actual != step.expected and not behind
+        parts = [
+            Span(_MARK if at else " " * len(_MARK), Style.BAD),
+            Span(f" {step.number:>{self.number}}  {pad(step.call, self.call)}  ", style),
+            Span(pad(step.expected, self.expected) + "  ", Style.DIM if behind else Style.PLAIN),
+            Span(
+                pad(actual or "", self.actual), Style.BAD if wrong else Style.DIM if behind else Style.PLAIN
+            ),
+        ]
+        comment = self._comment(step)
+        if comment and self.comment + _LEAST_COMMENT <= self.page.width:
+            self.page.write(*parts, dim(f"  {comment}"), indent=_INDENT, hang=self.comment + 2)
+        else:
+            self.page.write(*parts, indent=_INDENT)
+            if comment:
+                self._below(comment)
+        if step.note:
+            self._below(step.note)
+
+    def _comment(self, step: StepShown) -> str:
+        """A line that stands for many operations says its comment once."""
+        if not step.line:
+            return "# the grader adds this call"
+        if not step.comment or (step.line, step.comment) == self.said:
+            return ""
+        self.said = step.line, step.comment
+        return f"# {step.comment}"
+
+    def _below(self, text: str) -> None:
+        self.page.write(dim(text), indent=_INDENT + len(_MARK) + 1 + self.number + 4)
+
+
+def _what_went_wrong(page: Page, record: Record, outcome: Outcome, trouble: Finding | None) -> None:
+    """The first difference, or the finding that ended the case, right below its operation."""
+    indent = _INDENT + len(_MARK) + 1
+    difference = outcome.difference
+    if difference is not None:
+        page.write(bad("wrong"), f"     {difference.field}", indent=indent, hang=indent + 10)
+        page.write(good("expected"), f"  {difference.expected}", indent=indent, hang=indent + 10)
+        page.write(bad("yours"), f"     {difference.actual}", indent=indent, hang=indent + 10)
+    if trouble is not None and difference is None:
+        page.write(bad("wrong"), f"     {trouble.message}", indent=indent, hang=indent + 10)
+    if trouble is not None and trouble.source:
+        page.write(strong("your code"), f" {called_from(trouble.source)}", indent=indent, hang=indent + 10)
+    for text in _besides(findings_of(record, outcome), trouble):
+        page.write(dim("besides"), f"   {text}", indent=indent, hang=indent + 10)
+
+
+def _besides(findings: Sequence[Finding], trouble: Finding | None) -> Iterator[str]:
+    """What else was found in the case, each thing once; all that is lost in one sentence."""
+    others = [one for one in findings if one is not trouble and one.message and not one.field]
+    leaks = [one for one in others if one.verdict is Verdict.MEMORY_LEAK]
+    said = {trouble.message} if trouble is not None else set()
+    fresh: dict[object, Finding] = {}
+    for one in others:
+        if one not in leaks and one.message not in said:
+            fresh.setdefault(one.source or one.message, one)
+    for one in list(fresh.values())[:_MOST_FINDINGS]:
+        known = not one.source or str(one.source[0]) in one.message
+        yield one.message if known else f"{one.message} ({called_from(one.source)})"
+    if len(fresh) > _MOST_FINDINGS:
+        yield f"and {len(fresh) - _MOST_FINDINGS} more"
+    own = trouble.source[:1] if trouble is not None else ()
+    lines = dict.fromkeys(str(one.source[0]) for one in leaks if one.source and one.source[:1] != own)
+    if lines:
+        yield f"what is allocated at {', '.join(lines)} is never freed"

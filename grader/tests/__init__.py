@@ -1,0 +1,1 @@
+"""Tests of the grader, and its golden files."""

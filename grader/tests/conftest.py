@@ -1,0 +1,45 @@
+"""The switch that rewrites golden files, which are derived: read `git diff` afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+_GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --update-golden."""
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite grader/tests/golden/ instead of comparing with it; not where CI is set",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A machine that checks our work must not correct it."""
+    if config.getoption("--update-golden") and os.environ.get("CI"):
+        raise pytest.UsageError(
+            "--update-golden does not run where CI is set: rewrite the files at home, and read them"
+        )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a file in golden/, or write the file when --update-golden is given."""
+
+    def check(name: str, text: str) -> None:
+        path = _GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        if not path.is_file():
+            pytest.fail(f"{path} is missing: run pytest --update-golden, then read the file")
+
+        assert path.read_text(encoding="utf-8") == text
+
+    return check

@@ -1,0 +1,289 @@
+/*
+ * CS110 Homework 3
+ * Block allocator with a two level block table
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stddef.h>
+#include "llm_memory.h"
+
+Sequence *getSeq(LLMEngine *engine, int seqId);
+
+Sequence *getSeq(LLMEngine *engine, int seqId) {
+  struct list_node *p = engine->active_seqs.next;
+  while (p != &engine->active_seqs) {
+    // the node is inside the Sequence, so subtract the offset
+    Sequence *s = (Sequence *)((char *)p - offsetof(Sequence, node));
+    if (s->seq_id == seqId) {
+      return s;
+    }
+    p = p->next;
+  }
+  return NULL;
+}
+
+LLMEngine *llm_init(void *pool_addr, size_t pool_size) {
+  if (NULL == pool_addr) {
+    return NULL;
+  }
+  if (pool_size < BLOCK_SIZE) {
+    return NULL;
+  }
+
+  LLMEngine *engine = (LLMEngine *)malloc(sizeof(LLMEngine));
+  if (NULL == engine) {
+    return NULL;
+  }
+
+  engine->total_local_blocks = pool_size / BLOCK_SIZE;
+  engine->free_local_blocks = engine->total_local_blocks;
+  engine->pool_base_ptr = pool_addr;
+
+  engine->ref_count = (int *)calloc(engine->total_local_blocks, sizeof(int));
+  if (engine->ref_count == NULL) {
+    free(engine);
+    return NULL;
+  }
+
+  // empty list: the head points to itself
+  engine->active_seqs.next = &engine->active_seqs;
+  engine->active_seqs.prev = &engine->active_seqs;
+
+  return engine;
+}
+
+Sequence *create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len) {
+  if (NULL == engine) {
+    return NULL;
+  }
+
+  // Phase 1
+  if (initial_kv_len <= 0) {
+    return NULL;
+  }
+  if (getSeq(engine, seq_id) != NULL) {
+    return NULL;
+  }
+
+  int nBlocks = (initial_kv_len + KV_PER_BLOCK - 1) / KV_PER_BLOCK;
+  if (nBlocks > 256) {
+    return NULL;
+  }
+  if (nBlocks > engine->free_local_blocks) {
+    return NULL;
+  }
+
+  Sequence *seq = (Sequence *)malloc(sizeof(Sequence));
+  seq->block_table = (int **)malloc(L1_PT_SIZE * sizeof(int *));
+  seq->seq_id = seq_id;
+  for (int i = 0; i < L1_PT_SIZE; ++i) {
+    seq->block_table[i] = NULL;
+  }
+
+  // map the blocks one after another
+  int count = 0;
+  for (int i = 0; i < L1_PT_SIZE && count < nBlocks; ++i) {
+    seq->block_table[i] = (int *)malloc(L2_PT_SIZE * sizeof(int));
+    for (int j = 0; j < L2_PT_SIZE; ++j) {
+      seq->block_table[i][j] = -1;
+    }
+
+    for (int j = 0; j < L2_PT_SIZE && count < nBlocks; ++j) {
+      int b = -1;
+      for (int k = 0; k < engine->total_local_blocks; k++) {
+        if (engine->ref_count[k] == 0) {
+          b = k;
+          break;
+        }
+      }
+      seq->block_table[i][j] = b;
+      engine->ref_count[b] = 1;
+      engine->free_local_blocks--;
+      count++;
+    }
+  }
+
+  seq->kv_count = initial_kv_len;
+
+  // insert at the tail of the list
+  struct list_node *last = engine->active_seqs.prev;
+  seq->node.prev = last;
+  seq->node.next = &engine->active_seqs;
+  last->next = &seq->node;
+  engine->active_seqs.prev = &seq->node;
+
+  return seq;
+}
+
+int free_sequence(LLMEngine *engine, int seq_id) {
+  if (NULL == engine) {
+    return -1;
+  }
+
+  Sequence *seq = getSeq(engine, seq_id);
+  if (NULL == seq) {
+    return -1;
+  }
+
+  // take it out of the list
+  seq->node.prev->next = seq->node.next;
+  seq->node.next->prev = seq->node.prev;
+
+  for (int i = 0; i < L1_PT_SIZE; ++i) {
+    if (seq->block_table[i] != NULL) {
+      for (int j = 0; j < L2_PT_SIZE; ++j) {
+        int b = seq->block_table[i][j];
+        if (b != -1) {
+          engine->ref_count[b]--;
+          if (engine->ref_count[b] == 0) {
+            engine->free_local_blocks++;
+          }
+        }
+      }
+      free(seq->block_table[i]);
+      seq->block_table[i] = NULL;
+    }
+  }
+  free(seq->block_table);
+  free(seq);
+  return 0;
+}
+
+// Task 3
+Sequence *fork_sequence(LLMEngine *engine, int parent_seq_id, int new_seq_id) {
+  if (NULL == engine) {
+    return NULL;
+  }
+
+  Sequence *parent = getSeq(engine, parent_seq_id);
+  if (NULL == parent) {
+    return NULL;
+  }
+  if (getSeq(engine, new_seq_id) != NULL) {
+    return NULL;
+  }
+
+  Sequence *child = (Sequence *)malloc(sizeof(Sequence));
+  child->block_table = (int **)malloc(L1_PT_SIZE * sizeof(int *));
+  child->seq_id = new_seq_id;
+  child->kv_count = parent->kv_count;
+
+  for (int i = 0; i < L1_PT_SIZE; ++i) {
+    if (parent->block_table[i] == NULL) {
+      child->block_table[i] = NULL;
+    } else {
+      child->block_table[i] = (int *)malloc(L2_PT_SIZE * sizeof(int));
+      for (int j = 0; j < L2_PT_SIZE; ++j) {
+        child->block_table[i][j] = -1;
+      }
+      for (int j = 0; j < L2_PT_SIZE; ++j) {
+        int b = parent->block_table[i][j];
+        if (b != -1) {
+          child->block_table[i][j] = b;
+          engine->ref_count[b]++;
+        }
+      }
+    }
+  }
+
+  // insert at the tail of the list
+  struct list_node *last = engine->active_seqs.prev;
+  child->node.prev = last;
+  child->node.next = &engine->active_seqs;
+  last->next = &child->node;
+  engine->active_seqs.prev = &child->node;
+
+  return child;
+}
+
+int append_kv(LLMEngine *engine, int seq_id, int kv_data) {
+  if (NULL == engine) {
+    return -1;
+  }
+
+  Sequence *seq = getSeq(engine, seq_id);
+  if (NULL == seq) {
+    return -1;
+  }
+
+  int logical = seq->kv_count / KV_PER_BLOCK;
+  int offset = seq->kv_count % KV_PER_BLOCK;
+  if (logical >= 256) {
+    return -1;
+  }
+  int i1 = logical / L2_PT_SIZE;
+  int i2 = logical % L2_PT_SIZE;
+
+  // do we need a new block?
+  int unmapped = 0;
+  int shared = 0;
+  if (seq->block_table[i1] == NULL || seq->block_table[i1][i2] == -1) {
+    unmapped = 1;
+  } else if (engine->ref_count[seq->block_table[i1][i2]] > 1) {
+    shared = 1;
+  }
+  if ((unmapped || shared) && engine->free_local_blocks == 0) {
+    return -1;
+  }
+
+  if (unmapped) {
+    if (seq->block_table[i1] == NULL) {
+      seq->block_table[i1] = (int *)malloc(L2_PT_SIZE * sizeof(int));
+      for (int j = 0; j < L2_PT_SIZE; ++j) {
+        seq->block_table[i1][j] = -1;
+      }
+    }
+    int nb = -1;
+    for (int k = 0; k < engine->total_local_blocks; k++) {
+      if (engine->ref_count[k] == 0) {
+        nb = k;
+        break;
+      }
+    }
+    engine->ref_count[nb] = 1;
+    engine->free_local_blocks--;
+    seq->block_table[i1][i2] = nb;
+  }
+
+  if (shared) {
+    int ob = seq->block_table[i1][i2];
+    int nb = -1;
+    for (int k = engine->total_local_blocks - 1; k >= 0; k--) {
+      if (engine->ref_count[k] == 0) {
+        nb = k;
+        break;
+      }
+    }
+    memcpy((char *)engine->pool_base_ptr + (size_t)nb * BLOCK_SIZE,
+         (char *)engine->pool_base_ptr + (size_t)ob * BLOCK_SIZE,
+         64);
+    engine->ref_count[ob]--;
+    engine->ref_count[nb] = 1;
+    engine->free_local_blocks--;
+    seq->block_table[i1][i2] = nb;
+  }
+
+  int block = seq->block_table[i1][i2];
+  int *address = (int *)((char *)engine->pool_base_ptr + (size_t)block * BLOCK_SIZE);
+  address[offset] = kv_data;
+  seq->kv_count++;
+  return 0;
+}
+
+// Task 5
+int llm_destroy(LLMEngine *engine) {
+  if (NULL == engine) {
+    return -1;
+  }
+
+  while (engine->active_seqs.next != &engine->active_seqs) {
+    Sequence *s = (Sequence *)((char *)engine->active_seqs.next - offsetof(Sequence, node));
+    free_sequence(engine, s->seq_id);
+  }
+
+  // the pool belongs to the framework
+  free(engine->ref_count);
+  free(engine);
+  return 0;
+}
