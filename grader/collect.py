@@ -32,6 +32,7 @@ class Source:
 
     @property
     def sha256(self) -> str:
+        """Of the content; empty when nothing could be read."""
         return hashlib.sha256(self.content).hexdigest() if self.finding is None else ""
 
 
@@ -47,7 +48,7 @@ def collect(path: Path, source_name: str, rule: str) -> Source:
         if not path.exists():
             raise UsageError(f"{name}: there is no such file or folder; write the path of {source_name} or its folder")
         if path.is_file():
-            return _read(name, path, source_name, rule, ())
+            return _read(name, path, source_name=source_name, rule=rule, notes=())
         nearest, others = _search(path, source_name)
     except PermissionError as error:
         raise UsageError(f"{_readable(Path(error.filename or path))}: we may not read it") from None
@@ -57,7 +58,7 @@ def collect(path: Path, source_name: str, rule: str) -> Source:
         listed = ", ".join(_readable(one.relative_to(path)) for one in nearest)
         raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
     notes = tuple(f"not graded: {_readable(one.relative_to(path))}" for one in others)
-    return _read(name, nearest[0], source_name, rule, notes)
+    return _read(name, nearest[0], source_name=source_name, rule=rule, notes=notes)
 
 
 def _search(folder: Path, source_name: str) -> tuple[list[Path], list[Path]]:
@@ -78,7 +79,7 @@ def _search(folder: Path, source_name: str) -> tuple[list[Path], list[Path]]:
     return [path for depth, path in found if depth == least], [path for depth, path in found if depth > least]
 
 
-def _read(name: str, path: Path, source_name: str, rule: str, notes: tuple[str, ...]) -> Source:
+def _read(name: str, path: Path, *, source_name: str, rule: str, notes: tuple[str, ...]) -> Source:
     """Read the file itself: never through a link, which could lead to a file of ours."""
     status = path.lstat()
     trouble = ""
@@ -94,9 +95,7 @@ def _read(name: str, path: Path, source_name: str, rule: str, notes: tuple[str, 
         trouble = "is empty"
     if trouble:
         return Source(name=name, path=path, notes=notes, finding=_finding(rule, f"{source_name} {trouble}"))
-    return Source(
-        name=name, path=path, content=path.read_bytes(), own_headers=_headers(path.parent), notes=notes
-    )
+    return Source(name=name, path=path, content=path.read_bytes(), own_headers=_headers(path.parent), notes=notes)
 
 
 def _headers(folder: Path) -> dict[str, bytes]:

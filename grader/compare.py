@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from grader.casefile import Case
+from grader.grammar import Case
 from grader.replay import Event, Played, PlayedStep
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory
 from reference.operation import Reply
@@ -140,7 +140,11 @@ def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
         )
     if step.bad_frees:
         yield Difference(
-            facet="heap", field="bad calls of free", expected="0", actual=str(step.bad_frees), tags=frozenset({"bad-free"})
+            facet="heap",
+            field="bad calls of free",
+            expected="0",
+            actual=str(step.bad_frees),
+            tags=frozenset({"bad-free"}),
         )
     if step.broken:
         yield Difference(

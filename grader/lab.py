@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from grader.casefile import Case, Grammar
+from grader.grammar import Case, Grammar
 from grader.rubric import Rubric
 from grader.sandbox import Workspace
 from grader.verdict import Finding
 from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
-__all__ = ["SEVERAL_TARGETS", "Built", "Clue", "Lab", "Program"]
+__all__ = ["SEVERAL_TARGETS", "Build", "Built", "Clue", "Lab", "Program"]
 
 SEVERAL_TARGETS = "several-targets"
 """The circumstance that a case has more than one engine, or whatever a lab's operations go to."""
@@ -37,6 +37,13 @@ class Built:
     compiler: str = ""
     command: str = ""
     cpu_seconds: float = 0.0
+
+
+class Build(Protocol):
+    """Makes a program of a submission, in a workspace."""
+
+    def __call__(self, work: Workspace, source: bytes, *, own_headers: Mapping[str, bytes], relaxed: bool) -> Built:
+        """`own_headers` only explain failures; `relaxed` forgives warnings and missing functions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +81,7 @@ class Lab:
     grammar: Grammar
     rubric: Rubric
     model: ModelFactory
-    build: Callable[[Workspace, bytes, Mapping[str, bytes], bool], Built]
-    """(workspace, source, the student's own headers, relaxed) -> Built. Relaxed: warnings and holes are forgiven."""
+    build: Build
     driver_settings: Callable[[Trace], tuple[int, ...]]
     clues: tuple[Clue, ...]
     describe_poke: Callable[[Operation], str]

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 __all__ = ["Completed", "Limits", "run"]
 
@@ -51,6 +52,7 @@ class Completed:
 
     @property
     def succeeded(self) -> bool:
+        """Did it end by itself with exit code 0?"""
         return self.exit_code == 0
 
 
@@ -82,7 +84,7 @@ def run(
         theirs = [*read_ends, *write_ends]
         arguments = command(theirs) if callable(command) else command
         started = time.monotonic()
-        process = subprocess.Popen(  # noqa: S603 - an argument list, never a shell string
+        process = subprocess.Popen(
             list(arguments),
             cwd=cwd,
             env=dict(environment),
@@ -128,9 +130,7 @@ def run(
 class _Traffic:
     """Moves bytes between us and a running program, so that neither waits for the other for ever."""
 
-    def __init__(
-        self, outputs: dict[int, str], room: dict[str, int], feeds: dict[int, bytes], pipes: _Pipes
-    ) -> None:
+    def __init__(self, outputs: dict[int, str], room: dict[str, int], feeds: dict[int, bytes], pipes: _Pipes) -> None:
         self.outputs = outputs
         self.pipes = pipes
         self.room = room
@@ -215,7 +215,7 @@ class _Pipes:
     def __init__(self) -> None:
         self._open: set[int] = set()
 
-    def __enter__(self) -> _Pipes:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

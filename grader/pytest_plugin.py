@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from grader import casefile, pipeline
-from grader.casefile import Case
 from grader.errors import CaseFileError, GraderError
+from grader.grammar import Case
 from grader.lab import Lab
 from grader.labs import LABS
 from grader.record import Record
@@ -31,7 +31,10 @@ _NOT_CASES = ("rubric.toml", "handout.toml")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option that names a submission to grade."""
     parser.getgroup("grader").addoption(
-        "--submission", metavar="PATH", default=None, help="grade this submission and show each case as an item"
+        "--submission",
+        metavar="PATH",
+        default=None,
+        help="grade this submission and show each case as an item",
     )
 
 
@@ -73,6 +76,7 @@ class CaseItem(pytest.Item):
         self.lab = lab
 
     def runtest(self) -> None:
+        """Grade what has to be graded and look at this case."""
         case = casefile.load(self.path, self.lab.grammar, seed=self.lab.rubric.seed)
         submission = self.config.getoption("--submission")
         if submission is None:
@@ -88,6 +92,7 @@ class CaseItem(pytest.Item):
         return str(super().repr_failure(excinfo, style))
 
     def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it stands and what it is called."""
         return self.path, 0, f"case {self.path.parent.name}/{self.path.stem}"
 
 
@@ -106,6 +111,7 @@ class SampleItem(CaseItem):
     """A labelled submission: verdict, the rule that loses points, and how many points it may keep."""
 
     def runtest(self) -> None:
+        """Grade the sample and compare with its label."""
         folder = self.path.parent
         record = graded(self.lab.name, folder)
         expected = Verdict(folder.parent.name)
@@ -119,6 +125,7 @@ class SampleItem(CaseItem):
             raise CaseFailed("\n".join([f"{folder.name}: {_result(record)}", *problems]))
 
     def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it stands and what it is called."""
         return self.path, 0, f"submission {self.path.parent.parent.name}/{self.path.parent.name}"
 
 

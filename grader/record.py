@@ -14,7 +14,17 @@ from grader.verdict import Diagnosis, Finding, Outcome, RuleScore, Verdict
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["SCHEMA", "Environment", "Protection", "Record", "Submission", "from_json", "schema", "to_json", "write"]
+__all__ = [
+    "SCHEMA",
+    "Environment",
+    "Protection",
+    "Record",
+    "Submission",
+    "from_json",
+    "schema",
+    "to_json",
+    "write",
+]
 
 SCHEMA = "paged-kv-grader/record/1"
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from grader.casefile import Case
 from grader.errors import DriverError
+from grader.grammar import Case
 from grader.lab import Program
 from grader.process import Completed, Limits
 from grader.sandbox import RUN_LIMITS, Workspace
@@ -238,9 +238,7 @@ def _take_down(played: list[Played], frame: Frame) -> None:
             played[frame.case] = Played(one.case)  # a second attempt replaces the first
         case Kind.STEP if frame.operation == len(one.steps):
             one.steps.append(
-                PlayedStep(
-                    frame.body, frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live
-                )
+                PlayedStep(frame.body, frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live)
             )
         case Kind.BLOCK:
             one.events.append(_event(frame))

@@ -1,7 +1,7 @@
 """A failing case as a program of its own: what every lab needs to write one, C text above all.
 
-A lab has a template and says what goes into it; see `Lab.reproduce`. Long stories get loops, so that a program stays
-short enough to be read: `fold` finds what repeats with a constant step.
+A lab has a template and says what goes into it; see `Lab.reproduce`. Long stories get loops, so that a program
+stays short enough to be read: `fold` finds what repeats with a constant step.
 """
 
 from __future__ import annotations
@@ -43,14 +43,20 @@ class Run(Generic[T]):
         """Where the loop's variable i begins: at a number that goes up by one, if there is any."""
         return next((first for first, step in zip(self.first, self.steps, strict=True) if step == 1), 1)
 
-    @property
-    def loop(self) -> str:
-        """The head of the loop, in C."""
-        return f"for (i = {self.start}; i <= {self.start + len(self.items) - 1}; i++)"
-
     def texts(self) -> list[str]:
         """The numbers as C, written with i where they change."""
         return [self._text(first, step) for first, step in zip(self.first, self.steps, strict=True)]
+
+    def looped(self, lines: Sequence[str]) -> Iterator[str]:
+        """The lines, in a loop if there is more than one item."""
+        if not self.folded:
+            yield from lines
+            return
+        braces = len(lines) > 1
+        yield f"for (i = {self.start}; i <= {self.start + len(self.items) - 1}; i++)" + (" {" if braces else "")
+        yield from (textwrap.indent(line, " " * _INDENT) for line in lines)
+        if braces:
+            yield "}"
 
     def _text(self, first: int, step: int) -> str:
         rest = first - step * self.start
@@ -71,9 +77,7 @@ def fold(
         at += len(run.items)
 
 
-def _longest(
-    items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]
-) -> Run[T]:
+def _longest(items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]) -> Run[T]:
     first = numbers(items[0])
     steps = (0,) * len(first)
     length = 1
@@ -98,11 +102,10 @@ def c_comment(text: str) -> str:
 
 
 def c_string(text: str, *, column: int = 0) -> str:
-    """Text as a C string; a long one as several, each on a line of its own that begins at `column` of a function."""
-    words = " ".join(text.split())
-    width = _WIDTH - _INDENT - column - len('"");')
-    parts = textwrap.wrap(words, width, drop_whitespace=False, break_long_words=False) or [""]
-    return ("\n" + " " * column).join(f'"{_escaped(part)}"' for part in parts)
+    """Text as a C string in a function; a long one as several, each on a line that begins at `column`."""
+    width = _WIDTH - _INDENT - column - len('" ");')
+    parts = textwrap.wrap(_escaped(text), width, break_long_words=False, break_on_hyphens=False)
+    return '"' + (' "\n' + " " * column + '"').join(parts) + '"'
 
 
 def _escaped(text: str) -> str:

@@ -52,6 +52,7 @@ class Rubric:
 
     @property
     def max_score(self) -> int:
+        """The points of all rules."""
         return sum(rule.points for rule in self.rules)
 
     def rule(self, rule_id: str) -> Rule:
@@ -99,7 +100,7 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
         if rule.judged not in list(Judged):
             problems.append(Problem(path, line, f"judged of {name} must be one of: {', '.join(Judged)}"))
         elif (rule.judged == Judged.CASES) != bool(rule.facets):
-            problems.append(Problem(path, line, f"{name} needs either facets or judged = \"build\" and the like"))
+            problems.append(Problem(path, line, f'{name} needs either facets or judged = "build" and the like'))
         problems += [
             Problem(path, line, f"unknown facet '{facet}' of {name}; one of: {', '.join(sorted(facets))}")
             for facet in rule.facets
@@ -111,7 +112,7 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
             if call not in calls
         ]
     total = sum(rule.points for rule in file.rules.values())
-    if total != 100:  # noqa: PLR2004 - the rubric's own rule
+    if total != 100:
         problems.append(Problem(path, 1, f"the points of all rules sum to {total}; they must sum to 100"))
     if problems:
         raise RubricError(problems)
@@ -136,7 +137,7 @@ def load_clauses(path: Path) -> dict[str, str]:
     text, values = _read(path)
     clauses = values.get("clauses")
     if not isinstance(clauses, dict) or not all(isinstance(clause, str) for clause in clauses.values()):
-        raise RubricError([Problem(path, _line(text, ("clauses",)), "write a table [clauses] of name = \"sentence\"")])
+        raise RubricError([Problem(path, _line(text, ("clauses",)), 'write a table [clauses] of name = "sentence"')])
     return clauses
 
 

@@ -20,12 +20,8 @@ from grader.record import Protection
 
 __all__ = ["COMPILE_LIMITS", "RUN_LIMITS", "Workspace", "protection", "workspace"]
 
-COMPILE_LIMITS = Limits(
-    wall_seconds=60, cpu_seconds=30, address_space=4 << 30, file_size=64 << 20, processes=64
-)
-RUN_LIMITS = Limits(
-    wall_seconds=120, cpu_seconds=120, address_space=8 << 30, file_size=1 << 20, processes=64
-)
+COMPILE_LIMITS = Limits(wall_seconds=60, cpu_seconds=30, address_space=4 << 30, file_size=64 << 20, processes=64)
+RUN_LIMITS = Limits(wall_seconds=120, cpu_seconds=120, address_space=8 << 30, file_size=1 << 20, processes=64)
 
 _FIRST_USER = 61_184
 """User ids from here on belong to nobody; 64 of them, so that gradings side by side have different ones."""

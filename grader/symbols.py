@@ -27,7 +27,7 @@ def source_lines(
     wanted = list(dict.fromkeys(stacks))
     addresses = sorted({address for stack in wanted for address in _call_sites(stack)})
     if not addresses:
-        return {stack: () for stack in wanted}
+        return dict.fromkeys(wanted, ())
     lines = _look_up(work, program, addresses)
     found = {}
     for stack in wanted:

@@ -34,6 +34,7 @@ class Verdict(StrEnum):
 
     @property
     def passed(self) -> bool:
+        """Is nothing wrong?"""
         return self is Verdict.ACCEPTED
 
     @property

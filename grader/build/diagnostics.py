@@ -59,6 +59,7 @@ class Diagnostic:
 
     @property
     def is_error(self) -> bool:
+        """Does it stop the build?"""
         return self.kind in ("error", "fatal error")
 
 
@@ -122,7 +123,9 @@ def _from_sarif(value: dict[str, object]) -> Iterator[Diagnostic]:
                         physical = place.get("physicalLocation", {})
                         region = physical.get("region", {})
                         rule = str(result.get("ruleId", ""))
-                        option = rule.replace("-W", "-Werror=", 1) if rule.startswith("-W") and "=" not in rule else rule
+                        option = (
+                            rule.replace("-W", "-Werror=", 1) if rule.startswith("-W") and "=" not in rule else rule
+                        )
                         yield Diagnostic(
                             kind=level,
                             message=message,

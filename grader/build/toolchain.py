@@ -12,7 +12,12 @@ from grader.process import Limits
 
 __all__ = ["gcc_major", "install_command", "require", "version"]
 
-_PACKAGES = {"gcc": "gcc libc6-dev", "objcopy": "binutils", "addr2line": "binutils", "valgrind": "valgrind libc6-dbg"}
+_PACKAGES = {
+    "gcc": "gcc libc6-dev",
+    "objcopy": "binutils",
+    "addr2line": "binutils",
+    "valgrind": "valgrind libc6-dbg",
+}
 _MANAGERS = {
     "apt-get": "sudo apt-get install -y {}",
     "dnf": "sudo dnf install -y {}",
@@ -46,7 +51,10 @@ def version(tool: str) -> str:
     if found is None:
         return ""
     done = process.run(
-        [found, "--version"], cwd=Path("/"), limits=Limits(wall_seconds=30), environment={"PATH": "/usr/bin:/bin"}
+        [found, "--version"],
+        cwd=Path("/"),
+        limits=Limits(wall_seconds=30),
+        environment={"PATH": "/usr/bin:/bin"},
     )
     return done.stdout.decode(errors="replace").partition("\n")[0]
 

@@ -20,7 +20,7 @@ def explain(
     lab: LabName = DEFAULT,
     seed: Seed = None,
 ) -> None:
-    """Show what the reference does in a case: pool, tables, ref counts and list after each operation.
+    r"""Show what the reference does in a case: pool, tables, ref counts and list after each operation.
 
     \b
     grade cases

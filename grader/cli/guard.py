@@ -28,7 +28,9 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except InputError as error:
             raise _end(str(error), error.exit_code) from None
         except GraderError as error:
-            raise _end(f"{error}\n(The grader could not do its work. This costs nobody a point.)", error.exit_code) from None
+            raise _end(
+                f"{error}\n(The grader could not do its work. This costs nobody a point.)", error.exit_code
+            ) from None
         except BrokenPipeError:  # the reader of our output has gone, for example `head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.JUDGE_ERROR) from None

@@ -8,19 +8,21 @@ from typing import Annotated
 import typer
 
 from grader import casefile
-from grader.casefile import Case
 from grader.errors import UsageError
+from grader.grammar import Case
 from grader.lab import Lab
-from grader.labs import DEFAULT, LABS
+from grader.labs import LABS
 
 __all__ = ["CaseGlob", "LabName", "Seed", "chosen_case", "chosen_cases", "chosen_lab"]
 
 LabName = Annotated[str, typer.Option("--lab", metavar="LAB", help=f"The assignment: {', '.join(LABS)}.")]
 CaseGlob = Annotated[
-    str, typer.Option("--case", metavar="GLOB", help="Only the cases whose name fits, such as 'append/*' or '*fork*'.")
+    str,
+    typer.Option("--case", metavar="GLOB", help="Only the cases whose name fits, such as 'append/*' or '*fork*'."),
 ]
 Seed = Annotated[
-    int | None, typer.Option("--seed", min=0, max=2**31 - 1, help="For the pools' magic words, instead of the rubric's.")
+    int | None,
+    typer.Option("--seed", min=0, max=2**31 - 1, help="For the pools' magic words, instead of the rubric's."),
 ]
 
 
@@ -33,7 +35,9 @@ def chosen_lab(name: str) -> Lab:
 
 def chosen_cases(lab: Lab, pattern: str, seed: int | None) -> list[Case]:
     """The cases that fit. Raises `UsageError` when none does, `CaseFileError` when one is wrong."""
-    cases = casefile.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed, pattern=pattern)
+    cases = casefile.load_folder(
+        lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed, pattern=pattern
+    )
     if not cases:
         raise UsageError(f"no case fits '{pattern}'; `grade cases` lists them all")
     return cases

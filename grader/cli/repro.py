@@ -18,15 +18,17 @@ from grader.verdict import Outcome
 __all__ = ["repro"]
 
 
-def repro(
+def repro(  # noqa: PLR0917 - a command's options, which typer passes by name
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The submission: the file, or a folder that holds it.")],
-    case: Annotated[str | None, typer.Argument(metavar="CASE", help="A case; left out: the one of the diagnosis.")] = None,
+    case: Annotated[
+        str | None, typer.Argument(metavar="CASE", help="A case; left out: the one of the diagnosis.")
+    ] = None,
     lab: LabName = DEFAULT,
     output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write it there.")] = None,
     seed: Seed = None,
     without_valgrind: Annotated[bool, typer.Option("--without-valgrind", help="Go on without Valgrind.")] = False,
 ) -> None:
-    """Write a failing case as one C program that needs nothing but the handout's header.
+    r"""Write a failing case as one C program that needs nothing but the handout's header.
 
     It makes the calls up to the one that went wrong and checks what the handout demands.
 
@@ -44,7 +46,9 @@ def repro(
         write(output, text)
     else:
         sys.stdout.write(text)
-    sys.stderr.write(f"grade: {outcome.case} up to operation {operation}; build it with\n  {chosen.reproduce_command}\n")
+    sys.stderr.write(
+        f"grade: {outcome.case} up to operation {operation}; build it with\n  {chosen.reproduce_command}\n"
+    )
 
 
 def _failing(record: Record) -> tuple[Outcome, int]:

@@ -32,9 +32,10 @@ _STEPS = {
 }
 
 
-def run(
+def run(  # noqa: PLR0917 - a command's options, which typer passes by name
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="The file to grade, or a folder that holds it at any depth.")
+        list[Path],
+        typer.Argument(metavar="PATH...", help="The file to grade, or a folder that holds it at any depth."),
     ],
     lab: LabName = DEFAULT,
     case: CaseGlob = "*",
@@ -42,17 +43,19 @@ def run(
         str, typer.Option("--format", metavar="FORMAT", help=f"The report: {', '.join(FORMATS)}.")
     ] = "text",
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write the report there instead of printing it.")
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="Write the report there instead of printing it."),
     ] = None,
     seed: Seed = None,
     without_valgrind: Annotated[
         bool, typer.Option("--without-valgrind", help="Go on without Valgrind; record and report say so.")
     ] = False,
     instructor: Annotated[
-        bool, typer.Option("--instructor", help="Show hidden cases too, and what a program that does not compile had got.")
+        bool,
+        typer.Option("--instructor", help="Show hidden cases too, and what a program that does not compile had got."),
     ] = False,
 ) -> None:
-    """Grade one or more submissions.
+    r"""Grade one or more submissions.
 
     The report is printed, progress goes to stderr. Exit code: 0 all have every point, 1 some have not, 2 a wrong
     option or path, 3 the grader's own fault, 130 interrupted.

@@ -16,9 +16,10 @@
  * "memcheck": all cases run in this one process under Valgrind. No state is reported, only how many errors Valgrind
  * has counted; a client message puts the case and operation into Valgrind's own report, after its errors.
  *
- * The student's malloc, free, exit and so on were renamed to the functions below. Natively memory comes from an
- * arena and is never reused within a case: new bytes are 0xA5, freed ones 0xDD, and every allocation lies between
- * canaries. Under Valgrind the real allocator is used, so that Valgrind sees every block with its own stacks.
+ * The student's malloc, free, exit and so on were renamed to the functions below. Memory comes from an arena and is
+ * never used twice, with a gap before and behind each block. Natively new bytes are 0xA5, freed ones 0xDD, and the
+ * gaps are canaries. Valgrind is told of every block instead, and that the gaps are nobody's: so it finds the same
+ * errors in a statically linked program, where it cannot see malloc, and such a program starts five times faster.
  */
 #define _GNU_SOURCE
 #include "harness.h"
@@ -48,12 +49,13 @@
 #define VALGRIND_COUNT_ERRORS 0
 #define VALGRIND_PRINTF(...) ((void)0)
 #define VALGRIND_DO_ADDED_LEAK_CHECK ((void)0)
-#define VALGRIND_DISABLE_ERROR_REPORTING ((void)0)
-#define VALGRIND_ENABLE_ERROR_REPORTING ((void)0)
+#define VALGRIND_MALLOCLIKE_BLOCK(start, size, redzone, zeroed) ((void)0)
+#define VALGRIND_FREELIKE_BLOCK(start, redzone) ((void)0)
+#define VALGRIND_MAKE_MEM_NOACCESS(start, size) ((void)0)
 #endif
 
 enum { PLAN_MAGIC = 0x504c414e, SETTINGS = 4 };
-enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100 };
+enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100, EXIT_NO_ROOM = 101 };
 enum { FRAMES_DEPTH = 32 };
 
 /* ---------------------------------------------------------------- frames */
@@ -107,7 +109,7 @@ static void send_frame(enum kind kind, const void *body, size_t length)
 
 /* ---------------------------------------------------------------- the record */
 
-enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 15 };
+enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 14 };
 static int32_t *record; /* RECORD_WORDS of pages, touched only as far as used */
 static size_t record_length;
 static const void *seen[SEEN];
@@ -129,7 +131,7 @@ void harness_put_words(const void *words, size_t count)
 
 int harness_seen(const void *address)
 {
-    size_t place = ((uintptr_t)address >> 4) * 2654435761u % SEEN;
+    size_t place = ((uintptr_t)address >> 4) % SEEN; /* neighbours stay neighbours: few pages are touched */
     for (size_t tries = 0; tries < SEEN; tries++, place = (place + 1) % SEEN) {
         if (seen_in[place] != seen_round) {
             seen_in[place] = seen_round;
@@ -145,7 +147,8 @@ int harness_seen(const void *address)
 /* ---------------------------------------------------------------- the student's memory */
 
 enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
-static const size_t ARENA_BYTES = (size_t)256 << 20;
+/* Valgrind needs a moment for every megabyte that it is told of. */
+static const size_t NATIVE_ARENA = (size_t)256 << 20, MEMCHECK_ARENA = (size_t)32 << 20;
 enum { MOST_BLOCKS = 1 << 19, MOST_LEAK_CHECKS = 8 };
 
 struct block {
@@ -159,7 +162,7 @@ static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
 static struct block *blocks; /* by rising address */
 static size_t block_count, block_room;
-static unsigned char *arena, *arena_next;
+static unsigned char *arena, *arena_next, *arena_end;
 
 enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL };
 enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE };
@@ -193,42 +196,32 @@ static void report_block(enum event event, enum detail detail, const struct bloc
     send_frame(BLOCK, &body, sizeof body);
 }
 
+/* Addresses only rise, so the table stays sorted. */
 static void remember(void *start, size_t size, void *caller)
 {
-    struct block *below = block_below((uintptr_t)start);
-    size_t place = below ? (size_t)(below - blocks) + 1 : 0;
-    if (below && start_of(below) == (uintptr_t)start)
-        place--; /* Valgrind hands an address out again */
-    else {
-        memmove(blocks + place + 1, blocks + place, (block_count - place) * sizeof *blocks);
-        block_count++;
-    }
-    blocks[place] = (struct block){(uintptr_t)start ^ HIDE, size, caller, now.operation, 0, 0, 0};
+    blocks[block_count++] = (struct block){(uintptr_t)start ^ HIDE, size, caller, now.operation, 0, 0, 0};
     heap.allocations++;
     heap.live++;
 }
 
 static void *allocate(size_t size, size_t align, int zero, void *caller)
 {
-    unsigned char *start;
-    if (block_count == block_room || size > ARENA_BYTES)
+    unsigned char *start = arena_next + BEFORE;
+    start += (align - (uintptr_t)start % align) % align;
+    if (block_count == block_room || size > NATIVE_ARENA || start + size + BEHIND + 16 > arena_end) {
+        if (now.memcheck)
+            _exit(EXIT_NO_ROOM); /* natively there was room: nothing of this is the student's fault */
         return NULL;
+    }
+    arena_next = start + size + BEHIND;
     if (now.memcheck) {
-        if (align > 16)
-            start = aligned_alloc(align, (size + align - 1) / align * align);
-        else
-            start = zero ? calloc(1, size) : malloc(size);
-        if (start == NULL)
-            return NULL;
+        VALGRIND_MALLOCLIKE_BLOCK(start, size, BEFORE, 0);
+        if (zero)
+            memset(start, 0, size);
     } else {
-        start = arena_next + BEFORE;
-        start += (align - (uintptr_t)start % align) % align;
-        if (start + size + BEHIND + 16 > arena + ARENA_BYTES)
-            return NULL;
         memset(start - BEFORE, CANARY, BEFORE);
         memset(start, zero ? 0 : FILL_NEW, size);
         memset(start + size, CANARY, BEHIND);
-        arena_next = start + size + BEHIND;
     }
     remember(start, size, caller);
     return start;
@@ -251,23 +244,30 @@ static void release(void *start, void *caller)
         heap.bad_frees++;
         report_block(BAD_FREE, wrong, wrong == FOREIGN ? NULL : block, caller);
         if (now.memcheck)
-            free(start); /* Valgrind reports it with both stacks and goes on */
+            VALGRIND_FREELIKE_BLOCK(start, BEFORE); /* it reports the bad free with all stacks */
         return;
     }
     block->freed = 1;
     heap.live--;
     if (now.memcheck)
-        free(start);
+        VALGRIND_FREELIKE_BLOCK(start, BEFORE);
     else
         memset(start, FILL_FREED, block->size);
 }
 
+/* Looked at after every operation, so it compares with a ready pattern instead of byte by byte. */
 static int all_bytes(const unsigned char *bytes, size_t count, int value)
 {
-    for (size_t i = 0; i < count; i++)
-        if (bytes[i] != value)
+    static unsigned char canaries[BEHIND], freed[BEHIND];
+    if (canaries[0] != CANARY) {
+        memset(canaries, CANARY, sizeof canaries);
+        memset(freed, FILL_FREED, sizeof freed);
+    }
+    const unsigned char *pattern = value == CANARY ? canaries : freed;
+    for (; count > BEHIND; count -= BEHIND, bytes += BEHIND)
+        if (memcmp(bytes, pattern, BEHIND) != 0)
             return 0;
-    return 1;
+    return memcmp(bytes, pattern, count) == 0;
 }
 
 /* Look at every canary and every freed byte; each damage is reported once, at the operation that did it. */
@@ -538,12 +538,24 @@ struct one_case {
     struct call calls[];
 };
 
+/* Under Valgrind all cases share the arena. Long before it is full it is begun anew, between two cases. */
+static void tidy_arena(void)
+{
+    if (arena_next - arena < (arena_end - arena) / 2)
+        return;
+    for (size_t i = 0; i < block_count; i++)
+        if (!blocks[i].freed)
+            VALGRIND_FREELIKE_BLOCK(start_of(&blocks[i]), BEFORE);
+    VALGRIND_MAKE_MEM_NOACCESS(arena, arena_next - arena);
+    arena_next = arena;
+}
+
 /* Do all operations of a case; `limit` is the CPU time of one operation in milliseconds. */
 static void run_case(const struct one_case *one, long limit)
 {
     memset(&heap, 0, sizeof heap);
+    tidy_arena();
     block_count = 0;
-    arena_next = arena;
     lab_start(one->settings);
     for (int32_t i = 0; i < one->operations; i++) {
         heap.allocations = heap.frees = heap.bad_frees = heap.broken = 0;
@@ -686,14 +698,20 @@ static void run_natively(const struct one_case *one, long *limit, long short_lim
 
 static int32_t *read_plan(int descriptor, size_t *words)
 {
-    size_t room = (size_t)64 << 20, length = 0, page = 4096;
+    size_t room = (size_t)1 << 20, length = 0;
     char *plan = harness_pages(room);
     ssize_t got;
-    while ((got = read(descriptor, plan + length, room - length)) > 0)
+    while ((got = read(descriptor, plan + length, room - length)) > 0) {
         length += (size_t)got;
+        if (length == room) {
+            char *larger = harness_pages(2 * room);
+            memcpy(larger, plan, length);
+            harness_drop(plan, room);
+            plan = larger;
+            room *= 2;
+        }
+    }
     close(descriptor);
-    size_t used = (length + page) / page * page;
-    munmap(plan + used, room - used);
     *words = length / sizeof(int32_t);
     return (int32_t *)(void *)plan;
 }
@@ -718,9 +736,13 @@ int main(int argc, char **argv)
 
     block_room = now.memcheck ? MOST_BLOCKS / 64 : MOST_BLOCKS; /* a leak check looks through it */
     blocks = harness_pages((block_room + 1) * sizeof *blocks);
-    if (!now.memcheck) {
+    size_t arena_bytes = now.memcheck ? MEMCHECK_ARENA : NATIVE_ARENA;
+    arena = arena_next = harness_pages(arena_bytes);
+    arena_end = arena + arena_bytes;
+    if (now.memcheck) {
+        VALGRIND_MAKE_MEM_NOACCESS(arena, arena_bytes);
+    } else {
         record = harness_pages(RECORD_WORDS * sizeof *record);
-        arena = harness_pages(ARENA_BYTES);
         catch_faults();
     }
     keep_statics(0);

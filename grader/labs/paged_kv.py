@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
 from grader import rubric
-from grader.build.c import CProject, build
-from grader.casefile import Grammar, Number, Signature
-from grader.lab import Built, Lab
+from grader.build.c import build
+from grader.build.project import CProject
+from grader.grammar import Grammar, Number, Signature
+from grader.lab import Lab
 from grader.labs.paged_kv_clues import CLUES
 from grader.labs.paged_kv_repro import COMMAND, reproduce
 from grader.labs.paged_kv_words import describe_poke, draw
 from grader.rubric import Judged
-from grader.sandbox import Workspace
 from reference.operation import Operation, Trace
 from reference.paged_kv import PagedKV
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
@@ -49,15 +49,11 @@ _OPERATIONS = {  # in the order of the driver's enum code
     ),
     "create_sequence": Signature(arguments=(_ID, Number("initial_kv_len")), replies=("seq", "NULL")),
     "free_sequence": Signature(arguments=(_ID,), replies=("0", "-1")),
-    "fork_sequence": Signature(
-        arguments=(Number("parent_seq_id"), Number("new_seq_id")), replies=("seq", "NULL")
-    ),
+    "fork_sequence": Signature(arguments=(Number("parent_seq_id"), Number("new_seq_id")), replies=("seq", "NULL")),
     "append_kv": Signature(arguments=(_ID, Number("kv_data")), replies=("0", "-1")),
     "llm_destroy": Signature(arguments=(), replies=("0", "-1"), closes=True),
     "move_l2": Signature(arguments=(_ID, _SLOT, _SLOT), null_target=False),
-    "unmap": Signature(
-        arguments=(_ID, Number("logical block", 0, MAX_LOGICAL_BLOCKS - 1)), null_target=False
-    ),
+    "unmap": Signature(arguments=(_ID, Number("logical block", 0, MAX_LOGICAL_BLOCKS - 1)), null_target=False),
     "set_kv_count": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
 }
 
@@ -108,7 +104,7 @@ def lab() -> Lab:
         grammar=grammar,
         rubric=rules,
         model=PagedKV,
-        build=partial(_build, project),
+        build=partial(build, project),
         driver_settings=_driver_settings,
         clues=CLUES,
         describe_poke=describe_poke,
@@ -117,12 +113,6 @@ def lab() -> Lab:
         reproduce_command=COMMAND,
         tools=("gcc", "objcopy", "addr2line"),
     )
-
-
-def _build(
-    project: CProject, work: Workspace, source: bytes, own_headers: Mapping[str, bytes], relaxed: bool
-) -> Built:
-    return build(project, work, source, own_headers, relaxed=relaxed)
 
 
 def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator[tuple[str, str]]:
@@ -139,7 +129,10 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
         if not sized:
             yield "operations", "pool_blocks is missing: write pool_blocks = 4, or an llm_init in the trace"
         elif size < BLOCK_SIZE:
-            yield "pool_bytes", f"llm_init refuses fewer than {BLOCK_SIZE} bytes; write it out: llm_init {size} -> NULL"
+            yield (
+                "pool_bytes",
+                f"llm_init refuses fewer than {BLOCK_SIZE} bytes; write it out: llm_init {size} -> NULL",
+            )
         operations.insert(0, Operation(name="llm_init", arguments=(size,), claim="engine", implicit=True))
     alive: dict[int, None] = {}
     for operation in operations:

@@ -107,7 +107,8 @@ _ENDINGS = (
         rule="traversal",
         calls=_FORK,
         kinds=("hang",),
-        hint="fork_sequence does not come back at {line}. Does the loop over the 16 L1 slots go on when a slot is NULL?",
+        hint="fork_sequence does not come back at {line}. Does the loop over the 16 L1 slots go on when a slot is "
+        "NULL?",
     ),
     Clue(
         rule="list",
@@ -276,7 +277,8 @@ _CHOICE = (
         calls=_APPEND,
         facets=("tables",),
         tags=_words("remapped"),
-        hint="append_kv copied a block that needed no copy. Only a shared block (ref_count above 1) that is about to be "
+        hint="append_kv copied a block that needed no copy. Only a shared block (ref_count above 1) that is about "
+        "to be "
         "written is copied; a full block is never written again.",
         where=lambda judgement: "copy-on-write" not in judgement.expected.circumstances,
     ),
@@ -299,13 +301,17 @@ _TRAVERSAL = tuple(
     for shape, hint in (
         (
             "holes",
-            "The sequence has NULL slots in its L1 table before used ones. {call} must visit all 16 L1 slots; a NULL "
-            "slot is passed over and does not end the loop.",
+            (
+                "The sequence has NULL slots in its L1 table before used ones. {call} must visit all 16 L1 slots; a NULL "
+                "slot is passed over and does not end the loop."
+            ),
         ),
         (
             "unmapped-entries",
-            "The L2 table has -1 entries before mapped ones. {call} must visit all 16 entries; a -1 is passed over "
-            "and does not end the loop.",
+            (
+                "The L2 table has -1 entries before mapped ones. {call} must visit all 16 entries; a -1 is passed over "
+                "and does not end the loop."
+            ),
         ),
     )
 )
@@ -342,7 +348,8 @@ _COPY_ON_WRITE = (
         calls=_APPEND,
         facets=("copied",),
         circumstances=_words("copy-on-write"),
-        hint="The copy wrote outside the new block: exactly 64 bytes are copied. Mind that pointer arithmetic counts in "
+        hint="The copy wrote outside the new block: exactly 64 bytes are copied. Mind that pointer arithmetic "
+        "counts in "
         "elements.",
     ),
     Clue(
@@ -350,7 +357,8 @@ _COPY_ON_WRITE = (
         calls=_APPEND,
         facets=("ref_count",),
         circumstances=_words("copy-on-write"),
-        hint="After a copy the old block has one user less (ref_count - 1) and the new block exactly one (ref_count 1).",
+        hint="After a copy the old block has one user less (ref_count - 1) and the new block exactly one (ref_count "
+        "1).",
     ),
     Clue(
         rule="cow",
@@ -364,7 +372,8 @@ _COPY_ON_WRITE = (
         calls=_FORK,
         facets=("tables",),
         tags=_words("remapped"),
-        hint="fork_sequence shares the parent's blocks: the child's entries are the same block ids. Copying waits until "
+        hint="fork_sequence shares the parent's blocks: the child's entries are the same block ids. Copying waits "
+        "until "
         "somebody appends.",
     ),
 )
@@ -380,7 +389,8 @@ _POOL = (
         rule="no-premature-write",
         facets=("untouched",),
         tags=_words("zeroed"),
-        hint="{call} zeroes memory of the pool ({field}). Only append_kv may write there; the grader looks for the values "
+        hint="{call} zeroes memory of the pool ({field}). Only append_kv may write there; the grader looks for the "
+        "values "
         "that it put in before.",
     ),
     Clue(
@@ -427,7 +437,8 @@ _ADDRESS = (
         calls=_APPEND,
         facets=("written",),
         tags=_words("zeroed"),
-        hint="append_kv zeroes words that it does not own ({field}). It writes the 4 bytes of kv_data and nothing else.",
+        hint="append_kv zeroes words that it does not own ({field}). It writes the 4 bytes of kv_data and nothing "
+        "else.",
     ),
     Clue(
         rule="address",
@@ -484,7 +495,8 @@ _COUNTS = (
     Clue(
         rule="ref-count",
         facets=("ref_count",),
-        hint="{field} must be {expected}, not {actual}: it counts the sequences that use the block (a new block has 1).",
+        hint="{field} must be {expected}, not {actual}: it counts the sequences that use the block (a new block has "
+        "1).",
     ),
     Clue(
         rule="free-count",
@@ -554,7 +566,8 @@ _LEAKS = (
     Clue(
         rule="leak",
         kinds=("leak", "leak-whole"),
-        hint="What is allocated at {line} is never freed. Each L2 table, L1 table, Sequence, ref_count and engine needs "
+        hint="What is allocated at {line} is never freed. Each L2 table, L1 table, Sequence, ref_count and engine "
+        "needs "
         "its own free.",
     ),
 )

@@ -106,9 +106,7 @@ def _sequence(sequence: Mapping[str, Any]) -> Iterator[str]:
     lines = list(_tables(tables))
     empty = L1_PT_SIZE - len(tables)
     if empty:
-        others = (
-            "all 16 slots" if not tables else f"the other {empty} slots" if empty > 1 else "the other slot"
-        )
+        others = "all 16 slots" if not tables else f"the other {empty} slots" if empty > 1 else "the other slot"
         lines.append(f"[dim]{others}  NULL[/dim]")
     for place, line in enumerate(lines):
         yield f"    {'└─' if place == len(lines) - 1 else '├─'} {line}"
@@ -154,12 +152,8 @@ def _in_order(before: Any, table: Any) -> bool:
 
 def _entries(table: Sequence[int], width: int) -> str:
     if width <= 4:
-        return " ".join(
-            f"[dim]{entry:>{width}}[/dim]" if entry < 0 else f"{entry:>{width}}" for entry in table
-        )
-    return ", ".join(
-        f"{entry} x{len(list(same))}" if entry < 0 else str(entry) for entry, same in groupby(table)
-    )
+        return " ".join(f"[dim]{entry:>{width}}[/dim]" if entry < 0 else f"{entry:>{width}}" for entry in table)
+    return ", ".join(f"{entry} x{len(list(same))}" if entry < 0 else str(entry) for entry, same in groupby(table))
 
 
 def _pool(pool: Sequence[Sequence[str]], ref_count: Sequence[int] | None) -> Iterator[str]:

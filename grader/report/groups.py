@@ -67,9 +67,7 @@ def grouped(record: Record, outcomes: Iterable[Outcome]) -> list[Group]:
         Group(outcomes=tuple(sorted(members, key=place)), lost=sum(lost.get(one.case, 0) for one in members))
         for members in by_cause.values()
     ]
-    return sorted(
-        groups, key=lambda group: (group.shown.case != diagnosed, -group.lost, -len(group.outcomes))
-    )
+    return sorted(groups, key=lambda group: (group.shown.case != diagnosed, -group.lost, -len(group.outcomes)))
 
 
 def lost_points(record: Record) -> dict[str, float]:
@@ -101,9 +99,7 @@ def trouble_of(record: Record, outcome: Outcome) -> Finding | None:
     found = findings_of(record, outcome)
     difference = outcome.difference
     if difference is not None:
-        same = [
-            one for one in found if (one.operation, one.field) == (difference.operation, difference.field)
-        ]
+        same = [one for one in found if (one.operation, one.field) == (difference.operation, difference.field)]
         return same[0] if same else None
     return min(found, key=lambda one: one.operation or 0, default=None)
 

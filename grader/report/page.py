@@ -103,8 +103,7 @@ class Page:
         """One line, cut off where the page ends."""
         room = self.width - indent
         pieces = [
-            (escape(part), Style.PLAIN) if isinstance(part, str) else (escape(part.text), part.style)
-            for part in parts
+            (escape(part), Style.PLAIN) if isinstance(part, str) else (escape(part.text), part.style) for part in parts
         ]
         if _wide(pieces) > room:
             pieces = [*_cut(pieces, room - 1)[0], ("…", Style.PLAIN)]

@@ -25,9 +25,7 @@ def start_here(page: Page, record: Record, audience: Audience) -> None:
     building = [finding for finding in record.findings if finding.case is None]
     if record.verdict is Verdict.JUDGE_ERROR:
         page.blank()
-        page.write(
-            "This is not your fault: no point is given or taken. Please show it to your instructor.", indent=2
-        )
+        page.write("This is not your fault: no point is given or taken. Please show it to your instructor.", indent=2)
     elif building:
         _building(page, record, building, audience)
     elif record.diagnosis is not None:
@@ -47,9 +45,7 @@ def _building(page: Page, record: Record, findings: list[Finding], audience: Aud
             page.write(meaning, indent=6)
     if audience is Audience.INSTRUCTOR and record.would_score is not None:
         page.blank()
-        page.write(
-            dim(f"Had it compiled, it would have scored {record.would_score}; this never counts."), indent=2
-        )
+        page.write(dim(f"Had it compiled, it would have scored {record.would_score}; this never counts."), indent=2)
 
 
 def _why_not(record: Record, first: Finding) -> str:
@@ -84,9 +80,7 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
         hint = " ".join(_without(diagnosis.hint, _secrets(outcome, diagnosis)))
         if hint:
             page.labelled("Hint", hint)
-        page.labelled(
-            "Case", f"a hidden one; look at the public cases of {diagnosis.rule} and at the handout"
-        )
+        page.labelled("Case", f"a hidden one; look at the public cases of {diagnosis.rule} and at the handout")
     else:
         page.labelled("Seen", diagnosis.summary)
         if diagnosis.hint:

@@ -65,9 +65,7 @@ def _headline(page: Page, record: Record) -> None:
 
 def _all_well(page: Page, record: Record) -> None:
     hidden = sum(outcome.visibility == "hidden" for outcome in record.outcomes)
-    cases = f"All {len(record.outcomes)} cases pass" + (
-        f", {hidden} hidden ones among them" if hidden else ""
-    )
+    cases = f"All {len(record.outcomes)} cases pass" + (f", {hidden} hidden ones among them" if hidden else "")
     page.blank()
     page.write(f"{cases}, and all {len(record.rules)} rules have full marks.", indent=2)
     if record.memcheck:
@@ -152,16 +150,12 @@ def _group(page: Page, record: Record, group: Group, number: int) -> None:
 def _in_brief(page: Page, record: Record, group: Group) -> None:
     trouble = trouble_of(record, group.shown)
     rule = trouble.rule if trouble is not None else group.shown.rule
-    page.write(
-        f"- {rule}: {group.shown.title} ({case_file(record, group.shown.case)}); {_cost(group)}", hang=2
-    )
+    page.write(f"- {rule}: {group.shown.title} ({case_file(record, group.shown.case)}); {_cost(group)}", hang=2)
 
 
 def _cost(group: Group) -> str:
     points = round(group.lost)
-    costs = (
-        f"about {_count(points, 'point')}" if points else "less than a point" if group.lost else "no point"
-    )
+    costs = f"about {_count(points, 'point')}" if points else "less than a point" if group.lost else "no point"
     return f"seen in {_count(len(group.outcomes), 'case')}, costs {costs}"
 
 

@@ -121,9 +121,7 @@ class _Columns:
             Span(_MARK if at else " " * len(_MARK), Style.BAD),
             Span(f" {step.number:>{self.number}}  {pad(step.call, self.call)}  ", style),
             Span(pad(step.expected, self.expected) + "  ", Style.DIM if behind else Style.PLAIN),
-            Span(
-                pad(actual or "", self.actual), Style.BAD if wrong else Style.DIM if behind else Style.PLAIN
-            ),
+            Span(pad(actual or "", self.actual), Style.BAD if wrong else Style.DIM if behind else Style.PLAIN),
         ]
         comment = self._comment(step)
         if comment and self.comment + _LEAST_COMMENT <= self.page.width:

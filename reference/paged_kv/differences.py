@@ -39,6 +39,7 @@ def differences(
     operation: Operation,
     reply: Reply,
     effect: Effect,
+    *,
     expected: RecordState,
     actual: RecordState,
     seed: int,
@@ -91,9 +92,7 @@ def _reply_difference(reply: Reply, actual: RecordState, operation: Operation) -
         ReplyKind.STRAY: "a pointer that leads to no Sequence",
     }[kind]
     wanted = {"seq": "a pointer to the new sequence", "engine": "an engine"}.get(reply.text, reply.text)
-    return Difference(
-        facet="reply", field=f"what {operation.name} returns", expected=wanted, actual=returned
-    )
+    return Difference(facet="reply", field=f"what {operation.name} returns", expected=wanted, actual=returned)
 
 
 def _slot(want: Slot, have: Slot, pool: _PoolFacets) -> Iterator[Difference]:
@@ -113,9 +112,7 @@ def _slot(want: Slot, have: Slot, pool: _PoolFacets) -> Iterator[Difference]:
 
 def _engine(want: EngineState, have: EngineState) -> Iterator[Difference]:
     if not have.pool_ok:
-        yield Difference(
-            facet="counters", field="pool_base_ptr", expected="pool_addr", actual="another address"
-        )
+        yield Difference(facet="counters", field="pool_base_ptr", expected="pool_addr", actual="another address")
     for name in ("total_local_blocks", "free_local_blocks"):
         yield from _number("counters", name, getattr(want, name), getattr(have, name))
     if have.ref_pointer is not Pointer.OK:

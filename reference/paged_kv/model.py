@@ -106,7 +106,7 @@ class PagedKV:
             finally:
                 self._choose = first_fit
         expected = self._decode(self.record())
-        others = differences(operation, reply, self.effect, expected, found, self.seed)
+        others = differences(operation, reply, self.effect, expected=expected, actual=found, seed=self.seed)
         return Judgement(
             expected=reply,
             actual=Reply(text=_reply_text(operation, found.reply_kind, found.reply_value)),

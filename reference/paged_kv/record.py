@@ -69,6 +69,7 @@ class Pointer(IntEnum):
 
     @property
     def readable(self) -> bool:
+        """May what it leads to be read?"""
         return self in (Pointer.OK, Pointer.SHARED)
 
 
@@ -135,9 +136,7 @@ def encode(engine: Engine | None, pool: Pool | None) -> Iterator[bytes | bytearr
     if engine is None:
         yield _PAIR.pack(pool.pool_bytes, 0)
     else:
-        yield _ENGINE.pack(
-            pool.pool_bytes, 1, 1, engine.total_local_blocks, engine.free_local_blocks, Pointer.OK
-        )
+        yield _ENGINE.pack(pool.pool_bytes, 1, 1, engine.total_local_blocks, engine.free_local_blocks, Pointer.OK)
         yield engine.ref_count
         yield _LIST.pack(Pointer.OK, 1, len(engine.active_seqs))
         for sequence in engine.active_seqs.values():

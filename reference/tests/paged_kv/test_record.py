@@ -41,6 +41,12 @@ def test_a_record_is_laid_out_as_documented() -> None:
     ] == array("i", played.record()).tolist()
 
 
+def test_the_numbers_of_replies_and_pointers_are_fixed() -> None:
+    """The driver writes the same ones, in C."""
+    assert ["NOTHING", "INT", "NULL", "SEQUENCE", "ENGINE", "STRAY"] == [ReplyKind(n).name for n in range(6)]
+    assert ["OK", "NULL", "STRAY", "SMALL", "FREED", "SHARED"] == [Pointer(n).name for n in range(6)]
+
+
 def test_a_slot_without_a_pool_is_two_words() -> None:
     """pool_bytes is -1 and no engine lives."""
     assert pack_words([0, 0, -1, 0, -1, 0]) == Played(None, engines=2).record()

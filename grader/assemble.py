@@ -1,0 +1,182 @@
+"""From an attempt to the record: nothing is decided here but the verdict."""
+
+from __future__ import annotations
+
+import platform
+
+import grader
+from grader import sandbox
+from grader.attempt import Attempt
+from grader.build import toolchain
+from grader.compare import Comparison
+from grader.diagnose import CaseFindings
+from grader.errors import DriverError
+from grader.lab import Lab
+from grader.record import Environment, Record, Submission
+from grader.score import passes, total
+from grader.verdict import (
+    Diagnosis,
+    Finding,
+    Outcome,
+    OutcomeDifference,
+    StepShown,
+    Verdict,
+)
+
+__all__ = ["record"]
+
+_MOST_OUTPUT = 4000
+
+_MOST_STEPS = 60
+
+
+def record(attempt: Attempt, *, complete: bool = True, would_score: int | None = None) -> Record:
+    """The record of an attempt. Raises `DriverError` when points were lost and nothing says why."""
+    lab, built, source = attempt.lab, attempt.built, attempt.source
+    assert built is not None
+    assert source is not None
+    findings = list(built.findings)
+    outcomes = []
+    for one in attempt.found:
+        places = tuple(range(len(findings), len(findings) + len(one.findings)))
+        findings += one.findings
+        outcomes.append(_outcome(one, lab, places))
+    score = total(attempt.scores)
+    max_score = sum(rule.max_points for rule in attempt.scores)
+    return Record(
+        complete=complete,
+        lab=lab.name,
+        submission=Submission(name=source.name, sha256=source.sha256, notes=source.notes),
+        verdict=_verdict(attempt, score, max_score),
+        score=score,
+        max_score=max_score,
+        would_score=would_score,
+        diagnosis=_diagnosis(attempt),
+        rules=attempt.scores,
+        outcomes=tuple(outcomes),
+        findings=tuple(findings),
+        output=_output(attempt),
+        memcheck=attempt.valgrind,
+        seed=attempt.seed,
+        protection=sandbox.protection(),
+        environment=Environment(
+            compiler=built.compiler,
+            command=built.command,
+            valgrind=toolchain.version("valgrind") if attempt.valgrind else "",
+            kernel=f"{platform.system()} {platform.release()}",
+            grader=grader.__version__,
+        ),
+        cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
+    )
+
+
+def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:
+    if attempt.built is not None and attempt.built.findings:
+        return Verdict.COMPILE_ERROR
+    if score == max_score:
+        return Verdict.ACCEPTED
+    if attempt.diagnosed is None or attempt.diagnosed.verdict is Verdict.ACCEPTED:
+        raise DriverError("points were lost, but no finding says why")
+    return attempt.diagnosed.verdict
+
+
+def _diagnosis(attempt: Attempt) -> Diagnosis | None:
+    """A failing build explains itself; else what the cases say."""
+    if attempt.built is not None and attempt.built.findings:
+        first: Finding = attempt.built.findings[0]
+        rule = attempt.lab.rubric.rule(first.rule)
+        return Diagnosis(
+            rule=rule.id,
+            handout=rule.handout,
+            case=None,
+            operation=None,
+            line=None,
+            source_line=first.source[0] if first.source else None,
+            summary=first.message,
+            hint=first.field if first.kind in ("compiler", "linker") else "",
+            also=tuple(score.rule for score in attempt.scores if attempt.can_run and score.points < score.max_points),
+        )
+    return attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
+
+
+def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
+    comparison = one.comparison
+    case = comparison.case
+    passed = passes(comparison, lab.rubric.rule(case.rule))
+    clean = not one.symptoms
+    cause = one.cause
+    return Outcome(
+        case=case.name,
+        title=case.title,
+        rule=case.rule,
+        handout=case.handout,
+        weight=case.weight,
+        visibility=case.visibility,
+        verdict=Verdict.ACCEPTED if passed and clean else cause.verdict if cause else Verdict.WRONG_ANSWER,
+        passed=passed,
+        clean=clean,
+        findings=places,
+        difference=_difference(one),
+        cause=_cause(one),
+        hint=one.hint,
+        steps=() if clean else _steps(comparison, lab),
+    )
+
+
+def _difference(one: CaseFindings) -> OutcomeDifference | None:
+    """The first difference, physical ids and all."""
+    if one.cause is None or one.cause.difference is None:
+        return None
+    difference = one.cause.difference
+    operation = one.comparison.case.trace.operations[one.cause.operation]
+    return OutcomeDifference(
+        operation=one.cause.operation + 1,
+        line=operation.line,
+        call=str(operation),
+        facet=difference.facet,
+        field=difference.field,
+        expected=difference.expected,
+        actual=difference.actual,
+    )
+
+
+def _cause(one: CaseFindings) -> str:
+    """Cases with the same first difference or the same line of a crash have one cause."""
+    if one.cause is None:
+        return ""
+    comparison, cause = one.comparison, one.cause
+    operation = comparison.case.trace.operations[min(cause.operation, len(comparison.case.trace.operations) - 1)]
+    rule = one.clue.rule if one.clue is not None else comparison.case.rule
+    if cause.difference is None:
+        place = str(cause.source[0]) if cause.source else operation.name
+        return f"{cause.kind} {place}"
+    hint = one.clue.hint if one.clue is not None else ""
+    return f"{rule} {operation.name} {cause.difference.facet} {hint}"
+
+
+def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
+    """The operations as a report shows them; of a long trace those before the trouble."""
+    operations = comparison.case.trace.operations
+    last = max((deviation.operation for deviation in comparison.deviations[:1]), default=comparison.ended_at)
+    start = max(0, min(last + 3, len(operations)) - _MOST_STEPS)
+    shown = []
+    for number, operation in list(enumerate(operations))[start : start + _MOST_STEPS]:
+        poke = lab.grammar.operations[operation.name].is_poke
+        shown.append(
+            StepShown(
+                number=number + 1,
+                line=operation.line,
+                call=str(operation),
+                expected=comparison.expected[number].text,
+                actual=comparison.actual[number] if number < len(comparison.actual) else None,
+                comment=operation.comment,
+                note=lab.describe_poke(operation) if poke else "",
+            )
+        )
+    return tuple(shown)
+
+
+def _output(attempt: Attempt) -> str:
+    if attempt.replayed is None:
+        return ""
+    return attempt.replayed.output[:_MOST_OUTPUT].decode("utf-8", "replace")

@@ -1,0 +1,47 @@
+"""What is known of a submission on its way through the pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grader.collect import Source
+from grader.compare import Comparison
+from grader.diagnose import CaseFindings, Diagnosed
+from grader.grammar import Case
+from grader.lab import Built, Lab
+from grader.memcheck import Checked
+from grader.replay import Replayed
+from grader.sandbox import Workspace
+from grader.verdict import (
+    RuleScore,
+)
+
+__all__ = ["Attempt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What is known of a submission so far; each step fills in its part."""
+
+    lab: Lab
+    path: Path
+    cases: tuple[Case, ...]
+    work: Workspace
+    seed: int
+    valgrind: bool = True
+    relaxed: bool = False
+    source: Source | None = None
+    built: Built | None = None
+    replayed: Replayed | None = None
+    comparisons: tuple[Comparison, ...] = ()
+    checked: Checked | None = None
+    found: tuple[CaseFindings, ...] = ()
+    diagnosed: Diagnosed | None = None
+    scores: tuple[RuleScore, ...] = ()
+    spent: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def can_run(self) -> bool:
+        """Is there a program?"""
+        return self.built is not None and self.built.program is not None
