@@ -19,7 +19,7 @@ from reference.operation import Operation
 
 __all__ = ["CaseFindings", "Diagnosed", "case_findings", "diagnose"]
 
-_CLEANUP_VOTE = 0.2
+_CLEANUP_VOTE = 0.05
 """Every case ends with a clean-up, so a defect that shows there shows everywhere; what shows earlier tells more."""
 
 
@@ -59,8 +59,6 @@ def case_findings(
         CaseFindings(comparison, own)
         for comparison, own in zip(comparisons, symptoms(comparisons, lines, checked), strict=True)
     ]
-    for number in checked.unchecked if checked is not None else ():
-        found[number].memory_errors = True
     for one in found:
         one.leaks |= any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
         one.memory_errors |= any(_is_memory_error(symptom) for symptom in one.symptoms)
@@ -97,12 +95,15 @@ def _only_in_cleanup(one: CaseFindings) -> bool:
 
 
 def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
-    """Those cases whose verdict most of them have; what shows before the clean-up says more than what shows there."""
-    by_verdict: dict[Verdict, list[CaseFindings]] = {Verdict.WRONG_ANSWER: []}
+    """Those cases whose verdict most of them have; what shows before the clean-up says more than what shows there.
+
+    A wrong state goes before what follows from it.
+    """
+    by_verdict: dict[Verdict, list[CaseFindings]] = {}
     for one in [one for one in found if not _only_in_cleanup(one)] or found:
         if one.cause is not None:
             by_verdict.setdefault(one.cause.verdict, []).append(one)
-    return max(by_verdict.values(), key=len)
+    return by_verdict.get(Verdict.WRONG_ANSWER) or max(by_verdict.values(), key=len)
 
 
 def _difficulty(one: CaseFindings, rule: str) -> tuple[bool, bool, int, int]:

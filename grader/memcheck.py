@@ -67,8 +67,8 @@ class Checked:
     errors: tuple[MemoryFault, ...]
     counted: dict[tuple[int, int], int]
     """How many errors it counted in each (case, operation), repeated ones too, which it does not print again."""
-    unchecked: tuple[int, ...]
-    """Cases that did not run to their end under Valgrind."""
+    stopped: dict[int, int]
+    """Cases that ran to their end natively and not under Valgrind, with the operation (from 0) they stopped in."""
     processes: int
     cpu_seconds: float
 
@@ -85,7 +85,7 @@ def memcheck(
     """Run the cases with these numbers under Valgrind. If the process dies the rest goes on in another one."""
     errors: list[MemoryFault] = []
     counted: dict[tuple[int, int], int] = {}
-    unchecked: list[int] = []
+    stopped: dict[int, int] = {}
     left = list(numbers)
     processes, spent = 0, 0.0
     while left and processes < _MOST_PROCESSES:
@@ -127,19 +127,10 @@ def memcheck(
             reason = done.stderr.decode(errors="replace").strip()[-500:]
             raise DriverError(f"Valgrind did not start the program: {reason or 'it says nothing'}")
         errors += _attributed(done.channels[1], at, program.source_name)
-        stopped = [number for number in begun if number not in ended] or left[:1]
-        if len(ended) == len(left):
-            stopped = []
         if done.exit_code != _EXIT_NO_ROOM:
-            unchecked += stopped
-        left = [number for number in left if number not in ended and number not in stopped]
-    return Checked(
-        errors=tuple(errors),
-        counted=counted,
-        unchecked=(*unchecked, *left),
-        processes=processes,
-        cpu_seconds=spent,
-    )
+            stopped |= {number: at[1] for number in begun if number not in ended}
+        left = [number for number in left if number not in begun]
+    return Checked(errors=tuple(errors), counted=counted, stopped=stopped, processes=processes, cpu_seconds=spent)
 
 
 def _attributed(document: bytes, last: tuple[int, int], source_name: str) -> Iterator[MemoryFault]:

@@ -45,7 +45,7 @@ def grade(
     seed: int,
     valgrind: bool = True,
     progress: Progress = lambda _: None,
-    early: Early = lambda _: None,
+    early: Early | None = None,
 ) -> Record:
     """Grade the submission at `path`. Raises `GraderError` when we, not the student, are at fault."""
     toolchain.require(*lab.tools, *(["valgrind"] if valgrind else []))
@@ -54,7 +54,7 @@ def grade(
         for step in STEPS:
             progress(step.__name__)
             attempt = _timed(step, attempt)
-            if step in (_compare, _memcheck):
+            if early is not None and step in (_compare, _memcheck):
                 early(record(_score(_diagnose(attempt)), complete=False))
     return record(attempt, would_score=_would_score(attempt))
 
@@ -125,6 +125,7 @@ def _score(attempt: Attempt) -> Attempt:
     scores = rule_scores(
         attempt.found,
         attempt.lab.rubric,
+        attempt.cases,
         builds=builds,
         diagnosed=diagnosis.rule if diagnosis is not None else None,
     )

@@ -10,13 +10,12 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from grader.errors import DriverError
 from grader.grammar import Case
 from grader.lab import Program
-from grader.process import Completed, Limits
 from grader.sandbox import RUN_LIMITS, Workspace
 from grader.verdict import Visibility
 from reference.operation import Operation, Trace
@@ -41,7 +40,7 @@ _CALL = struct.Struct("<8i")
 _FRAME = struct.Struct("<QIIiiIIIIII")
 _FIRST_LIMIT_MS = 500  # of CPU time for one operation; a right one needs microseconds
 _SHORT_LIMIT_MS = 5
-_EXIT_DONE = 0
+_MOST_PROCESSES = 3
 _EXIT_BAD_PLAN = 100
 
 
@@ -104,6 +103,8 @@ class Fault:
     signal: int
     address: int
     stack: tuple[int, ...]
+    code: int = 0
+    """Why the signal came, as the kernel says (si_code)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,28 +159,35 @@ def replay(
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
 ) -> Replayed:
-    """Run all cases natively, one forked process each. Raises `DriverError` when our own side breaks."""
-    token = secrets.randbits(64)
-    feed = plan(cases, range(len(cases)), token=token, memcheck=False, codes=codes, settings=settings)
-    done = work.run(
-        lambda ends: [f"./{program.executable.name}", *map(str, ends)],
-        limits=Limits(
-            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(cases)),
-            cpu_seconds=RUN_LIMITS.cpu_seconds,
-            address_space=RUN_LIMITS.address_space,
-            file_size=RUN_LIMITS.file_size,
-            processes=RUN_LIMITS.processes,
-        ),
-        feeds=[feed],
-        channels=1,
-    )
-    if done.exit_code == _EXIT_BAD_PLAN:
-        raise DriverError("the driver could not read its plan or had no memory")
+    """Run all cases natively, one forked process each. Raises `DriverError` when our own side breaks.
+
+    Should the whole program end in the middle, the cases that had not begun get another one.
+    """
     played = [Played(case) for case in cases]
-    for frame in Frames(done.channels[0], token):
-        if 0 <= frame.case < len(played):
-            _take_down(played, frame)
-    return Replayed(played=tuple(played), output=_output(done), cpu_seconds=done.cpu_seconds)
+    left = list(range(len(cases)))
+    output, spent = b"", 0.0
+    for _ in range(_MOST_PROCESSES):
+        token = secrets.randbits(64)
+        feed = plan(cases, left, token=token, memcheck=False, codes=codes, settings=settings)
+        done = work.run(
+            lambda ends: [f"./{program.executable.name}", *map(str, ends)],
+            limits=replace(RUN_LIMITS, wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left))),
+            feeds=[feed],
+            channels=1,
+        )
+        if done.exit_code == _EXIT_BAD_PLAN:
+            raise DriverError("the driver could not read its plan or had no memory")
+        begun = set()
+        for frame in Frames(done.channels[0], token):
+            if frame.case in left:
+                begun.add(frame.case)
+                _take_down(played, frame)
+        output += done.stdout + done.stderr
+        spent += done.cpu_seconds
+        left = [number for number in left if number not in begun]
+        if not left:
+            break
+    return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
 
 
 def plan(
@@ -260,10 +268,6 @@ def _event(frame: Frame) -> BlockEvent:
 
 
 def _fault(frame: Frame) -> Fault:
-    first, _, address = struct.unpack_from("<iiQ", frame.body)
+    first, second, address = struct.unpack_from("<iiQ", frame.body)
     stack = struct.unpack_from(f"<{(len(frame.body) - 16) // 8}Q", frame.body, 16)
-    return Fault(frame.operation, first, address, stack)
-
-
-def _output(done: Completed) -> bytes:
-    return done.stdout + done.stderr
+    return Fault(frame.operation, first, address, stack, second)

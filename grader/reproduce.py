@@ -1,7 +1,7 @@
 """A failing case as a program of its own: what every lab needs to write one, C text above all.
 
-A lab has a template and says what goes into it; see `Lab.reproduce`. Long stories get loops, so that a program
-stays short enough to be read: `fold` finds what repeats with a constant step.
+A lab has a template and says what goes into it; see `Lab.reproduce`. What repeats becomes a loop, so that a
+program stays short enough to be read.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -53,7 +54,8 @@ class Run(Generic[T]):
             yield from lines
             return
         braces = len(lines) > 1
-        yield f"for (i = {self.start}; i <= {self.start + len(self.items) - 1}; i++)" + (" {" if braces else "")
+        last = self.start + len(self.items) - 1
+        yield f"for (i = {self.start}; i <= {last}; i++)" + (" {" if braces else "")
         yield from (textwrap.indent(line, " " * _INDENT) for line in lines)
         if braces:
             yield "}"
@@ -116,7 +118,7 @@ def c_call(name: str, *arguments: str) -> str:
     """A call as a statement, broken over lines where it is too long."""
     lines = textwrap.wrap(
         f"{name}({', '.join(arguments)});",
-        _WIDTH - _INDENT,
+        _WIDTH - 2 * _INDENT,  # it may stand in a loop
         subsequent_indent=" " * (len(name) + 1),
         break_long_words=False,
         break_on_hyphens=False,
@@ -125,9 +127,14 @@ def c_call(name: str, *arguments: str) -> str:
 
 
 def render(template: Path, **values: object) -> str:
-    """Fill in a template. Filters: `comment`, `string` (see above)."""
+    """Fill in a template; it has the filters `comment` and `string`."""
+    return _environment(template.parent).get_template(template.name).render(values)
+
+
+@cache
+def _environment(folder: Path) -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(template.parent),
+        loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 - source text, no HTML
         trim_blocks=True,
@@ -135,4 +142,4 @@ def render(template: Path, **values: object) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= {"comment": c_comment, "string": c_string}
-    return environment.get_template(template.name).render(values)
+    return environment

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from grader.compare import Comparison, End
 from grader.diagnose import CaseFindings
+from grader.grammar import Case
 from grader.rubric import Judged, Rubric, Rule
 from grader.verdict import RuleScore
 
@@ -19,14 +20,15 @@ def passes(comparison: Comparison, rule: Rule) -> bool:
 
 
 def rule_scores(
-    found: Sequence[CaseFindings], rubric: Rubric, *, builds: bool, diagnosed: str | None
+    found: Sequence[CaseFindings], rubric: Rubric, cases: Sequence[Case], *, builds: bool, diagnosed: str | None
 ) -> tuple[RuleScore, ...]:
     """What each rule earned, in the rubric's order. `builds`: did the build pass without a finding?
 
     The build's points are earned only together with some other point. A defect that was seen, but that no case of
-    its rule caught, costs one point of the rule that was `diagnosed`: full marks are for programs without one.
+    its rule caught, costs one point of the rule that was `diagnosed`: full marks are for programs without one. A rule
+    of which no case was chosen (`--case`) can neither earn nor lose.
     """
-    scores = {rule.id: _score(rule, found) for rule in rubric.rules if rule.judged is not Judged.BUILD}
+    scores = {rule.id: _score(rule, found, cases) for rule in rubric.rules if rule.judged is not Judged.BUILD}
     earned = any(score.points for score in scores.values())
     for rule in rubric.rules:
         if rule.judged is Judged.BUILD:
@@ -56,20 +58,20 @@ def _ran(comparison: Comparison, rule: Rule) -> bool:
     return cleaning and comparison.end is not End.MISFIT and not rule.covers_cleanup
 
 
-def _score(rule: Rule, found: Sequence[CaseFindings]) -> RuleScore:
+def _score(rule: Rule, found: Sequence[CaseFindings], cases: Sequence[Case]) -> RuleScore:
     judges: dict[Judged, Callable[[CaseFindings], bool]] = {
         Judged.LEAK: lambda one: _worked(one.comparison) and not one.leaks,
         Judged.MEMORY_ERROR: lambda one: _worked(one.comparison) and not one.memory_errors,
     }
     if rule.judged in judges:
         passed = sum(judges[rule.judged](one) for one in found)
-        points = rule.points * passed // len(found) if found else 0
-        return _rule_score(rule, points, len(found), passed)
-    own = [one.comparison for one in found if one.comparison.case.rule == rule.id]
-    weight = sum(comparison.case.weight for comparison in own)
-    right = [comparison for comparison in own if passes(comparison, rule)]
-    earned = sum(comparison.case.weight for comparison in right)
-    return _rule_score(rule, rule.points * earned // weight if weight else 0, len(own), len(right))
+        return _rule_score(rule, rule.points * passed // max(1, len(cases)), len(cases), passed)
+    own = [case for case in cases if case.rule == rule.id]
+    right = [
+        one.comparison.case for one in found if one.comparison.case.rule == rule.id and passes(one.comparison, rule)
+    ]
+    weight, earned = (sum(case.weight for case in some) for some in (own, right))
+    return _rule_score(rule, rule.points * earned // max(1, weight), len(own), len(right))
 
 
 def _worked(comparison: Comparison) -> bool:
@@ -79,7 +81,6 @@ def _worked(comparison: Comparison) -> bool:
 
 
 def _rule_score(rule: Rule, points: int, cases: int, passed: int) -> RuleScore:
-    """A rule of which no case was played (`--case`) can neither earn nor lose."""
     return RuleScore(
         rule=rule.id,
         title=rule.title,

@@ -36,8 +36,10 @@ _BROKEN_WORDS = {
     "write-after-free": "writes into memory that was already freed ({size} bytes)",
 }
 
+STOPS_UNDER_VALGRIND = "stops-under-valgrind"
 _MOST_LEAK_LINES = 4
 
+_SI_KERNEL = 0x80  # how Linux reports an address outside the range of all addresses
 _RECURSION = 8  # the same return address so often on the stack
 
 
@@ -133,7 +135,7 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
     yield Symptom(
         operation=at,
         verdict=verdict,
-        kind=comparison.end.value,
+        kind="crash-wild" if comparison.end is End.CRASH and _is_wild(comparison) else comparison.end.value,
         finding=_finding(comparison, at, verdict=verdict, kind=comparison.end.value, message=message, source=source),
     )
 
@@ -147,10 +149,18 @@ def _signal_words(comparison: Comparison) -> str:
         name = f"signal {number}"
     if fault is not None and number == signal.SIGSEGV and _calls_itself(fault.stack):
         return f"{name}: it calls itself again and again until the stack is full"
+    if _is_wild(comparison):
+        return f"{name}: it follows a pointer that was never set, or that was freed"
     if fault is not None and number == signal.SIGSEGV:
         place = "NULL" if fault.address < 4096 else f"the invalid address {fault.address:#x}"
         return f"{name}: it uses {place} as a pointer"
     return name
+
+
+def _is_wild(comparison: Comparison) -> bool:
+    """An address that no memory can have: what fresh or freed memory holds, taken as a pointer."""
+    fault = comparison.played.fault
+    return fault is not None and fault.signal == signal.SIGSEGV and fault.code == _SI_KERNEL
 
 
 def _calls_itself(stack: tuple[int, ...]) -> bool:
@@ -238,6 +248,24 @@ def _lost_whole(comparison: Comparison) -> set[int]:
 
 
 def _valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
+    for case, operation in checked.stopped.items():
+        at = min(operation, len(comparisons[case].case.trace.operations) - 1)
+        call = comparisons[case].case.trace.operations[at].name
+        finding = _finding(
+            comparisons[case],
+            at,
+            verdict=Verdict.RUN_TIME_ERROR,
+            kind=STOPS_UNDER_VALGRIND,
+            message=f"Valgrind: {call} crashes or does not come back; without Valgrind it goes on by chance",
+            source=(),
+        )
+        symptom = Symptom(
+            operation=at,
+            verdict=Verdict.RUN_TIME_ERROR,
+            kind=STOPS_UNDER_VALGRIND,
+            finding=replace(finding, tool=Tool.VALGRIND),
+        )
+        yield case, symptom
     for error in checked.errors:
         comparison = comparisons[error.case]
         last = len(comparison.case.trace.operations) - 1

@@ -12,7 +12,7 @@ __all__ = ["cases"]
 
 
 def cases(lab: LabName = DEFAULT, case: CaseGlob = "*") -> None:
-    r"""List the cases: name, rule, who sees them, title.
+    """List the cases: name, rule, who sees them, title.
 
     \b
     grade cases

@@ -20,7 +20,7 @@ def explain(
     lab: LabName = DEFAULT,
     seed: Seed = None,
 ) -> None:
-    r"""Show what the reference does in a case: pool, tables, ref counts and list after each operation.
+    """Show what the reference does in a case: pool, tables, ref counts and list after each operation.
 
     \b
     grade cases

@@ -28,7 +28,7 @@ def repro(  # noqa: PLR0917 - a command's options, which typer passes by name
     seed: Seed = None,
     without_valgrind: Annotated[bool, typer.Option("--without-valgrind", help="Go on without Valgrind.")] = False,
 ) -> None:
-    r"""Write a failing case as one C program that needs nothing but the handout's header.
+    """Write a failing case as one C program that needs nothing but the handout's header.
 
     It makes the calls up to the one that went wrong and checks what the handout demands.
 

@@ -55,7 +55,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
         typer.Option("--instructor", help="Show hidden cases too, and what a program that does not compile had got."),
     ] = False,
 ) -> None:
-    r"""Grade one or more submissions.
+    """Grade one or more submissions.
 
     The report is printed, progress goes to stderr. Exit code: 0 all have every point, 1 some have not, 2 a wrong
     option or path, 3 the grader's own fault, 130 interrupted.

@@ -16,7 +16,7 @@ _FORK = ("fork_sequence",)
 _FREE = ("free_sequence",)
 _INIT = ("llm_init",)
 _DESTROY = ("llm_destroy",)
-_STOPS = ("crash", "hang", "left", "stopped", "unreadable")
+_STOPS = ("crash", "crash-wild", "hang", "left", "stopped", "unreadable")
 
 
 def _words(*words: str) -> frozenset[str]:
@@ -95,6 +95,13 @@ _ENDINGS = (
             "its result checked before it is used?",
         )
         for word in ("unknown-id", "id-taken", "bad-length", "small-pool", "null-pool")
+    ),
+    Clue(
+        rule="block-table",
+        calls=_CREATE,
+        kinds=("crash-wild",),
+        hint="create_sequence follows a pointer at {line} that was never set. malloc does not clear memory: all 16 "
+        "slots of a new L1 table must be set to NULL first.",
     ),
     Clue(
         rule="traversal",
@@ -230,8 +237,17 @@ _REPLIES = (
         rule="check-before-allocate",
         calls=_FORK,
         facets=("reply",),
+        circumstances=_words("none-free"),
         where=lambda judgement: _wrongly_refused(judgement) and len(judgement.differences) > 1,
         hint="fork_sequence shares blocks and needs no free one; it fails only for an unknown parent or a taken id.",
+    ),
+    Clue(
+        rule="list",
+        calls=(*_FORK, *_FREE),
+        facets=("reply",),
+        where=lambda judgement: _wrongly_refused(judgement) and len(judgement.differences) > 1,
+        hint="{call} does not find a sequence that is in the list. A node is not a Sequence: subtract "
+        "offsetof(Sequence, node) from its address, and walk until you are back at &engine->active_seqs.",
     ),
     Clue(
         rule="return-value",
@@ -302,8 +318,8 @@ _TRAVERSAL = tuple(
         (
             "holes",
             (
-                "The sequence has NULL slots in its L1 table before used ones. {call} must visit all 16 L1 slots; a NULL "
-                "slot is passed over and does not end the loop."
+                "The sequence has NULL slots in its L1 table before used ones. {call} must visit all 16 L1 slots; a "
+                "NULL slot is passed over and does not end the loop."
             ),
         ),
         (
@@ -577,6 +593,11 @@ _LAST = (
         rule="memory-error",
         kinds=("unreadable",),
         hint="After {call} the structures hold pointers or numbers that lead nowhere, so the rest cannot be judged.",
+    ),
+    Clue(
+        rule="memory-error",
+        kinds=("stops-under-valgrind",),
+        hint="{call} works by chance only: it reads memory that was never set or is not yours. Run Valgrind on it.",
     ),
     Clue(
         rule="memory-error",

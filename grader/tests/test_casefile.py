@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from grader import casefile
-from grader.casefile import Case
 from grader.errors import CaseFileError
+from grader.grammar import Case
 from grader.labs.paged_kv import lab
 from grader.verdict import Visibility
 
@@ -176,9 +176,7 @@ def test_a_pool_size_beside_an_llm_init_of_its_own(tmp_path: Path) -> None:
 
 def test_all_mistakes_of_a_file_at_once(tmp_path: Path) -> None:
     """Every key of the header and every line of the trace speaks for itself, in the order of the lines."""
-    header = (
-        'titel = "x"\nhandout = "Task 9/x; Task 4/stor"\nrule = "adress"\nvisibility = "pubic"\npool_blocks = -1\n'
-    )
+    header = 'titel = "x"\nhandout = "Task 9/x; Task 4/stor"\nrule = "adress"\nvisibility = "pubic"\npool_blocks = -1\n'
     found = mistakes(tmp_path, "apend_kv 1 1 -> 0\nappend_kv 1 -> 0\n" + CREATED, header)
 
     assert [int(line.partition(":")[0]) for line in found] == [1, 1, 2, 2, 3, 4, 5, FIRST, FIRST + 1]

@@ -138,8 +138,12 @@ def test_a_stream_may_stop_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cut[1].steps == [] or cut[0].ended
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-@pytest.mark.parametrize("body", [b"", b"\0", _END[:-1], _BLOCK, _BLOCK[:-1], b"\xff" * 40, b"\xff" * 1000])
+@pytest.mark.parametrize("kind", list(Kind), ids=[kind.name for kind in Kind])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\0", _END[:-1], _END + b"\0", _BLOCK, _BLOCK[:-1], _FAULT[:-1], b"\xff" * 40, b"\xff" * 1000],
+    ids=["none", "one", "END-1", "END+1", "BLOCK", "BLOCK-1", "FAULT-1", "forty", "thousand"],
+)
 def test_forged_frames_with_wrong_bodies_never_raise(monkeypatch: pytest.MonkeyPatch, kind: Kind, body: bytes) -> None:
     """Whoever finds the token may write any frame; the next case does not notice."""
     stream = frame(Kind.BEGIN, 0, -1) + frame(kind, 0, 0, body) + frame(Kind.END, 0, -1, _END) + story(1, b"c")

@@ -117,7 +117,7 @@ def test_mistakes_of_all_kinds_at_once(tmp_path: Path) -> None:
         (("seed = 20110", ""), "seed"),
         (("points = 8", "points = -8"), "points"),
         (("points = 8", "point = 8"), "point"),
-        (('title = "calls that succeed say so"', ""), "title"),
+        (('title  = "calls that succeed say so"', ""), "title"),
         (('facets = ["choice"]', ""), "first-fit needs either facets or judged"),
         (('judged = "leak"', 'judged = "leak"\nfacets = ["reply"]'), "leak needs either facets or judged"),
         (("[rules.list]", "[rules.cow]"), "is not TOML"),

@@ -111,7 +111,8 @@ class Engine:
         for block in child.mapped_blocks():
             self.ref_count[block] += 1
         self.active_seqs[new_seq_id] = child
-        return Reply(text="seq", clause="Task 3/returns-child", circumstances=_shape(parent))
+        circumstances = _shape(parent) | ({"none-free"} if self.free_local_blocks == 0 else set())
+        return Reply(text="seq", clause="Task 3/returns-child", circumstances=circumstances)
 
     def append_kv(self, seq_id: int, kv_data: int) -> Reply:
         """Task 4: write one KV record, on a new page or after a copy-on-write where that is due."""

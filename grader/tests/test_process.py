@@ -1,0 +1,273 @@
+"""Programs that we start: they end, what they leave running ends, and what they say is bounded."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from grader import process
+from grader.process import Command, Completed, Limits
+
+SHORT = Limits(wall_seconds=20)
+PLACES = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its user")
+
+
+def sh(script: str, *, limits: Limits = SHORT, cwd: Path = Path("/"), user: int | None = None) -> Completed:
+    """Run a shell script."""
+    return process.run(["sh", "-c", script], cwd=cwd, limits=limits, environment=PLACES, user=user)
+
+
+def piped(script: str, *feeds: bytes, channels: int = 0) -> Completed:
+    """Run a script in which {0}, {1}, ... are its extra descriptors."""
+    command: Command = lambda ends: ["sh", "-c", script.format(*(f"/dev/fd/{end}" for end in ends))]  # noqa: E731
+    return process.run(command, cwd=Path("/"), limits=SHORT, environment=PLACES, feeds=feeds, channels=channels)
+
+
+def is_running(pid: int) -> bool:
+    """Is there a process of that number that has not ended? One that nobody has waited for has."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
+def ends(pid: int) -> bool:
+    """Does that process end soon? A signal needs a moment."""
+    deadline = time.monotonic() + 2
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if is_running(pid):
+        os.kill(pid, signal.SIGKILL)
+        return False
+    return True
+
+
+def descriptors() -> int:
+    """How many descriptors we have open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_exit_codes() -> None:
+    """A program's own end is told as it is."""
+    done = sh("exit 3")
+
+    assert (done.exit_code, done.signal, done.timed_out, done.succeeded) == (3, None, False, False)
+    assert sh("exit 0").succeeded
+
+
+def test_signals() -> None:
+    """A crash has a signal and no exit code."""
+    done = sh("kill -SEGV $$")
+
+    assert (done.exit_code, done.signal, done.timed_out) == (None, signal.SIGSEGV, False)
+
+
+def test_what_it_prints_is_kept_apart() -> None:
+    """Output and errors do not mix, and need not be text."""
+    done = sh(r"printf 'a\000\377'; printf b >&2")
+
+    assert (done.stdout, done.stderr, done.cut) == (b"a\x00\xff", b"b", frozenset())
+
+
+def test_a_time_limit_ends_grandchildren_too() -> None:
+    """What a program started in the background goes with it."""
+    began = time.monotonic()
+    done = sh("sleep 1000 & echo $!; sleep 1000", limits=Limits(wall_seconds=0.3))
+
+    assert done.timed_out
+    assert done.signal == signal.SIGKILL
+    assert time.monotonic() - began < 5
+    assert ends(int(done.stdout))
+
+
+def test_what_is_left_running_ends_with_the_program() -> None:
+    """Also after a normal end; the pipes that it keeps open delay nothing."""
+    began = time.monotonic()
+    done = sh("sleep 1000 & echo $!; exit 0")
+
+    assert done.succeeded
+    assert time.monotonic() - began < 5
+    assert ends(int(done.stdout))
+
+
+def test_what_leaves_the_session_ends_too() -> None:
+    """A daemon would work on while the next submission is graded."""
+    done = sh("setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.2; exit 0")
+
+    assert done.succeeded
+    assert ends(int(done.stdout))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("after", ["wait", "sleep 0.1; exit 0"])
+def test_endless_output_cannot_outlive_the_limit(after: str) -> None:
+    """There is always something to read, from the program itself or from what it left behind."""
+    done = sh("for i in 1 2 3 4; do yes & yes >&2 & done; " + after, limits=Limits(wall_seconds=0.5))
+
+    assert done.timed_out == (after == "wait")
+    assert len(done.stdout) <= 1 << 20
+    assert "stdout" in done.cut or after != "wait"
+
+
+def test_a_program_that_closes_its_output_is_waited_for() -> None:
+    """The end of a pipe is not the end of the program."""
+    assert sh("exec >&- 2>&-; sleep 0.2; exit 3").exit_code == 3
+
+
+def test_output_is_bounded_and_says_so() -> None:
+    """What is too much is read and thrown away, so that the program goes on."""
+    script = "head -c 300000 /dev/zero; echo end >&2"
+    done = process.run(["sh", "-c", script], cwd=Path("/"), limits=SHORT, environment=PLACES, most_output=1000)
+
+    assert done.succeeded
+    assert done.stdout == bytes(1000)
+    assert done.stderr == b"end\n"
+    assert done.cut == {"stdout"}
+
+
+def test_channels_are_bounded_and_say_so() -> None:
+    """An extra pipe has a limit of its own."""
+    command: Command = lambda ends: ["sh", "-c", f"head -c 5000 /dev/zero >/dev/fd/{ends[0]}"]  # noqa: E731
+    done = process.run(command, cwd=Path("/"), limits=SHORT, environment=PLACES, channels=1, most_channel=100)
+
+    assert done.channels == (bytes(100),)
+    assert done.cut == {"channel 0"}
+
+
+def test_much_goes_both_ways_at_once() -> None:
+    """Neither side waits for the other for ever."""
+    data = os.urandom(8 << 20)
+    done = piped("cat <{0} >{1}; cat >&2 <{0}; echo done", data, channels=1)
+
+    assert done.channels == (data,)
+    assert done.stdout == b"done\n"
+
+
+def test_several_feeds_and_channels_keep_their_order() -> None:
+    """Feeds come first, then channels, each in the order asked for."""
+    done = piped("cat <{0} >{3}; cat <{1} >{2}", b"first", b"second", channels=2)
+
+    assert done.channels == (b"second", b"first")
+
+
+@pytest.mark.parametrize("script", ["exit 0", "cat {0} | head -c 10 >/dev/null", "head -c 10 <{0} >/dev/null; exit 0"])
+def test_a_feed_that_nobody_reads(script: str) -> None:
+    """The program may end before it is through, or before it begins."""
+    assert piped(script, bytes(4 << 20)).succeeded
+
+
+def test_an_empty_feed_ends_at_once() -> None:
+    """The reader sees the end of the file."""
+    assert piped("cat <{0}; echo end", b"").stdout == b"end\n"
+
+
+def test_the_environment_is_only_what_we_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No token of ours reaches a student's program."""
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    done = process.run(["/usr/bin/env"], cwd=Path("/"), limits=SHORT, environment={"A": "1"})
+
+    assert done.stdout == b"A=1\n"
+
+
+def test_descriptors_of_ours_are_closed_there(tmp_path: Path) -> None:
+    """Not even one that is marked as to be inherited, and there is nothing to read on stdin."""
+    with (tmp_path / "secret").open("w") as secret:
+        os.set_inheritable(secret.fileno(), True)
+        done = sh("for fd in /proc/$$/fd/*; do readlink $fd; done; cat")
+    targets = done.stdout.decode().split()
+
+    assert [target.partition(":")[0] for target in targets] == ["/dev/null", "pipe", "pipe"]
+
+
+def test_no_descriptor_is_lost(tmp_path: Path) -> None:
+    """Neither after a normal run, nor after a time limit, nor when there is no such program."""
+    sh("exit 0")
+    before = descriptors()
+    piped("cat <{0} >{1}", b"x", channels=1)
+    sh("sleep 1000", limits=Limits(wall_seconds=0.05))
+    with pytest.raises(OSError, match="no-such-program"):
+        process.run(["no-such-program"], cwd=tmp_path, limits=SHORT, environment=PLACES, feeds=[b"x"], channels=1)
+
+    assert descriptors() == before
+
+
+def test_limits_are_active_inside() -> None:
+    """They come from the kernel, so the program itself can show them."""
+    limits = Limits(wall_seconds=20, cpu_seconds=7, address_space=1 << 30, file_size=4096, processes=50, open_files=20)
+    done = sh("cat /proc/self/limits", limits=limits)
+    shown = {line[:26].strip(): line[26:].split()[:2] for line in done.stdout.decode().splitlines()}
+
+    assert shown["Max cpu time"] == ["7", "7"]
+    assert shown["Max address space"] == [str(1 << 30)] * 2
+    assert shown["Max file size"] == ["4096", "4096"]
+    assert shown["Max processes"] == ["50", "50"]
+    assert shown["Max open files"] == ["20", "20"]
+    assert shown["Max core file size"] == ["0", "0"]
+
+
+def test_limits_above_our_own_are_lowered_to_them() -> None:
+    """A machine that allows us less must not stop the grading."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    assert sh("exit 0", limits=Limits(wall_seconds=20, open_files=hard)).succeeded
+
+
+def test_a_busy_loop_meets_the_cpu_limit() -> None:
+    """And its CPU time is told."""
+    done = sh("while :; do :; done", limits=Limits(wall_seconds=20, cpu_seconds=1))
+
+    assert done.signal in (signal.SIGXCPU, signal.SIGKILL)
+    assert not done.timed_out
+    assert 0.8 < done.cpu_seconds < 3
+
+
+def test_a_file_may_not_grow_beyond_the_limit(tmp_path: Path) -> None:
+    """A full disk would hurt others."""
+    done = sh("head -c 100000 /dev/zero >big", limits=Limits(wall_seconds=20, file_size=4096), cwd=tmp_path)
+
+    assert not done.succeeded
+    assert (tmp_path / "big").stat().st_size <= 4096
+
+
+def test_it_cannot_gain_rights_and_has_a_session_of_its_own() -> None:
+    """No setuid program helps it, no terminal of ours listens to it."""
+    done = sh("grep NoNewPrivs /proc/$$/status; cut -d ' ' -f 1,6 /proc/$$/stat")
+    flag, (pid, session) = done.stdout.split()[1], done.stdout.split()[2:]
+
+    assert flag == b"1"
+    assert pid == session
+
+
+@as_root
+def test_another_user_with_no_groups_of_ours() -> None:
+    """Real, effective and saved ids are the one asked for, and no capability is left."""
+    done = sh("grep -E '^(Uid|Gid|Groups|CapEff|CapPrm)' /proc/self/status", user=61_200)
+    shown = {line.split(":")[0]: line.split(":")[1].split() for line in done.stdout.decode().splitlines()}
+
+    assert shown["Uid"] == shown["Gid"] == ["61200"] * 4
+    assert set(shown["Groups"]) <= {"61200"}
+    assert int(shown["CapEff"][0], 16) == int(shown["CapPrm"][0], 16) == 0
+
+
+def test_an_interrupt_ends_the_program(tmp_path: Path) -> None:
+    """Ctrl-C while we wait leaves nothing behind."""
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sh("echo $$ >pid; sleep 1000", cwd=tmp_path)
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGUSR1, before)
+
+    assert ends(int((tmp_path / "pid").read_text(encoding="utf-8")))
