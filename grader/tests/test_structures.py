@@ -27,6 +27,8 @@ _TOP = POSIX + (
     "#include <limits.h>\n#include <stdint.h>\n#include <stdlib.h>\n"
     "static int small[2];\n"
     "static void *gone(size_t size) { void *volatile block = malloc(size); free(block); return block; }\n"
+    "void *same(void *address);\n"
+    "__attribute__((noipa)) void *same(void *address) { return address; }\n"
     "void *(*used)(size_t) = gone;\nint *also_used = small;\n"
 )
 
@@ -40,7 +42,7 @@ _POINTERS = {
     "not canonical": "(void *)0x8000000000000000",
     "odd": "(void *)((char *)result + 1)",
     "the pool": "engine->pool_base_ptr",
-    "the stack": "(void *)&engine",
+    "the stack": "same(&engine)",
     "a static": "(void *)small",
     "the code": "(void *)(uintptr_t)&llm_init",
     "freed": "gone(256)",
@@ -85,7 +87,6 @@ def assert_walked(source: str, *rest: str) -> None:
 @pytest.mark.parametrize("place", _PLACES.values(), ids=_PLACES)
 def test_no_pointer_leads_the_walk_astray(place: str) -> None:
     """Every kind of pointer at every place: the walk ends, and the record says what it found."""
-    cases = [forked(name=f"forked{number}") for number in range(len(_POINTERS))]
     choice = " ".join(
         f"case {number}: {place.format(pointer)} break;" for number, pointer in enumerate(_POINTERS.values())
     )
@@ -201,14 +202,6 @@ def test_too_small_tables_are_one_finding_and_no_ruined_case(size: str) -> None:
 
     assert record.verdict in (Verdict.MEMORY_ERROR, Verdict.COMPILE_ERROR)
     assert record.score is not None
-
-
-def test_an_engine_of_eight_thousand_sequences_is_walked() -> None:
-    """The bound on steps is far away from what a case can ask."""
-    case = made("many", "create_sequence 1 1 -> seq; repeat i 2..3000: fork_sequence 1 {i} -> seq")
-    (one,) = played(right(), case)
-
-    assert one.steps[-2].record == expected_records(case)[-2]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,245 @@
+"""The student's memory without Valgrind: every allocation is counted, fenced, and never handed out twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from grader.replay import Event
+from grader.tests.programs import (
+    POSIX,
+    around,
+    attempted,
+    expected_records,
+    findings,
+    first_case,
+    line_of,
+    made,
+    played,
+    right,
+    second_case,
+)
+from grader.verdict import Finding, Verdict
+
+_CALL = 5
+"""The operation of `first_case` that goes wrong: the append to sequence 2."""
+
+_TOP = POSIX + (
+    "#include <stdlib.h>\n"
+    "void *same(void *address);\n"
+    "__attribute__((noipa)) void *same(void *address) { return address; }\n"
+)
+
+
+def trouble(*lines: str) -> str:
+    """A right program whose `append_kv` does this when it comes to sequence 2, one statement on each line."""
+    return around("append_kv", "\n".join(["    if (seq_id == 2) {", *lines, "    }"]), top=_TOP)
+
+
+def memory_finding(source: str) -> Finding:
+    """The one finding of the first case; all records are right, and the other case too."""
+    attempt = attempted(source, first_case(), second_case())
+    assert attempt.replayed is not None
+    for one in attempt.replayed.played:
+        assert [step.record for step in one.steps] == expected_records(one.case)
+    (finding,) = findings(attempt)
+    assert finding.case == first_case().name
+    return finding
+
+
+_BAD_FREES = {
+    "double-free": ["int *p = malloc(16);", "free(same(p));", "free(same(p)); /* HERE */"],
+    "free-foreign": ["free(same(engine->pool_base_ptr)); /* HERE */"],
+    "free-inside": ["char *p = malloc(16);", "free(same(p + 8)); /* HERE */", "free(p);"],
+}
+
+
+@pytest.mark.parametrize("kind", _BAD_FREES)
+def test_a_bad_free_is_reported_at_its_call(kind: str) -> None:
+    """Operation and line are those of the call of free; the program goes on."""
+    source = trouble(*_BAD_FREES[kind])
+    finding = memory_finding(source)
+
+    assert (finding.kind, finding.verdict) == (kind, Verdict.MEMORY_ERROR)
+    assert finding.operation == _CALL + 1
+    assert finding.source[0].line == line_of(source)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["&kv_data", "&engine->active_seqs", '"text"', "(void *)8", "(void *)-8", "(size_t)&append_kv", "stdout"],
+)
+def test_free_of_what_malloc_never_returned(address: str) -> None:
+    """The stack, the dummy head, a literal, nonsense: a finding each, and no crash of ours."""
+    source = trouble(f"free(same((void *)(size_t){address})); /* HERE */")
+    finding = memory_finding(source)
+
+    assert finding.kind in ("free-foreign", "free-inside")
+    assert finding.source[0].line == line_of(source)
+
+
+_WRITES = {
+    "overrun": "p[16] = 1;",
+    "overrun by far": "p[40] = 1;",
+    "overrun by a byte": "((char *)p)[64] = 1;",
+    "underrun": "p[-1] = 1;",
+    "write-after-free": "p[3] = 1;",
+}
+
+
+@pytest.mark.parametrize("kind", _WRITES)
+def test_a_write_outside_an_allocation_is_reported_at_its_operation(kind: str) -> None:
+    """The line is that of the allocation; size and place are in the message."""
+    free_first = "free(same(p));" if kind == "write-after-free" else ""
+    free_last = "" if kind == "write-after-free" else "free(same(p));"
+    source = trouble("volatile int *p = same(malloc(64)); /* HERE */", free_first.replace("p)", "(void *)p)"), _WRITES[kind], free_last.replace("p)", "(void *)p)"))
+    finding = memory_finding(source)
+
+    assert kind.startswith(finding.kind)
+    assert finding.operation == _CALL + 1
+    assert finding.source[0].line == line_of(source)
+    assert "64" in finding.message
+
+
+def test_damage_is_told_once_and_at_the_operation_that_did_it() -> None:
+    """Allocated in one call, overrun in a later one: that one is named, and no operation after it."""
+    top = _TOP + "static int *kept;\n"
+    before = "    if (kv_data == 11) kept = malloc(64); /* HERE */\n    if (kv_data == 12) ((int *)same(kept))[16] = 1;\n    if (kv_data == 13) free(kept);"
+    source = around("append_kv", before, top=top)
+    finding = memory_finding(source)
+
+    assert finding.kind == "overrun"
+    assert finding.operation == 4
+    assert finding.source[0].line == line_of(source)
+
+
+def test_a_leak_names_the_line_that_allocated() -> None:
+    """Found at the end of the case by the table of allocations alone; a pointer in a global does not excuse it."""
+    source = around("append_kv", "    if (seq_id == 2) parked = malloc(40); /* HERE */", top=_TOP + "void *parked;\n")
+    finding = memory_finding(source)
+
+    assert (finding.verdict, finding.kind) == (Verdict.MEMORY_LEAK, "leak")
+    assert finding.source[0].line == line_of(source)
+    assert "40" in finding.message
+
+
+def test_every_allocation_of_every_call_is_counted() -> None:
+    """Create: sequence, L1 and L2 table; a refused call: nothing; destroy gives all back."""
+    case = made(
+        "counted",
+        "create_sequence 1 300 -> seq; create_sequence 1 5 -> NULL; append_kv 9 1 -> -1; fork_sequence 1 2 -> seq; free_sequence 1 -> 0",
+        header="pool_blocks = 20",
+    )
+    (one,) = played(right(), case)
+
+    assert [(step.allocations, step.frees, step.live) for step in one.steps] == [
+        (2, 0, 2), (4, 0, 6), (0, 0, 6), (0, 0, 6), (4, 0, 10), (0, 4, 6), (0, 6, 0),
+    ]  # fmt: skip
+
+
+_FAMILY = [
+    "char *p = calloc(3, 7);",
+    "for (int i = 0; i < 21; i++) if (p[i] != 0) return 100;",
+    "p = realloc(p, 500);",
+    "for (int i = 0; i < 21; i++) if (p[i] != 0) return 101;",
+    "p[499] = 1;",
+    "p = realloc(p, 20);",
+    "free(p);",
+    "p = strdup(\"paged\");",
+    "if (strcmp(p, \"paged\") != 0) return 102;",
+    "free(p);",
+    "p = strndup(\"attention\", 3);",
+    "if (strcmp(p, \"att\") != 0) return 103;",
+    "free(p);",
+    "p = aligned_alloc(256, 512);",
+    "if ((size_t)p % 256 != 0) return 104;",
+    "memset(p, 7, 512);",
+    "free(p);",
+    "void *q = NULL;",
+    "if (posix_memalign(&q, 4096, 100) != 0 || (size_t)q % 4096 != 0) return 105;",
+    "free(q);",
+    "p = reallocarray(NULL, 5, 5);",
+    "free(p);",
+    "p = malloc(0);",
+    "free(p);",
+    "free(NULL);",
+    "p = malloc(1); if ((size_t)p % 16 != 0) return 109; free(p);",
+]
+
+
+@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
+def test_the_whole_family_of_malloc_works(valgrind: bool) -> None:
+    """Alignment, contents, size 0: as libc's, and nothing of it is a finding."""
+    assert_harmless(_FAMILY, valgrind=valgrind)
+
+
+@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
+@pytest.mark.parametrize("call", ["malloc(huge)", "calloc(huge, 4)", "realloc(NULL, huge)", "reallocarray(NULL, huge, 4)"])
+def test_impossible_sizes_are_refused_everywhere(call: str, valgrind: bool) -> None:
+    """NULL as from libc, natively and under Valgrind; whoever checks for it goes on unharmed."""
+    assert_harmless(["volatile size_t huge = (size_t)-1 / 2;", f"if ({call} != NULL) return 106;"], valgrind=valgrind)
+
+
+def assert_harmless(lines: list[str], *, valgrind: bool) -> None:
+    """An append that does this first is right all the same."""
+    source = around("append_kv", "\n".join(lines), top=_TOP + "#include <string.h>\n")
+    attempt = attempted(source, first_case(), second_case(), valgrind=valgrind)
+
+    assert attempt.replayed is not None
+    assert findings(attempt) == []
+    for one in attempt.replayed.played:
+        assert [step.record for step in one.steps] == expected_records(one.case)
+
+
+def test_fresh_memory_is_not_zero_and_freed_memory_is_not_reused() -> None:
+    """So that a forgotten initialisation and a use after free show, and show every time."""
+    lines = [
+        "unsigned char *p = malloc(64), *q;",
+        "if (p[0] != 0xA5 || p[63] != 0xA5) return 100;",
+        "memset(p, 1, 64); free(same(p));",
+        "if (((volatile unsigned char *)p)[5] != 0xDD) return 101;",
+        "for (int i = 0; i < 1000; i++) { q = malloc(64); if (q == p) return 102; free(q); }",
+    ]
+    source = around("append_kv", "\n".join(lines), top='#pragma GCC diagnostic ignored "-Wuse-after-free"\n#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"\n#pragma GCC diagnostic ignored "-Wuninitialized"\n' + _TOP + "#include <string.h>\n")
+    attempt = attempted(source, first_case())
+
+    assert attempt.comparisons[0].actual[2] == "0"
+
+
+def test_memory_without_end_is_refused_not_given() -> None:
+    """An allocation loop gets NULL at last; the case goes on, and its neighbours have their own memory."""
+    lines = ["for (;;) { void *p = malloc(1 << 20); if (p == NULL) break; *(volatile char *)p = 1; }"]
+    attempt = attempted(trouble(*lines), first_case(), second_case())
+
+    assert attempt.replayed is not None
+    for one in attempt.replayed.played:
+        assert [step.record for step in one.steps] == expected_records(one.case)
+    assert {finding.verdict for finding in findings(attempt)} == {Verdict.MEMORY_LEAK}
+
+
+def test_a_small_allocation_is_told_by_its_first_reader() -> None:
+    """An L1 table for eight pointers is read and reported, with its size and line."""
+    text = right().replace("sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);", "sequence->block_table = same(malloc(64)); /* HERE */")
+    source = _TOP + text
+    one, _ = played(source, first_case(), second_case())
+    kinds = {event.event for event in one.events}
+
+    assert kinds & {Event.TOO_SMALL, Event.BROKEN}
+    found = findings(attempted(source, first_case()))
+    assert {finding.verdict for finding in found} == {Verdict.MEMORY_ERROR}
+    assert {finding.source[0].line for finding in found} == {line_of(source)}
+
+
+@pytest.mark.parametrize("place", ["static int calls;", "int calls;", "static int calls = 5;", pytest.param("static _Thread_local int calls;", marks=pytest.mark.xfail(reason="thread-local data lives on under Valgrind")), 'static const char *text = "x"; int calls;'])
+def test_static_data_is_fresh_in_every_case(place: str) -> None:
+    """Natively and under Valgrind: what a call leaves in a static does not reach the next case."""
+    start = 5 if "= 5" in place else 0
+    text = 'text = "y";' if "text" in place else ""
+    check = f'    if (engine == NULL) calls = 0;\n    if (kv_data == 11 && calls != {start}) {{ int *volatile nowhere = NULL; kv_data = *nowhere; }}\n    calls++; {text}'
+    check = check.replace(text, text + " (void)text;") if text else check
+    source = around("append_kv", check, top=_TOP + place + "\n")
+    cases = [made(f"static{number}", "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0") for number in range(4)]
+    attempt = attempted(source, *cases, valgrind=True)
+
+    assert findings(attempt) == []
+    assert attempt.checked is not None
+    assert attempt.checked.processes == 1
