@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 import tempfile
+from array import array
 from functools import cache
 from pathlib import Path
 
 from grader import casefile, pipeline, sandbox
-from grader.casefile import Case
-from grader.compare import Comparison
+from grader.attempt import Attempt
+from grader.grammar import Case
+from grader.compare import Comparison, compare
+from grader.diagnose import Diagnosed, case_findings, diagnose
 from grader.labs.paged_kv import lab
-from grader.pipeline import STEPS, Attempt
+from grader.pipeline import STEPS
 from grader.record import Record
-from grader.replay import Played
-from grader.verdict import Finding
+from grader.replay import Played, PlayedStep
+from grader.score import rule_scores
+from grader.verdict import Finding, RuleScore
 from reference.model import play
 
 __all__ = [
@@ -23,12 +27,14 @@ __all__ = [
     "SAMPLES",
     "around",
     "attempted",
+    "by_hand",
     "changed",
     "comparisons",
     "expected_records",
     "findings",
     "first_case",
     "graded_text",
+    "judged",
     "line_of",
     "made",
     "played",
@@ -178,6 +184,26 @@ def findings(attempt: Attempt) -> list[Finding]:
 def expected_records(case: Case) -> list[bytes]:
     """The reference's record after each operation."""
     return [step.record for step in play(lab().model(case.trace), case.trace)]
+
+
+def by_hand(case: Case, *edits: tuple[int, int, int]) -> Played:
+    """A case played right, but for words of records: (operation, place, value)."""
+    records = expected_records(case)
+    for step, place, value in edits:
+        words = array("i", records[step])
+        words[place] = value
+        records[step] = words.tobytes()
+    return Played(case, steps=[PlayedStep(record, 0, 0, 0, 0, 0) for record in records], ended=True)
+
+
+def judged(*cases: Played, builds: bool = True) -> tuple[Diagnosed, dict[str, RuleScore]]:
+    """Diagnosis and points of what was played by hand."""
+    chosen = lab()
+    found = case_findings([compare(one, chosen.model) for one in cases], {}, None, chosen)
+    diagnosed = diagnose(found, chosen)
+    rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
+    scores = rule_scores(found, chosen.rubric, [one.case for one in cases], builds=builds, diagnosed=rule)
+    return diagnosed, {score.rule: score for score in scores}
 
 
 def _written(folder: str, source: str | bytes) -> Path:

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from grader import casefile, pipeline, process
-from grader.build import c
 from grader.build.project import FLAGS
 from grader.grammar import Case
 from grader.lab import Built
 from grader.labs.paged_kv import lab
 from grader.process import Limits
 from grader.record import Record
-from grader.sandbox import workspace
+from grader.sandbox import COMPILE_LIMITS, workspace
 from grader.verdict import Finding, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -256,7 +255,7 @@ def test_the_driver_and_the_harness_compile_cleanly(tmp_path: Path) -> None:
 )
 def test_a_bomb_is_stopped_in_time_and_tried_once(tmp_path: Path, bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """gcc is given one second here, and is not asked again for what it could not do."""
-    monkeypatch.setattr(c, "COMPILE_LIMITS", replace(c.COMPILE_LIMITS, wall_seconds=1.5, cpu_seconds=1))
+    monkeypatch.setattr("grader.build.c.COMPILE_LIMITS", replace(COMPILE_LIMITS, wall_seconds=20, cpu_seconds=1))
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     record = graded(tmp_path, bomb + RIGHT)
     spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
@@ -269,9 +268,9 @@ def test_a_bomb_is_stopped_in_time_and_tried_once(tmp_path: Path, bomb: bytes, m
 
 def test_the_limits_of_a_compilation_are_near_what_one_needs() -> None:
     """A submission compiles in a fifth of a second; a bomb may cost a few seconds, not minutes."""
-    assert c.COMPILE_LIMITS.wall_seconds <= 30
-    assert c.COMPILE_LIMITS.cpu_seconds is not None
-    assert c.COMPILE_LIMITS.cpu_seconds <= 15
+    assert COMPILE_LIMITS.wall_seconds <= 30
+    assert COMPILE_LIMITS.cpu_seconds is not None
+    assert COMPILE_LIMITS.cpu_seconds <= 15
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "/etc/shadow", "llm_memory.c", "/", "../../etc/passwd", "driver.c"])

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -56,7 +55,7 @@ def test_something_not_accepted_is_1() -> None:
     wrong, broken = ran("run", WRONG, *FEW), ran("run", BROKEN, *FEW)
 
     assert (wrong.code, broken.code) == (1, 1)
-    assert "copy_takes_all_64_bytes" in wrong.out
+    assert "cases/paged_kv/append/copy_" in wrong.out
     assert "-Werror=sign-compare" in broken.out
 
 
@@ -252,20 +251,19 @@ def test_an_interrupt_is_130_and_leaves_nothing(temporary: Path, number: signal.
     assert [path.name for path in temporary.iterdir()] == ["slow"]
 
 
-@pytest.mark.parametrize("arguments", [("run", WRONG, *FEW), ("cases",), ("schema",), ("explain", "every_place")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", WRONG, *FEW), ("cases",), ("schema",), ("doctor",), ("explain", "append/copy_takes_all_64_bytes")],
+    ids=["run", "cases", "schema", "doctor", "explain"],
+)
 def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str | Path, ...]) -> None:
-    """As `grade ... | head -1` does, or a pager that is left."""
-    reader = [sys.executable, "-I", "-S", "-c", "import os; os.read(0, 1); os.close(0)"]
-    with (
-        subprocess.Popen(
-            command(*arguments), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as writer,
-        subprocess.Popen(reader, stdin=writer.stdout),
-    ):
-        assert writer.stdout is not None
-        assert writer.stderr is not None
-        writer.stdout.close()
-        err = writer.stderr.read()
+    """As with `grade ... | head -1`, or a pager that is left: nothing is said, and it is not the grader's fault."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        command(*arguments), cwd=ROOT, env=environment(), stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
 
-    assert err == b""
-    assert writer.returncode != 3
+    assert done.stderr == b""
+    assert done.returncode != 3

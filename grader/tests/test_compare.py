@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from grader.casefile import Case
+from grader.grammar import Case
 from grader.compare import Comparison, End, compare
 from grader.labs.paged_kv import lab
 from grader.replay import BlockEvent, Event, Fault, Played, PlayedStep
@@ -53,7 +54,7 @@ def story(*replacements: tuple[str, str]) -> Comparison:
     return comparison
 
 
-def by_hand(case: Case, records: list[bytes], **ending: object) -> Played:
+def reported(case: Case, records: list[bytes], **ending: object) -> Played:
     """A case that reported these records, and ended as said."""
     played = Played(case, steps=[PlayedStep(record, 0, 0, 0, 0, 0) for record in records])
     for name, value in ({"ended": True} | ending).items():
@@ -178,7 +179,7 @@ def test_how_a_case_ends(ending: dict[str, object], end: End) -> None:
     records = expected_records(_STORY)
     count = ending.pop("steps", len(records))
     assert isinstance(count, int)
-    comparison = compare(by_hand(_STORY, records[:count], **ending), lab().model)
+    comparison = compare(reported(_STORY, records[:count], **ending), lab().model)
 
     assert (comparison.end, comparison.ended_at) == (end, count)
     assert comparison.deviations == ()
@@ -189,8 +190,8 @@ def test_what_was_never_freed_is_counted_at_the_end() -> None:
     """Only for a case that came to its end: a crash has other worries."""
     records = expected_records(first_case())
     lost = [BlockEvent(Event.LIVE, 0, 6, 1, 64, 0, 0)] * 3
-    whole = compare(by_hand(first_case(), records, events=lost), lab().model)
-    crashed = compare(by_hand(first_case(), records[:4], events=lost, status=11), lab().model)
+    whole = compare(reported(first_case(), records, events=lost), lab().model)
+    crashed = compare(reported(first_case(), records[:4], events=lost, status=11), lab().model)
 
     assert (whole.lost, facets(whole)) == (3, {6: {"heap"}})
     assert (crashed.lost, facets(crashed)) == (0, {})
@@ -207,9 +208,9 @@ def test_an_allocation_in_a_refused_call_is_a_failing_difference() -> None:
 
 def test_the_clean_up_is_what_the_grader_added() -> None:
     """The implicit llm_destroy at the end; not the implicit llm_init, nor a destroy that the case wrote."""
-    implicit = compare(by_hand(first_case(), expected_records(first_case())), lab().model)
+    implicit = compare(reported(first_case(), expected_records(first_case())), lab().model)
     case = made("explicit", "create_sequence 1 5 -> seq; llm_destroy -> 0")
-    explicit = compare(by_hand(case, expected_records(case)), lab().model)
+    explicit = compare(reported(case, expected_records(case)), lab().model)
 
     assert [implicit.is_cleanup(number) for number in range(-1, 8)] == [False] * 7 + [True, False]
     assert not any(explicit.is_cleanup(number) for number in range(4))
@@ -233,17 +234,31 @@ def test_no_record_at_all_raises(edits: list[tuple[int, int, int]], head: int, c
         words = array("i", records[step])
         words[place % min(len(words), head)] = value  # the first words are those of the management
         records[step] = words.tobytes()
-    comparison = compare(by_hand(_STORY, records[:count]), lab().model)
+    comparison = compare(reported(_STORY, records[:count]), lab().model)
 
     assert comparison.ended_at <= count
     assert len(comparison.expected) == len(records)
+
+
+@pytest.mark.parametrize("value", [-(2**31), 2**31 - 1, -2, 1 << 20])
+def test_no_extreme_number_anywhere_raises(value: int) -> None:
+    """Each word of the management structures after each operation, one at a time."""
+    records = expected_records(_STORY)
+    for step, place in itertools.product(range(len(records)), range(70)):
+        words = array("i", records[step])
+        words[place] = value
+        comparison = compare(
+            reported(_STORY, [*records[:step], words.tobytes(), *records[step + 1 :]]), lab().model
+        )
+
+        assert comparison.end in (End.REACHED, End.UNREADABLE)
 
 
 @pytest.mark.parametrize("record", [b"", b"\0", b"\0" * 8, b"\xff" * 4096, b"\0" * 100_000])
 def test_a_record_that_is_none_ends_the_case(record: bytes) -> None:
     """Bytes that cannot be decoded are unreadable structures, whatever they are."""
     records = [*expected_records(_STORY)[:2], record, *expected_records(_STORY)[3:]]
-    comparison = compare(by_hand(_STORY, records), lab().model)
+    comparison = compare(reported(_STORY, records), lab().model)
 
     assert (comparison.end, comparison.ended_at) == (End.UNREADABLE, 2)
 
@@ -260,7 +275,7 @@ def test_a_right_program_is_never_decoded() -> None:
             asked.append(actual)
             return super().judge(before, operation, actual)
 
-    comparison = compare(by_hand(first_case(), expected_records(first_case())), Watched)
+    comparison = compare(reported(first_case(), expected_records(first_case())), Watched)
 
     assert asked == []
     assert comparison.end is End.REACHED

@@ -8,7 +8,7 @@ import pytest
 
 from grader import replay
 from grader.compare import End
-from grader.pipeline import Attempt
+from grader.attempt import Attempt
 from grader.tests.programs import (
     POSIX,
     around,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grader.compare import End
-from grader.pipeline import Attempt
+from grader.attempt import Attempt
 from grader.tests.programs import (
     POSIX,
     around,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from grader import casefile, replay as module, sandbox
-from grader.casefile import Case
+from grader.grammar import Case
 from grader.errors import DriverError
 from grader.lab import Program
 from grader.labs.paged_kv import lab

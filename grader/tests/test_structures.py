@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader.casefile import Case
+from grader.grammar import Case
 from grader.compare import End
 from grader.tests.programs import (
     POSIX,

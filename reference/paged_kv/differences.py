@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice, zip_longest
 
 from reference.model import Difference
 from reference.operation import Operation, Reply
@@ -111,11 +110,11 @@ def _slot(want: Slot, have: Slot, pool: _PoolFacets) -> Iterator[Difference]:
 
 
 def _engine(want: EngineState, have: EngineState) -> Iterator[Difference]:
-    if not have.pool_ok:
+    if have.pool_ok != want.pool_ok:
         yield Difference(facet="counters", field="pool_base_ptr", expected="pool_addr", actual="another address")
     for name in ("total_local_blocks", "free_local_blocks"):
         yield from _number("counters", name, getattr(want, name), getattr(have, name))
-    if have.ref_pointer is not Pointer.OK:
+    if have.ref_pointer is not want.ref_pointer:
         yield Difference(
             facet="ref_count",
             field="ref_count",
@@ -138,7 +137,7 @@ def _number(facet: str, field: str, want: int, have: int) -> Iterator[Difference
 def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
     wanted = [sequence.seq_id for sequence in want.sequences]
     found = [sequence.seq_id for sequence in have.sequences]
-    if have.list_pointer is not Pointer.OK:
+    if have.list_pointer is not want.list_pointer:
         ends = "never comes back" if have.list_pointer is Pointer.SHARED else pointer_name(have.list_pointer)
         yield Difference(
             facet="list",
@@ -156,7 +155,7 @@ def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
             actual=_ids(found),
             tags=frozenset(tags),
         )
-    elif not have.mirrored:
+    elif have.mirrored != want.mirrored:
         yield Difference(
             facet="list",
             field="the sequences along prev from active_seqs",
@@ -186,8 +185,8 @@ def _sequences(want: EngineState, have: EngineState) -> Iterator[Difference]:
 
 
 def _tables(name: str, want: SequenceState, have: SequenceState) -> Iterator[Difference]:
-    if have.table is not Pointer.OK:
-        yield _table_pointer(f"{name}: block_table", Pointer.OK, have.table)
+    if have.table is not want.table:
+        yield _table_pointer(f"{name}: block_table", want.table, have.table)
     for slot, (wanted, found) in enumerate(zip(want.l1, have.l1, strict=False)):
         field = f"{name}: block_table[{slot}]"
         if wanted is not found:
@@ -202,7 +201,7 @@ def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
     return Difference(
         facet="tables",
         field=field,
-        expected=words[want],
+        expected=words.get(want, pointer_name(want)),
         actual=words.get(have, pointer_name(have)),
         tags=frozenset({"shape", have.name.lower()}),
     )
@@ -241,14 +240,12 @@ class _PoolFacets:
         if want.region == have.region:
             return
         wanted, found = array("I", want.region), array("I", have.region)
-        places = (place for place, (a, b) in enumerate(zip_longest(wanted, found, fillvalue=0)) if a != b)
-        # the target word first: it says most about what the append did
         data = self._data()
         self.stored_somewhere = any(b == data != a for a, b in zip(wanted, found, strict=False))
-        ordered = sorted(islice(places, 4 * _MOST_PER_FACET), key=lambda place: place != self.target)
-        for place in ordered:
-            if place < min(len(wanted), len(found)):
-                yield self._word(place, wanted[place], found[place])
+        places = [place for place, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b]
+        places.sort(key=lambda place: place != self.target)  # the target word says most about an append
+        for place in places[: 4 * _MOST_PER_FACET]:
+            yield self._word(place, wanted[place], found[place])
 
     def _word(self, place: int, want: int, have: int) -> Difference:
         return Difference(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable
 
@@ -105,7 +106,9 @@ class PagedKV:
                 reply = self._redo(before, operation)
             finally:
                 self._choose = first_fit
-        expected = self._decode(self.record())
+        expected = self._decode(self._record_of_ints())
+        if before is not None:
+            self._keep_untouched(expected, before, operation, reply)
         others = differences(operation, reply, self.effect, expected=expected, actual=found, seed=self.seed)
         return Judgement(
             expected=reply,
@@ -116,6 +119,22 @@ class PagedKV:
     def describe(self, record: bytes) -> dict[str, object]:
         """The record as plain values by the handout's names."""
         return readable(self._decode(record), self.seed)
+
+    def _keep_untouched(self, expected: RecordState, before: bytes, operation: Operation, reply: Reply) -> None:
+        """What a call must leave alone stays as the program had it, earlier mistakes and all.
+
+        That is every other engine, and this one too when the call must fail.
+        """
+        for number, slot in zip(self.slots, self._decode(before).slots, strict=True):
+            other = number != operation.target
+            if other or (reply.refused and operation.name != "llm_init"):
+                expected.slots[number - 1] = slot
+
+    def _record_of_ints(self) -> bytes:
+        try:
+            return self.record()
+        except struct.error as error:
+            raise CannotGoOn("a number no longer fits into an int") from error
 
     def _init(self, operation: Operation) -> Reply:
         """`llm_init SIZE` makes a fresh pool for the slot; `llm_init NULL SIZE` hands over no pool."""
@@ -144,7 +163,10 @@ class PagedKV:
             self.pools.clear()
         else:
             self.restore(before)
-        return self.apply(operation)
+        try:
+            return self.apply(operation)
+        except OverflowError as error:
+            raise CannotGoOn("a number no longer fits into an int") from error
 
     def _decode(self, record: bytes) -> RecordState:
         try:

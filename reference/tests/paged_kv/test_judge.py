@@ -90,7 +90,7 @@ def test_each_facet_comes_alone(name: str) -> None:
         pytest.param("append_kv 2 7", 38, 7, "written", {"data"}, id="another slot"),
         pytest.param("append_kv 2 7", 36, 0, "written", {"zeroed"}, id="zeroed"),
         pytest.param("append_kv 2 7", -1, 7, "written", {"data", "outside"}, id="before the pool"),
-        pytest.param("append_kv 3 7", 16 * 3 + 4, 9, "written", {"target", "new-block"}, id="copy: target"),
+        pytest.param("append_kv 3 7", 16 * 3 + 4, 9, "copied", {"target", "new-block"}, id="copy: not stored"),
         pytest.param("append_kv 3 7", 16 * 3 + 5, 9, "copied", {"new-block"}, id="copy: new block"),
         pytest.param("append_kv 3 7", 16 + 4, 7, "copied", {"shared-block", "data"}, id="copy: old block"),
         pytest.param("append_kv 3 0", 16 * 4, 0, "copied", {"zeroed", "data"}, id="copy: elsewhere"),
@@ -173,7 +173,18 @@ def test_the_target_of_a_copy_is_judged_behind_any_number_of_stray_writes() -> N
     setting = ["create_sequence 9 160", "create_sequence 1 5", "fork_sequence 1 2"]
     judgement = judged("append_kv 2 7", zero, setting=setting, blocks=20)
 
-    assert {"written", "copied"} == set(facets(judgement))
+    assert {"copied"} == set(facets(judgement))
+    assert "target" in tags(judgement)
+
+
+def test_a_record_stored_elsewhere_after_a_copy_is_written_at_the_wrong_place() -> None:
+    """Where in the block the record goes is the business of every append, also of one that copies."""
+
+    def one_late(state: RecordState) -> None:
+        set_word(state, 16 * 3 + 5, 7)
+        set_word(state, 16 * 3 + 4, 9)
+
+    assert {"written", "copied"} == set(facets(judged("append_kv 3 7", one_late)))
 
 
 def test_the_start_of_a_trace_has_no_record_before_it() -> None:

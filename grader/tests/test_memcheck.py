@@ -1,0 +1,249 @@
+"""Valgrind: one process for all cases, and every error with its case, its operation and the student's line."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from grader import casefile, memcheck as module
+from grader.grammar import Case
+from grader.errors import GraderError
+from grader.labs.paged_kv import lab
+from grader.memcheck import LEAK, Checked
+from grader.tests.programs import (
+    POSIX,
+    around,
+    attempted,
+    findings,
+    first_case,
+    graded_text,
+    line_of,
+    made,
+    right,
+    second_case,
+)
+from grader.verdict import Tool, Verdict
+
+_TOP = POSIX + (
+    "#include <stdlib.h>\n"
+    "void *same(void *address);\n"
+    "__attribute__((noipa)) void *same(void *address) { return address; }\n"
+    "int use(int value);\n"
+    "__attribute__((noipa)) int use(int value) { return value; }\n"
+)
+_UNDER_VALGRIND = 'getenv("LD_PRELOAD") != NULL'
+"""Valgrind sets it in the environment of what it runs; the grader's own environment has none."""
+
+
+def appending(*lines: str, when: str = "seq_id == 2", top: str = _TOP) -> str:
+    """A right program whose `append_kv` does this, one statement on each line."""
+    return around("append_kv", "\n".join([f"    if ({when}) {{", *lines, "    }"]), top=top)
+
+
+def cases(count: int) -> tuple[Case, ...]:
+    """The first case several times, by different names."""
+    story = "create_sequence 1 5 -> seq; fork_sequence 1 2 -> seq; append_kv 2 13 -> 0"
+    return tuple(made(f"number{number}", story) for number in range(count))
+
+
+def checked(source: str, *chosen: Case) -> Checked:
+    """What Valgrind saw."""
+    attempt = attempted(source, *chosen, valgrind=True)
+    assert attempt.checked is not None
+    return attempt.checked
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """How many Valgrind processes were really started, counted by a wrapper around each."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        log = Path(folder) / "log"
+        wrapper = ("/bin/sh", "-c", f'echo started >> {log}; exec "$0" "$@"')
+        monkeypatch.setattr(module, "_COMMAND", (*wrapper, *module._COMMAND))
+        yield lambda: len(log.read_text().splitlines()) if log.is_file() else 0
+
+
+def test_a_right_program_needs_one_process_for_all_cases(started: Callable[[], int]) -> None:
+    """All of the lab's cases, nothing found, nothing left out."""
+    chosen = lab()
+    every = casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+    found = checked(right(), *every)
+
+    assert (found.processes, started()) == (1, 1)
+    assert found.errors == ()
+    assert found.counted == {}
+
+
+def test_a_program_that_dies_under_valgrind_gets_three_processes_at_most(started: Callable[[], int]) -> None:
+    """Each dies in its first case; what is left stays unchecked, and the grading goes on."""
+    attempt = attempted(appending("abort();", when=_UNDER_VALGRIND), *cases(6), valgrind=True)
+
+    assert attempt.checked is not None
+    assert attempt.checked.processes == started() <= 3
+    assert {comparison.end.value for comparison in attempt.comparisons} == {"reached"}
+
+
+def test_what_ends_under_valgrind_is_no_leak() -> None:
+    """A case that was cut off could not free; only what was seen counts."""
+    attempt = attempted(appending("_exit(0);", when=f"{_UNDER_VALGRIND} && kv_data == 13"), *cases(2), valgrind=True)
+    found = findings(attempt)
+
+    assert found
+    assert {finding.verdict for finding in found} <= {Verdict.RUN_TIME_ERROR, Verdict.MEMORY_ERROR}
+
+
+_ERRORS = {
+    "InvalidRead": ["volatile int *p = same(malloc(64));", "int x = p[16]; /* HERE */", "free((void *)p);", "(void)x;"],
+    "InvalidRead of freed": ["volatile int *p = same(malloc(64));", "free(same((void *)p));", "int x = p[2]; /* HERE */", "(void)x;"],
+    "InvalidWrite": ["volatile int *p = same(malloc(64));", "p[17] = 1; /* HERE */", "free((void *)p);"],
+    "UninitCondition": ["int *p = same(malloc(64));", "if (use(p[3]) == 7) return -1; /* HERE */", "free(p);"],
+    "UninitValue": ["int *p = same(calloc(4, 4)), *q = same(malloc(16));", "use(p[use(q[1]) & 3]); /* HERE */", "free(p);", "free(q);"],
+}
+
+
+@pytest.mark.parametrize("kind", _ERRORS)
+def test_an_error_belongs_to_a_case_an_operation_and_a_line(kind: str) -> None:
+    """Read, write, freed memory, values that were never set."""
+    source = appending(*_ERRORS[kind])
+    found = checked(source, second_case(), first_case(), second_case())
+    errors = [error for error in found.errors if error.kind == kind.split()[0]]
+
+    assert errors
+    assert {(error.case, error.operation) for error in errors} == {(1, 5)}
+    assert {error.lines[0].line for error in errors} == {line_of(source)}
+    assert {error.lines[0].file for error in errors} == {"llm_memory.c"}
+
+
+def test_freed_memory_is_named_with_the_line_that_freed_it() -> None:
+    """The auxiliary stack of an error leads to the allocation or to the free."""
+    source = appending("int *p = same(malloc(64));", "free(same(p)); /* FREED */", "kv_data = use(((volatile int *)same(p))[2]);", 'printf("%d", kv_data & 1 ? 1 : 1);')
+    (error, *_) = (error for error in checked(source, first_case()).errors if error.kind == "InvalidRead")
+
+    assert error.auxiliary
+    assert error.auxiliary[0].line == line_of(source, "/* FREED */")
+
+
+def test_an_error_that_repeats_is_found_in_every_case() -> None:
+    """Valgrind prints a stack once; its counts tell where else it was."""
+    source = appending("volatile int *p = same(malloc(64));", "int x = p[16]; /* HERE */", "free((void *)p);", "(void)x;")
+    attempt = attempted(source, *cases(5), valgrind=True)
+    found = [finding for finding in findings(attempt) if finding.verdict is Verdict.MEMORY_ERROR]
+
+    assert attempt.checked is not None
+    assert sorted(attempt.checked.counted) == [(number, 3) for number in range(5)]
+    assert {finding.case for finding in found} == {case.name for case in cases(5)}
+    assert {(finding.operation, finding.source[0].line) for finding in found} == {(4, line_of(source))}
+    assert all(one.memory_errors for one in attempt.found)
+
+
+def test_two_errors_in_one_operation_are_both_told() -> None:
+    """One behind the other, each with its line."""
+    source = appending("volatile int *p = same(malloc(64));", "use(p[16]); /* FIRST */", "use(p[18]); /* SECOND */", "free((void *)p);")
+    lines = {error.lines[0].line for error in checked(source, first_case()).errors}
+
+    assert lines == {line_of(source, "/* FIRST */"), line_of(source, "/* SECOND */")}
+
+
+@pytest.mark.parametrize("place", ["parked = malloc(40);", "void *p = same(malloc(40)); (void)p;", "static void *volatile last; last = malloc(40); (void)last;"], ids=["global", "nowhere", "static"])
+def test_lost_memory_has_its_line_whoever_still_points_to_it(place: str) -> None:
+    """Still reachable counts as lost: the handout wants 0 bytes."""
+    source = appending(f"{place} /* HERE */", top=_TOP + "void *parked;\n")
+    record = graded_text(source, second_case(), first_case(), valgrind=True)
+    leaks = [finding for finding in record.findings if finding.verdict is Verdict.MEMORY_LEAK]
+
+    assert record.verdict is Verdict.MEMORY_LEAK
+    assert {finding.case for finding in leaks} == {first_case().name}
+    assert {finding.source[0].line for finding in leaks} == {line_of(source)}
+
+
+def test_a_leak_in_every_case_is_found_in_every_case() -> None:
+    """Valgrind looks for lost memory in the first cases only; the table of allocations tells of the others."""
+    source = appending("parked = malloc(40); /* HERE */", top=_TOP + "void *parked;\n")
+    attempt = attempted(source, *cases(20), valgrind=True)
+
+    assert attempt.checked is not None
+    assert attempt.checked.processes == 1
+    assert all(one.leaks for one in attempt.found)
+    assert {finding.source[0].line for finding in findings(attempt)} == {line_of(source)}
+
+
+def test_an_error_in_the_clean_up_belongs_to_the_clean_up() -> None:
+    """The last operation is llm_destroy."""
+    source = around("llm_destroy", "    volatile int *p = same(malloc(4)); int x = p[1]; free((void *)p); (void)x; /* HERE */", top=_TOP)
+    (error, *_) = checked(source, first_case()).errors
+
+    assert error.operation == len(first_case().trace.operations) - 1
+    assert error.lines[0].line == line_of(source)
+
+
+def test_findings_of_valgrind_say_so() -> None:
+    """Message, tool, and the operation counted from 1."""
+    source = appending("int *p = same(malloc(64));", "if (use(p[3]) == 7) return -1; /* HERE */", "free(p);")
+    (finding, *_) = findings(attempted(source, first_case(), valgrind=True))
+
+    assert finding.tool is Tool.VALGRIND
+    assert finding.message.startswith("Valgrind: ")
+    assert finding.operation == 6
+
+
+@pytest.mark.parametrize("source_name", ["llm_memory.c", "driver.c"])
+def test_a_document_may_end_anywhere(source_name: str) -> None:
+    """Cut at every byte: pieces that came whole are read, the rest is passed over."""
+    stack = f"<stack><frame><fn>f</fn><file>{source_name}</file><line>7</line></frame></stack>"
+    document = (
+        "<valgrindoutput><preamble>x</preamble>"
+        f"<error><kind>InvalidRead</kind><what>Invalid read</what>{stack}</error>"
+        "<clientmsg><tid>1</tid><text>pkv errors 0 3 1\n</text></clientmsg>"
+        f"<error><kind>Leak_DefinitelyLost</kind><xwhat><text>lost</text></xwhat>{stack}</error>"
+        "<clientmsg><tid>1</tid><text>pkv leaks 0 5 1\n</text></clientmsg></valgrindoutput>"
+    ).encode()
+    whole = list(module._attributed(document, (9, 9), "llm_memory.c"))
+    for end in range(len(document)):
+        cut = list(module._attributed(document[:end], (9, 9), "llm_memory.c"))
+
+        assert len(cut) <= len(whole)
+        assert {error.kind for error in cut} <= {error.kind for error in whole}
+
+    if source_name == "llm_memory.c":
+        assert [(error.case, error.operation, error.kind) for error in whole] == [
+            (0, 3, "InvalidRead"),
+            (0, 5, "Leak_DefinitelyLost"),
+        ]
+        assert [error.kind.startswith(LEAK) for error in whole] == [False, True]
+    else:
+        assert whole == []  # nothing of it is the student's
+
+
+@pytest.mark.parametrize("junk", [b"<error>", b"<error></kind></error>", b"<error>&lol;</error>", b"\xff\xfe<error>\xff</error>", b"<clientmsg></clientmsg>"])
+def test_junk_in_the_document_is_passed_over(junk: bytes) -> None:
+    """A program may write into the channel; what is no element is nothing."""
+    good = b"<error><kind>InvalidRead</kind><stack><frame><file>llm_memory.c</file><line>7</line></frame></stack></error>"
+    marker = b"<clientmsg><text>pkv errors 2 1 1</text></clientmsg>"
+    found = list(module._attributed(good + marker + junk + good + marker, (9, 9), "llm_memory.c"))
+
+    assert [(error.case, error.operation) for error in found][0] == (2, 1)
+    assert 1 <= len(found) <= 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("/nonexistent/valgrind",), ("/bin/false",), ("/bin/sh", "-c", "echo no debug symbols >&2; exit 1"), ("/bin/sh", "-c", "kill -9 $$")],
+    ids=["missing", "false", "explains itself", "killed"],
+)
+def test_a_valgrind_that_does_not_start_costs_nobody_a_point(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+    """It is our fault, said as an exception; there is no record with fewer points."""
+    monkeypatch.setattr(module, "_COMMAND", command)
+
+    with pytest.raises(GraderError):
+        graded_text(right(), first_case(), valgrind=True)
+
+
+def test_without_valgrind_the_record_says_so() -> None:
+    """Nothing is held against a program that Valgrind did not see."""
+    record = graded_text(right(), first_case(), valgrind=False)
+
+    assert (record.memcheck, record.score) == (False, record.max_score)
