@@ -22,10 +22,16 @@ SEVERAL_TARGETS = "several-targets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a build made: how to start it, and the file with its debug lines."""
+    """What a build made. It is put in place before every use: what runs may have replaced the file."""
 
-    executable: Path
+    content: bytes
     source_name: str
+    name: str = "program"
+
+    def place(self, work: Workspace) -> str:
+        """Put it into the workspace; returns its name there."""
+        work.add(self.name, self.content, mode=0o755)
+        return self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ def memcheck(
             lambda ends: [
                 *_COMMAND,
                 f"--xml-fd={ends[2]}",
-                f"./{program.executable.name}",
+                f"./{program.place(work)}",
                 *map(str, ends[:2]),
             ],
             limits=Limits(

@@ -15,6 +15,7 @@ from grader import sandbox
 from grader.assemble import record
 from grader.attempt import Attempt
 from grader.build import toolchain
+from grader.build.c import STOPPED
 from grader.collect import collect
 from grader.compare import compare
 from grader.diagnose import case_findings, diagnose
@@ -148,7 +149,8 @@ def _codes(lab: Lab) -> dict[str, int]:
 def _would_score(attempt: Attempt) -> int | None:
     """What a submission that does not compile would have scored, warnings forgiven and holes stubbed."""
     source = attempt.source
-    if attempt.can_run or source is None or source.finding is not None:
+    stopped = attempt.built is not None and any(finding.kind == STOPPED for finding in attempt.built.findings)
+    if attempt.can_run or stopped or source is None or source.finding is not None:
         return None
     with sandbox.workspace() as work:
         again = replace(attempt, work=work, relaxed=True, valgrind=False)

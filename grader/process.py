@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import secrets
 import selectors
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+
+from grader.reaper import adopt_orphans, end_leftovers
 
 __all__ = ["Completed", "Limits", "run"]
 
@@ -84,10 +87,12 @@ def run(
         theirs = [*read_ends, *write_ends]
         arguments = command(theirs) if callable(command) else command
         started = time.monotonic()
+        adopt_orphans()
+        mark = f"GRADE_RUN={secrets.token_hex(8)}"
         process = subprocess.Popen(
             list(arguments),
             cwd=cwd,
-            env=dict(environment),
+            env={**environment, **dict([mark.split("=")])},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -112,6 +117,7 @@ def run(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             status, usage = _reap(process)
+            end_leftovers(process.pid, user, mark)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()

@@ -7,6 +7,7 @@ finding about the case in which it stopped, and states are judged elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -170,18 +171,20 @@ def replay(
         token = secrets.randbits(64)
         feed = plan(cases, left, token=token, memcheck=False, codes=codes, settings=settings)
         done = work.run(
-            lambda ends: [f"./{program.executable.name}", *map(str, ends)],
+            lambda ends: [f"./{program.place(work)}", *map(str, ends)],
             limits=replace(RUN_LIMITS, wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left))),
             feeds=[feed],
             channels=1,
         )
         if done.exit_code == _EXIT_BAD_PLAN:
             raise DriverError("the driver could not read its plan or had no memory")
-        begun = set()
+        begun: list[int] = []
         for frame in Frames(done.channels[0], token):
-            if frame.case in left:
-                begun.add(frame.case)
-                _take_down(played, frame)
+            if frame.kind == Kind.BEGIN and frame.case in left[left.index(begun[-1]) if begun else 0 :]:
+                begun.append(frame.case)
+            if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
+                with contextlib.suppress(struct.error, ValueError):  # a body that is none of ours says nothing
+                    _take_down(played, frame)
         output += done.stdout + done.stderr
         spent += done.cpu_seconds
         left = [number for number in left if number not in begun]
@@ -231,12 +234,14 @@ class Frames:
                 return
             _, kind, length, *rest = _FRAME.unpack_from(self.stream, place)
             start = place + _FRAME.size
-            if kind not in Kind.__members__.values() or start + length > len(self.stream):
+            end = start + length
+            followed = end == len(self.stream) or self.stream.startswith(self.token, end)
+            if kind not in Kind.__members__.values() or not followed:
                 place += 1
                 continue
-            body = self.stream[start : start + length]
+            body = self.stream[start:end]
             yield Frame(kind, body, *rest)
-            place = start + length
+            place = end
 
 
 def _take_down(played: list[Played], frame: Frame) -> None:

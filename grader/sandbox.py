@@ -20,7 +20,7 @@ from grader.record import Protection
 
 __all__ = ["COMPILE_LIMITS", "RUN_LIMITS", "Workspace", "protection", "workspace"]
 
-COMPILE_LIMITS = Limits(wall_seconds=60, cpu_seconds=30, address_space=4 << 30, file_size=64 << 20, processes=64)
+COMPILE_LIMITS = Limits(wall_seconds=30, cpu_seconds=10, address_space=4 << 30, file_size=64 << 20, processes=64)
 RUN_LIMITS = Limits(wall_seconds=120, cpu_seconds=120, address_space=8 << 30, file_size=1 << 20, processes=64)
 
 _FIRST_USER = 61_184
@@ -56,11 +56,12 @@ class Workspace:
             channels=channels,
         )
 
-    def add(self, name: str, content: bytes) -> Path:
-        """Put a file of ours there, readable but not writable for what runs there."""
+    def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
+        """Put a file of ours there in the place of what is there; what runs there may not write to it."""
         path = self.folder / name
+        path.unlink(missing_ok=True)
         path.write_bytes(content)
-        path.chmod(0o644)
+        path.chmod(mode)
         return path
 
 

@@ -42,7 +42,7 @@ def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:
 
 def _look_up(work: Workspace, program: Program, addresses: list[int]) -> dict[int, list[SourceLine]]:
     done = work.run(
-        ["addr2line", "-a", "-i", "-f", "-e", program.executable.name, *map(hex, addresses)],
+        ["addr2line", "-a", "-i", "-f", "-e", program.place(work), *map(hex, addresses)],
         limits=Limits(wall_seconds=30),
     )
     if not done.succeeded:

@@ -15,9 +15,12 @@ from grader.process import Completed
 from grader.sandbox import COMPILE_LIMITS, Workspace
 from grader.verdict import Finding, SourceLine, Tool, Verdict
 
-__all__ = ["build"]
+__all__ = ["STOPPED", "build"]
 
 _MOST_FINDINGS = 20
+_SIGNALLED = b"signal terminated program"  # gcc's exit code does not tell that a limit ended its compiler
+STOPPED = "compiler-stopped"
+"""The kind of the finding that gcc needed too much; it is not asked again."""
 
 _QUOTED = re.compile(r"['‘](\w+)['’]")
 
@@ -49,9 +52,10 @@ def build(
             linked = link(project, work, symbols, missing)
             spent += linked.cpu_seconds
             if linked.succeeded:
-                program = Program(executable=work.folder / "program", source_name=project.source_name)
+                content = (work.folder / "program").read_bytes()
+                program = Program(content=content, source_name=project.source_name)
             else:
-                findings.append(_link_finding(project, linked))
+                findings.append(_link_finding(project, work, linked))
     return Built(
         program=program,
         findings=tuple(findings),
@@ -78,7 +82,7 @@ def _compile_findings(
     project: CProject, work: Workspace, compiled: Completed, own_headers: Mapping[str, bytes]
 ) -> list[Finding]:
     """Ask gcc once more, now for machine-readable messages."""
-    if compiled.timed_out or compiled.signal is not None:
+    if compiled.timed_out or compiled.signal is not None or _SIGNALLED in compiled.stderr:
         return [
             _finding(
                 project,
@@ -137,11 +141,12 @@ def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
     )
 
 
-def _link_finding(project: CProject, linked: Completed) -> Finding:
+def _link_finding(project: CProject, work: Workspace, linked: Completed) -> Finding:
     """What the linker says, with its own file names taken back to the student's."""
-    lines = [line for line in linked.stderr.decode(errors="replace").splitlines() if "collect2" not in line]
-    text = "\n".join(line.split(": ", 1)[-1] if line.startswith("/usr/bin/") else line for line in lines)[:2000]
-    message = f"it compiles, but cannot be linked: {text.strip()}"
+    said = linked.stderr.decode(errors="replace").replace(f"{work.folder}/", "").splitlines()
+    lines = [line.split(": ", 1)[-1] if line.startswith("/") else line for line in said]
+    text = "\n".join(line for line in lines if line.startswith(project.source_name))[:2000]
+    message = f"it compiles, but cannot be linked: {text.strip() or 'a function is missing'}"
     return _finding(project, "linker", message, field="A function is used that no file defines.")
 
 

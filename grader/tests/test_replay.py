@@ -35,6 +35,10 @@ class FakeWork(Workspace):
     token: int = 0
     exit_code: int = 0
 
+    def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
+        """Nothing is put anywhere."""
+        return Path("/dev/null")
+
     def run(
         self,
         command: Iterable[str] | Command,
@@ -55,7 +59,7 @@ def taken_down(monkeypatch: pytest.MonkeyPatch, reports: bytes, *, exit_code: in
     monkeypatch.setattr(FakeWork, "exit_code", exit_code)
     monkeypatch.setattr(secrets, "randbits", lambda _: TOKEN)
     work = FakeWork(folder=Path("/nonexistent"), user=None)
-    program = Program(executable=Path("program"), source_name="llm_memory.c")
+    program = Program(content=b"", source_name="llm_memory.c")
     return list(_replayed(work, program, (first_case(), second_case())).played)
 
 

@@ -164,6 +164,8 @@ def decode(record: bytes, slots: int) -> RecordState:
 
 def _decode_slot(reader: _Reader) -> Slot:
     pool_bytes, lives = reader.ints(2)
+    if lives not in (0, 1) or pool_bytes < -1 or (lives and pool_bytes < 0):
+        raise ValueError("a record has an engine without a pool")
     engine = _decode_engine(reader, pool_bytes // BLOCK_SIZE) if lives else None
     region = reader.take(4 * region_words(pool_bytes)) if pool_bytes >= 0 else b""
     return Slot(pool_bytes=pool_bytes, region=region, engine=engine)

@@ -1,0 +1,175 @@
+"""A grading that is killed leaves no file or a valid record, and nothing that confuses the next one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from grader import record
+from grader.record import Record, from_json
+from grader.tests.programs import POSIX, SAMPLES, around, right
+
+_ROOT = Path(__file__).parents[2]
+_KILLS = 15
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A place for reports and temporary files, in which another user may work too."""
+    made = Path(tempfile.mkdtemp(prefix="interrupted-"))
+    made.chmod(0o755)
+    (made / "tmp").mkdir(mode=0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@cache
+def validator() -> Draft202012Validator:
+    """What the published schema demands."""
+    return Draft202012Validator(record.schema())
+
+
+def start(folder: Path, submission: Path) -> subprocess.Popen[bytes]:
+    """`grade run --format json --output F` in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "grader", "run", str(submission), "--case", "append/*", "--format", "json", "--output", str(folder / "record.json")],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(_ROOT), "TMPDIR": str(folder / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def found(folder: Path) -> Record | None:
+    """The record that is there, which must be whole and valid."""
+    path = folder / "record.json"
+    if not path.exists():
+        return None
+    text = path.read_bytes()
+    validator().validate(json.loads(text))
+    return from_json(text)
+
+
+def survivors(folder: Path) -> list[int]:
+    """Processes that were started below this folder and still live."""
+    left = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and f"TMPDIR={folder}".encode() in (entry / "environ").read_bytes():
+                left.append(int(entry.name))
+    return left
+
+
+def wait_for_silence(folder: Path, seconds: float) -> list[int]:
+    """Give what is left a moment to end by itself; kill and return what does not."""
+    deadline = time.monotonic() + seconds
+    while (left := survivors(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for process in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    return left
+
+
+def how_long(folder: Path, submission: Path) -> float:
+    """The time of one grading on this machine now."""
+    started = time.monotonic()
+    process = start(folder, submission)
+    process.communicate(timeout=60)
+    (folder / "record.json").unlink()
+    return time.monotonic() - started
+
+
+def test_a_kill_at_any_moment_leaves_no_file_or_a_valid_record(folder: Path) -> None:
+    """SIGKILL, fifteen times: what is there can be read, and the next grading is as good as any."""
+    submission = SAMPLES / "wrong_answer" / "last_fit"
+    length = how_long(folder, submission)
+    random_moments = random.Random(7)
+    seen: list[bool | None] = []
+    for number in range(_KILLS):
+        process = start(folder, submission)
+        time.sleep(length * (number + random_moments.random()) / _KILLS)
+        process.kill()
+        process.communicate(timeout=20)
+        made = found(folder)
+        seen.append(None if made is None else made.complete)
+        (folder / "record.json").unlink(missing_ok=True)
+
+    assert None in seen
+    assert wait_for_silence(folder, 10) == []
+    others = [path.name for path in folder.iterdir() if path.name != "tmp"]
+    assert len(others) <= 3
+    assert not any(name.endswith(".json") for name in others)
+
+    start(folder, submission).communicate(timeout=60)
+    made = found(folder)
+    assert made is not None
+    assert made.complete
+
+
+def test_a_kill_leaves_what_was_earned_so_far(folder: Path) -> None:
+    """Once the cases have been compared there is a record, though not a complete one."""
+    process = start(folder, SAMPLES / "accepted" / "yoda_crlf")
+    deadline = time.monotonic() + 30
+    while not (folder / "record.json").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.kill()
+    process.communicate(timeout=20)
+    made = found(folder)
+
+    assert made is not None
+    assert made.score
+    assert wait_for_silence(folder, 10) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_at_any_moment_cleans_up(folder: Path, number: signal.Signals) -> None:
+    """Ctrl-C and kill: the same, but nothing at all is left beside a record."""
+    submission = SAMPLES / "accepted" / "yoda_crlf"
+    length = how_long(folder, submission)
+    codes = set()
+    for part in (0.4, 0.6, 0.7, 0.8, 0.95):
+        process = start(folder, submission)
+        time.sleep(length * part)
+        process.send_signal(number)
+        process.communicate(timeout=30)
+        codes.add(process.returncode)
+        found(folder)
+        (folder / "record.json").unlink(missing_ok=True)
+
+    assert codes <= {130, 0, 1, -number}
+    assert 130 in codes
+    assert wait_for_silence(folder, 2) == []
+    assert [path.name for path in folder.iterdir()] == ["tmp"]
+    assert list((folder / "tmp").iterdir()) == []
+
+
+@pytest.mark.timeout(120)
+def test_a_hanging_program_does_not_outlive_its_killed_grader(folder: Path) -> None:
+    """SIGKILL while a call loops for ever: the program ends soon, though nobody is left to end it."""
+    (folder / "hang").mkdir(mode=0o755)
+    source = around("append_kv", "    if (engine != NULL) for (;;) pause();", top=POSIX)
+    (folder / "hang" / "llm_memory.c").write_text(source, encoding="utf-8")
+    process = start(folder, folder / "hang")
+    deadline = time.monotonic() + 20
+    while len(survivors(folder / "tmp" / "grade-")) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.communicate(timeout=20)
+
+    assert right()
+    assert wait_for_silence(folder, 10) == []
