@@ -235,11 +235,11 @@ class Frames:
             _, kind, length, *rest = _FRAME.unpack_from(self.stream, place)
             start = place + _FRAME.size
             end = start + length
-            followed = end == len(self.stream) or self.stream.startswith(self.token, end)
-            if kind not in Kind.__members__.values() or not followed:
+            body = self.stream[start:end]
+            lies = len(body) < length or self.token in body  # its length would swallow other frames
+            if kind not in Kind.__members__.values() or lies:
                 place += 1
                 continue
-            body = self.stream[start:end]
             yield Frame(kind, body, *rest)
             place = end
 

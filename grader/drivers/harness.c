@@ -148,7 +148,7 @@ int harness_seen(const void *address)
 
 enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
 /* Valgrind needs a moment for every megabyte that it is told of. */
-static const size_t NATIVE_ARENA = (size_t)256 << 20, MEMCHECK_ARENA = (size_t)32 << 20;
+static const size_t NATIVE_ARENA = (size_t)256 << 20, MEMCHECK_ARENA = (size_t)32 << 20, LARGEST = (size_t)64 << 20;
 enum { MOST_BLOCKS = 1 << 19, MOST_LEAK_CHECKS = 8 };
 
 struct block {
@@ -206,9 +206,11 @@ static void remember(void *start, size_t size, void *caller)
 
 static void *allocate(size_t size, size_t align, int zero, void *caller)
 {
+    if (size > LARGEST || align > LARGEST)
+        return NULL;
     unsigned char *start = arena_next + BEFORE;
     start += (align - (uintptr_t)start % align) % align;
-    if (block_count == block_room || size > NATIVE_ARENA || start + size + BEHIND + 16 > arena_end) {
+    if (block_count == block_room || start > arena_end || size + BEHIND + 16 > (size_t)(arena_end - start)) {
         if (now.memcheck)
             _exit(EXIT_NO_ROOM); /* natively there was room: nothing of this is the student's fault */
         return NULL;
@@ -315,10 +317,15 @@ static void keep_statics(int restore)
     }
 }
 
+static int lies_in(const char *address, size_t need, const char *start, const char *stop)
+{
+    return address >= start && address <= stop && need <= (size_t)(stop - address);
+}
+
 static int in_statics(const char *address, size_t need)
 {
-    return (address >= __start_student_data && address + need <= __stop_student_data)
-        || (address >= __start_student_bss && address + need <= __stop_student_bss);
+    return lies_in(address, need, __start_student_data, __stop_student_data)
+        || lies_in(address, need, __start_student_bss, __stop_student_bss);
 }
 
 enum pointer harness_pointer(const void *address, size_t need)
@@ -466,9 +473,12 @@ static void send_stack(enum kind kind, int32_t first, int32_t second, uint64_t a
     send_frame(kind, &body, head + (at ? sizeof body.stack[0] : 0));
     void *stack[FRAMES_DEPTH];
     int depth = backtrace(stack, FRAMES_DEPTH); /* may itself fault on a ruined stack: the frame above is out */
-    for (int i = 0; i < depth; i++)
-        body.stack[i] = (uint64_t)(uintptr_t)stack[i];
-    send_frame(kind, &body, head + (size_t)depth * sizeof body.stack[0]);
+    int from = 0, kept = 0;
+    while (at != NULL && from < depth && stack[from] != at) /* the handler's own frames */
+        from++;
+    for (from %= depth ? depth : 1; from < depth; from++)
+        body.stack[kept++] = (uint64_t)(uintptr_t)stack[from];
+    send_frame(kind, &body, head + (size_t)kept * sizeof body.stack[0]);
 }
 
 static _Noreturn void leave(enum way way, int status)
@@ -620,9 +630,20 @@ struct outcome {
     int64_t cpu_microseconds;
 };
 
-/* Wait for the child. It limits its own CPU time; here is only the wall clock, for one that sleeps. */
-static struct outcome wait_for(pid_t child, long wall_limit)
+static long cpu_milliseconds(pid_t child)
 {
+    clockid_t clock;
+    struct timespec used;
+    if (clock_getcpuclockid(child, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return 0;
+    return used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+/* Wait for the child, which limits the CPU time of each operation itself. Here are the wall clock, for one that
+ * sleeps, and the CPU time of the whole case, for one that has switched its own limit off. */
+static struct outcome wait_for(pid_t child, long limit)
+{
+    const long wall_limit = 4 * limit, cpu_limit = 4 * limit + 400, grace = 200;
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);
     struct outcome outcome = {0, 0, 0};
@@ -630,20 +651,18 @@ static struct outcome wait_for(pid_t child, long wall_limit)
     sigset_t child_ended;
     sigemptyset(&child_ended);
     sigaddset(&child_ended, SIGCHLD);
-    int told = 0;
-    for (;;) {
-        pid_t ended = wait4(child, &outcome.status, WNOHANG, &usage);
-        if (ended == child)
-            break;
+    long asked = -1;
+    while (wait4(child, &outcome.status, WNOHANG, &usage) != child) {
         long elapsed = milliseconds_since(&start);
-        long limit = wall_limit + (told ? 200 : 0);
-        if (elapsed >= limit && (elapsed >= 20 * limit || !wants_processor(child))) {
+        int sleeps = elapsed >= wall_limit && !wants_processor(child);
+        if (asked < 0 && (sleeps || elapsed >= 20 * wall_limit || cpu_milliseconds(child) >= cpu_limit)) {
             outcome.hung = 1;
-            /* first ask it where it is, then end it */
-            kill(child, told ? SIGKILL : SIGPROF);
-            told = 1;
+            asked = elapsed;
+            kill(child, SIGPROF); /* where is it? */
+        } else if (asked >= 0 && elapsed >= asked + grace) {
+            kill(child, SIGKILL);
         }
-        sigtimedwait(&child_ended, NULL, &(struct timespec){0, (told ? 20 : 50) * 1000000L});
+        sigtimedwait(&child_ended, NULL, &(struct timespec){0, 20 * 1000000L});
     }
     outcome.hung |= WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == EXIT_HANG;
     outcome.cpu_microseconds = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000LL
@@ -680,7 +699,7 @@ static struct outcome fork_case(const struct one_case *one, long limit)
         fflush(stdout);
         _exit(0);
     }
-    struct outcome outcome = wait_for(child, 4 * limit);
+    struct outcome outcome = wait_for(child, limit);
     kill(-child, SIGKILL); /* whatever it forked */
     send_frame(END, &outcome, sizeof outcome);
     return outcome;
@@ -718,9 +737,8 @@ static int32_t *read_plan(int descriptor, size_t *words)
 
 int main(int argc, char **argv)
 {
-    static char out[1 << 16], err[1 << 10];
-    setvbuf(stdout, out, _IOLBF, sizeof out);
-    setvbuf(stderr, err, _IOLBF, sizeof err);
+    setvbuf(stdout, NULL, _IONBF, 0); /* no buffer of libc's looks like a leak, and a crash loses no line */
+    setvbuf(stderr, NULL, _IONBF, 0);
 
     if (argc != 3)
         return EXIT_BAD_PLAN;
