@@ -7,11 +7,12 @@ invalid before any student is involved. All mistakes of a file are reported at o
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from grader import tomlfile
 from grader.caselines import OperationReader, suggestion
 from grader.errors import CaseFileError, Problem
 from grader.grammar import Case, Grammar, Number
@@ -30,8 +31,7 @@ def load_folder(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*"
     cases: list[Case] = []
     problems: list[Problem] = []
     for path in sorted(folder.glob("*/*.toml")):
-        name = f"{path.parent.name}/{path.stem}"
-        if Path(name).match(pattern) or Path(path.stem).match(pattern):
+        if _fits(path, pattern):
             try:
                 cases.append(load(path, grammar, seed=seed))
             except CaseFileError as error:
@@ -44,6 +44,12 @@ def load_folder(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*"
 def load(path: Path, grammar: Grammar, *, seed: int) -> Case:
     """Load one case file. Raises `CaseFileError` with all its mistakes."""
     return _Reader(path, grammar).case(seed)
+
+
+def _fits(path: Path, pattern: str) -> bool:
+    """Is the pattern one of this case's name, or of its folder and its name?"""
+    folder, slash, name = pattern.rpartition("/")
+    return fnmatchcase(path.stem, name) and (not slash or fnmatchcase(path.parent.name, folder))
 
 
 @dataclass(slots=True)
@@ -66,17 +72,16 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def case(self, seed: int) -> Case:
-        values = self._parse()
+        self.text, values = tomlfile.read(self.path, CaseFileError)
         header = self._header(values)
-        operations = list(self._operations(values.get("operations")))
+        operations = list(self._operations(values))
         if not self.problems:
             for key, message in self.grammar.complete(header.settings, operations):
                 self._complain(self._line_of(key), message)
         trace = Trace(operations=tuple(operations), settings={**header.settings, "seed": seed})
-        if not self.problems:
-            self._check_targets(trace)
-        if not self.problems:
-            self._check_claims(trace)
+        for check in (self._check_targets, self._check_claims, self._check_success):
+            if not self.problems:  # a later check would only echo what an earlier one found
+                check(trace)
         if self.problems:
             raise CaseFileError(sorted(self.problems, key=lambda problem: problem.line))
         return Case(
@@ -93,23 +98,13 @@ class _Reader:
     def _complain(self, line: int, message: str) -> None:
         self.problems.append(Problem(self.path, line, message))
 
-    def _line_of(self, key: str) -> int:
-        match = re.search(rf"^\s*{re.escape(key)}\s*=", self.text, re.MULTILINE)
-        return self.text.count("\n", 0, match.end()) + 1 if match else 1
+    def _complain_of(self, operation: Operation, message: str) -> None:
+        """Once a line: what `repeat` makes of one line mostly fails alike."""
+        if all(problem.line != operation.line for problem in self.problems):
+            self._complain(operation.line, message)
 
-    def _parse(self) -> dict[str, object]:
-        try:
-            self.text = self.path.read_text(encoding="utf-8")
-            return tomllib.loads(self.text)
-        except OSError as error:
-            self._complain(1, f"cannot be read: {error.strerror}")
-        except UnicodeDecodeError:
-            self._complain(1, "is not UTF-8 text")
-        except tomllib.TOMLDecodeError as error:
-            place = re.search(r"line (\d+)", str(error))
-            line = int(place.group(1)) if place else self.text.count("\n") + 1
-            self._complain(line, f"is not TOML: {error}")
-        raise CaseFileError(self.problems)
+    def _line_of(self, key: str) -> int:
+        return tomlfile.line_of(self.text, key)
 
     def _header(self, values: dict[str, object]) -> _Header:
         header = _Header()
@@ -117,7 +112,7 @@ class _Reader:
         for key in values:
             if key not in known:
                 self._complain(self._line_of(key), f"unknown key '{key}'{suggestion(key, known)}")
-        header.title = self._string(values, "title", "one sentence in plain words")
+        header.title = self._string(values, "title", '"...", one sentence in plain words')
         header.rule = self._chosen(values, "rule", self.grammar.rules)
         visibility = self._chosen(values, "visibility", [member.value for member in Visibility])
         header.visibility = Visibility(visibility or "public")
@@ -132,7 +127,9 @@ class _Reader:
     def _string(self, values: dict[str, object], key: str, wanted: str) -> str:
         value = values.get(key)
         if not isinstance(value, str) or not value.strip():
-            self._complain(self._line_of(key), f'{key} is missing: write {key} = "...", {wanted}')
+            said = "must be text in quotes" if value is not None else "is missing"
+            said = "is empty" if isinstance(value, str) else said
+            self._complain(self._line_of(key), f"{key} {said}: write {key} = {wanted}")
             return ""
         return value
 
@@ -149,31 +146,26 @@ class _Reader:
         value = values.get(key)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or not number.least <= value <= number.most:
-            self._complain(
-                self._line_of(key),
-                f"{key} must be a whole number from {number.least} to {number.most}, not {value!r}",
-            )
+        if isinstance(value, bool) or not isinstance(value, int) or value not in number:
+            self._complain(self._line_of(key), f"{key} must be a whole number {number.values}, not {value!r}")
             return None
         return value
 
     def _clauses(self, values: dict[str, object]) -> tuple[str, ...]:
-        text = self._string(values, "handout", 'the clauses that it tests, such as "Task 4/oom; Part 2.2/offset"')
+        text = self._string(values, "handout", '"Task 4/store; Part 2.2/offset", the clauses that it tests')
         clauses = tuple(part.strip() for part in text.split(";") if part.strip())
+        if text and not clauses:
+            self._complain(self._line_of("handout"), "handout names no clause")
         for clause in clauses:
             if clause not in self.grammar.clauses:
                 hint = suggestion(clause, self.grammar.clauses)
                 self._complain(self._line_of("handout"), f"unknown clause '{clause}' of the handout{hint}")
         return clauses
 
-    def _operations(self, text: object) -> Iterator[Operation]:
-        if not isinstance(text, str) or not text.strip():
-            self._complain(
-                self._line_of("operations"), "operations is missing: write operations = '''...''', one a line"
-            )
-            return
-        opening = re.search(r"^\s*operations\s*=\s*('''|\"\"\")(?!\r?\n)", self.text, re.MULTILINE)
-        first = self._line_of("operations") + (0 if opening else 1)
+    def _operations(self, values: dict[str, object]) -> Iterator[Operation]:
+        text = self._string(values, "operations", "'''...''', one a line")
+        below = re.search(r"^[ \t]*operations[ \t]*=[ \t]*('''|\"\"\")\r?\n", self.text, re.MULTILINE)
+        first = self._line_of("operations") + (1 if below else 0)
         yield from OperationReader(self.grammar, self._complain).read(text, first)
 
     def _check_targets(self, trace: Trace) -> None:
@@ -186,35 +178,33 @@ class _Reader:
                 continue
             if signature.opens:
                 if target in alive:
-                    self._complain(
-                        operation.line,
-                        f"engine @{target} is still alive; destroy it first or use another number",
+                    self._complain_of(
+                        operation, f"engine @{target} is still alive; destroy it first or use another number"
                     )
                 if operation.claim not in ("NULL", "-1"):
                     alive.add(target)
             elif target not in alive:
-                self._complain(operation.line, f"engine @{target} is not alive here; create it first, or write @NULL")
+                self._complain_of(operation, f"engine @{target} is not alive here; create it first, or write @NULL")
             if signature.closes:
                 alive.discard(target)
 
     def _check_claims(self, trace: Trace) -> None:
-        """Does the reference answer what the author read from the handout? And does anything succeed?"""
+        """Does the reference answer what the author read from the handout? After a false claim it still goes on."""
         model = self.grammar.model(trace)
         for operation in trace.operations:
             try:
                 reply = model.apply(operation)
-            except CannotPoke as error:
-                self._complain(operation.line, f"'{operation}' does not fit the state here: {error}")
-                return
-            except CannotGoOn as error:
-                self._complain(operation.line, f"the reference cannot go on here: {error}")
+            except (CannotPoke, CannotGoOn) as error:
+                self._complain_of(operation, f"'{operation}' does not fit the state here: {error}")
                 return
             if operation.claim is not None and reply.text != operation.claim:
-                self._complain(
-                    operation.line,
+                self._complain_of(
+                    operation,
                     f"'{operation}' claims {operation.claim}, the reference returns {reply.text} ({reply.clause})",
                 )
-                return
+
+    def _check_success(self, trace: Trace) -> None:
+        """A program that refuses everything must not pass."""
         claims = [operation.claim for operation in trace.operations if not operation.implicit]
         if all(claim in ("NULL", "-1", None) for claim in claims) and all(not o.implicit for o in trace.operations):
             self._complain(self._line_of("operations"), "every call is refused; add calls that must succeed")

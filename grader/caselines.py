@@ -14,9 +14,11 @@ __all__ = ["OperationReader", "suggestion"]
 _LINE = re.compile(
     r"(?:@(?P<target>\w+)\s+)?(?P<call>[^#>]*?)(?:\s*->\s*(?P<reply>[^#]*?))?\s*(?:#\s*(?P<comment>.*))?"
 )
-_REPEAT = re.compile(r"repeat\s+(?P<name>[a-z])\s+(?P<first>-?\d+)\.\.(?P<last>-?\d+)\s*:\s*(?P<rest>.+)")
-_INDEX = re.compile(r"\{\s*([a-z])\s*(?:([+*-])\s*(\d+)\s*)?\}")
+_REPEAT = re.compile(r"repeat\s+(?P<name>[a-z])\s+(?P<first>-?[0-9]{1,9})\.\.(?P<last>-?[0-9]{1,9})\s*:\s*(?P<rest>.+)")
+_INDEX = re.compile(r"\{\s*([a-z])\s*(?:([+*-])\s*([0-9]{1,9})\s*)?\}")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _MOST_OPERATIONS = 20_000
+_MOST_SHOWN = 40
 
 
 class OperationReader:
@@ -31,8 +33,11 @@ class OperationReader:
         """The operations of `text`, whose first line is number `first_line` of its file."""
         count = 0
         for line, written in enumerate(text.splitlines(), start=first_line):
+            before = self.complaints
             for one in self._repeated(line, written.strip()):
                 operation = self._operation(line, one)
+                if self.complaints > before:
+                    break  # what `repeat` makes of the line next would say it again
                 if operation is not None:
                     count += 1
                     yield operation
@@ -83,7 +88,7 @@ class OperationReader:
             return None
         if written is None:
             return 1
-        if written.isdecimal() and 1 <= int(written) <= self.grammar.most_targets:
+        if _NUMBER.fullmatch(written) and 1 <= int(written) <= self.grammar.most_targets:
             return int(written)
         allowed = f"@1 to @{self.grammar.most_targets}" + (" or @NULL" if signature.null_target else "")
         self._complain(line, f"'@{written}' cannot stand before {name}; write {allowed}")
@@ -94,20 +99,16 @@ class OperationReader:
         if signature.null_first and words[:1] == ["NULL"]:
             values.append(None)
             words = words[1:]
-        wanted = " ".join(number.name for number in signature.arguments)
+        wanted = " ".join([name, *(number.name for number in signature.arguments)])
         if len(words) != len(signature.arguments):
-            self._complain(
-                line, f"{name} takes {len(signature.arguments)} arguments ({name} {wanted}), not {len(words)}"
-            )
+            self._complain(line, f"{name} takes {len(signature.arguments)} arguments ({wanted}), not {len(words)}")
             return ()
         for word, number in zip(words, signature.arguments, strict=True):
-            if not re.fullmatch(r"[+-]?\d+", word) or not number.least <= int(word) <= number.most:
-                self._complain(
-                    line,
-                    f"{number.name} of {name} must be a number from {number.least} to {number.most}, not '{word}'",
-                )
-            else:
+            if _NUMBER.fullmatch(word) and int(word) in number:
                 values.append(int(word))
+            else:
+                shown = word if len(word) <= _MOST_SHOWN else f"{word[:_MOST_SHOWN]}..."
+                self._complain(line, f"{number.name} of {name} must be a number {number.values}, not '{shown}'")
         return tuple(values)
 
     def _claim(self, line: int, name: str, written: str | None, signature: Signature) -> str | None:

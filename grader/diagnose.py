@@ -13,7 +13,8 @@ from grader.compare import Comparison
 from grader.lab import SEVERAL_TARGETS, Clue, Lab
 from grader.memcheck import Checked
 from grader.rubric import Judged
-from grader.symptoms import Lines, Symptom, symptoms
+from grader.symptom import Lines, Symptom
+from grader.symptoms import symptoms
 from grader.verdict import Diagnosis, Finding, Verdict, Visibility
 from reference.operation import Operation
 

@@ -17,11 +17,21 @@ _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An argument: its name in the handout and the range that a case may use."""
+    """An argument or a setting: its name in the handout and the values that a case may use."""
 
     name: str
     least: int = _INT_MIN
     most: int = _INT_MAX
+    step: int = 1
+
+    def __contains__(self, value: int) -> bool:
+        return value in range(self.least, self.most + 1, self.step)
+
+    @property
+    def values(self) -> str:
+        """The values in words."""
+        steps = f" in steps of {self.step}" if self.step > 1 else ""
+        return f"from {self.least} to {self.most}{steps}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

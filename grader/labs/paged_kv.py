@@ -60,7 +60,7 @@ _OPERATIONS = {  # in the order of the driver's enum code
 _SETTINGS = {
     "pool_blocks": Number("pool_blocks", 1, _MOST_POOL_BYTES // BLOCK_SIZE),
     "pool_bytes": Number("pool_bytes", 0, _MOST_POOL_BYTES),
-    "pool_align": Number("pool_align", 4, BLOCK_SIZE),
+    "pool_align": Number("pool_align", 4, BLOCK_SIZE, step=4),
 }
 
 _STUBS = {

@@ -1,0 +1,181 @@
+"""What a case did wrong with memory: bad frees, broken canaries, leaks, and what Valgrind saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from grader.compare import Comparison, End
+from grader.memcheck import LEAK, Checked
+from grader.replay import BlockEvent, Event
+from grader.symptom import Lines, Symptom, finding_of, stack_of
+from grader.verdict import SourceLine, Tool, Verdict
+
+__all__ = ["frees_and_canaries", "known", "leaks", "valgrind"]
+
+_FREE_KINDS = {1: "double-free", 2: "free-inside", 3: "free-foreign"}
+
+_FREE_WORDS = {
+    "double-free": "frees memory that is already freed",
+    "free-inside": "frees an address inside an allocation, not its start",
+    "free-foreign": "frees memory that malloc never returned (the pool, the list's dummy head, or a stray pointer)",
+}
+
+_BROKEN_KINDS = {4: "underrun", 5: "overrun", 6: "write-after-free"}
+
+_BROKEN_WORDS = {
+    "underrun": "writes before the start of an allocation of {size} bytes",
+    "overrun": "writes past the end of an allocation of {size} bytes",
+    "write-after-free": "writes into memory that was already freed ({size} bytes)",
+}
+
+STOPS_UNDER_VALGRIND = "stops-under-valgrind"
+
+_MOST_LEAK_LINES = 4
+
+
+def known(symptom: Symptom, others: Iterable[Symptom]) -> bool:
+    """Valgrind and our own table of allocations tell of the same leak."""
+    return symptom.verdict is Verdict.MEMORY_LEAK and any(
+        other.verdict is Verdict.MEMORY_LEAK and other.source[:1] == symptom.source[:1] for other in others
+    )
+
+
+def frees_and_canaries(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
+    """Bad calls of free, writes outside of allocations or after their end, allocations that are too small."""
+    for event in comparison.played.events:
+        if event.event is Event.BAD_FREE:
+            kind = _FREE_KINDS[event.detail]
+            source = lines.get(stack_of(event.caller), ())
+            message = _FREE_WORDS[kind]
+        elif event.event is Event.BROKEN:
+            kind = _BROKEN_KINDS[event.detail]
+            source = lines.get(stack_of(event.allocated_at), ())
+            message = _BROKEN_WORDS[kind].format(size=event.size)
+            if source:
+                message += f" that was made at {source[0]}"
+        elif event.event is Event.TOO_SMALL:
+            kind = "too-small"
+            source = lines.get(stack_of(event.allocated_at), ())
+            message = f"an allocation of {event.size} bytes is too small for what it holds"
+        else:
+            continue
+        if event.operation < comparison.ended_at or comparison.end is not End.REACHED:
+            yield Symptom(
+                operation=event.operation,
+                verdict=Verdict.MEMORY_ERROR,
+                kind=kind,
+                finding=finding_of(
+                    comparison, event.operation, verdict=Verdict.MEMORY_ERROR, kind=kind, message=message, source=source
+                ),
+            )
+
+
+def leaks(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
+    """Allocations that are left when a case came to its end, one symptom for each line that made them."""
+    if not comparison.lost:
+        return
+    by_line: dict[tuple[SourceLine, ...], list[BlockEvent]] = {}
+    for event in comparison.played.events:
+        if event.event is Event.LIVE:
+            by_line.setdefault(lines.get(stack_of(event.allocated_at), ()), []).append(event)
+    operations = comparison.case.trace.operations
+    whole = _lost_whole(comparison)
+    for source, events in list(by_line.items())[:_MOST_LEAK_LINES]:
+        first = events[0]
+        call = operations[first.allocated_by].name if 0 <= first.allocated_by < len(operations) else "the program"
+        total = sum(event.size for event in events)
+        where = f" at {source[0]}" if source else ""
+        count = "1 allocation" if len(events) == 1 else f"{len(events)} allocations"
+        message = f"{count} ({total} bytes) made by {call} (operation {first.allocated_by + 1}){where}: never freed"
+        yield Symptom(
+            operation=len(operations) - 1,
+            verdict=Verdict.MEMORY_LEAK,
+            kind="leak-whole" if first.allocated_by in whole else "leak",
+            finding=finding_of(
+                comparison,
+                len(operations) - 1,
+                verdict=Verdict.MEMORY_LEAK,
+                kind="leak",
+                message=message,
+                source=source,
+            ),
+        )
+
+
+def _lost_whole(comparison: Comparison) -> set[int]:
+    """Operations of which everything that they allocated was lost, and that was more than one allocation."""
+    lost: dict[int, int] = {}
+    for event in comparison.played.events:
+        if event.event is Event.LIVE:
+            lost[event.allocated_by] = lost.get(event.allocated_by, 0) + 1
+    steps = comparison.played.steps
+    return {
+        number
+        for number, count in lost.items()
+        if count > 1 and 0 <= number < len(steps) and count >= steps[number].allocations - steps[number].frees
+    }
+
+
+def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
+    """(case number, symptom) for everything that Valgrind saw."""
+    for case, operation in checked.stopped.items():
+        at = min(operation, len(comparisons[case].case.trace.operations) - 1)
+        call = comparisons[case].case.trace.operations[at].name
+        finding = finding_of(
+            comparisons[case],
+            at,
+            verdict=Verdict.RUN_TIME_ERROR,
+            kind=STOPS_UNDER_VALGRIND,
+            message=f"Valgrind: {call} crashes or does not come back; without Valgrind it goes on by chance",
+            source=(),
+        )
+        symptom = Symptom(
+            operation=at,
+            verdict=Verdict.RUN_TIME_ERROR,
+            kind=STOPS_UNDER_VALGRIND,
+            finding=replace(finding, tool=Tool.VALGRIND),
+        )
+        yield case, symptom
+    for error in checked.errors:
+        comparison = comparisons[error.case]
+        last = len(comparison.case.trace.operations) - 1
+        leak = error.kind.startswith(LEAK)
+        verdict = Verdict.MEMORY_LEAK if leak else Verdict.MEMORY_ERROR
+        kind = "leak" if leak else error.kind
+        made = f"; the memory was allocated or freed at {error.auxiliary[0]}" if error.auxiliary else ""
+        operation = min(error.operation, last)
+        what = "memory that was allocated here is never freed" if leak else error.message
+        finding = finding_of(
+            comparison,
+            operation,
+            verdict=verdict,
+            kind=kind,
+            message=f"Valgrind: {what}{made}",
+            source=error.lines or error.auxiliary,
+        )
+        yield (
+            error.case,
+            Symptom(operation=operation, verdict=verdict, kind=kind, finding=replace(finding, tool=Tool.VALGRIND)),
+        )
+    told = {(error.case, error.operation) for error in checked.errors}
+    for (case, operation), count in checked.counted.items():
+        if (case, operation) in told:
+            continue
+        comparison = comparisons[case]
+        same = next((error for error in checked.errors if not error.kind.startswith(LEAK)), None)
+        if same is None:
+            continue
+        message = f"Valgrind: {same.message} ({count} times; the same line as in another case)"
+        finding = finding_of(
+            comparison, operation, verdict=Verdict.MEMORY_ERROR, kind=same.kind, message=message, source=same.lines
+        )
+        yield (
+            case,
+            Symptom(
+                operation=operation,
+                verdict=Verdict.MEMORY_ERROR,
+                kind=same.kind,
+                finding=replace(finding, tool=Tool.VALGRIND),
+            ),
+        )

@@ -1,0 +1,103 @@
+"""What never stands in a file of the house: a lab's name in a generic module, somebody's path, an unlocked package."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from grader.tests.house import ROOT, here, modules, tree
+
+_WORDS_OF_LABS = re.compile(
+    r"paged_kv|llm_|append_kv|create_sequence|free_sequence|fork_sequence|ref_count|kv_count|block_table|seq_id"
+)
+_GENERIC = ("grader/*.py", "grader/build/*.py", "grader/report/*.py", "grader/cli/*.py")
+
+
+@cache
+def house_files() -> tuple[Path, ...]:
+    """All files that git keeps, or would keep."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, check=False,
+    )  # fmt: skip
+    if listed.returncode != 0:
+        pytest.skip("not a clone")
+    paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    return tuple(path for path in paths if path.is_file())
+
+
+def test_generic_modules_know_no_lab() -> None:
+    """Not by name, not by the name of a call; docstrings may give examples."""
+    known = []
+    for path in sorted(path for pattern in _GENERIC for path in ROOT.glob(pattern)):
+        nodes = list(ast.walk(tree(path)))
+        said = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
+        for node in nodes:
+            words = [node.value] if isinstance(node, ast.Constant) and id(node) not in said else []
+            words += [getattr(node, name) for name in ("id", "attr", "name", "arg") if hasattr(node, name)]
+            if any(isinstance(word, str) and _WORDS_OF_LABS.search(word) for word in words):
+                known.append(here(path, node.lineno))  # type: ignore[attr-defined]
+    for path in (ROOT / "grader" / "drivers").glob("*.[ch]"):
+        code = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        known += [f"{path.name}: {word}" for word in _WORDS_OF_LABS.findall(code)]
+
+    assert known == []
+
+
+_NOWHERE = {
+    "a path of somebody's machine": re.compile(rb"(?<![\w.])/(?:root|home|Users|work|workspace|mnt/[a-z])/\w"),
+    "a registry": re.compile(rb"pypi\.(?:org|python)|pythonhosted\.org|index-url[ =]+\w+:|registry\.npmjs|/simple/?(?=[\s\"'])"),
+    "somebody's address": re.compile(rb"[\w.+-]+@(?!example\.|users\.noreply)[\w-]+\.(?:com|org|net|edu|cn|de|io|ch|fr|jp|uk)\b"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", _NOWHERE)
+def test_no_file_holds(what: str) -> None:
+    """What is true on one machine only, or belongs to somebody."""
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group().decode(errors='replace')}"
+        for path in house_files()
+        if path.name != Path(__file__).name
+        for match in _NOWHERE[what].finditer(path.read_bytes())
+    ]
+
+    assert found == []
+
+
+def test_the_lock_pins_every_dependency_with_a_hash() -> None:
+    """What pyproject asks for is there, in a version that it allows; nothing says where to fetch it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lock = (ROOT / ".ci" / "requirements.lock").read_text(encoding="utf-8")
+    pinned = {name.lower(): version for name, version in re.findall(r"^([\w.-]+)(?:\[\w+\])?==([\w.]+)", lock, re.MULTILINE)}
+    entries = re.split(r"^(?=[\w.-]+(?:\[\w+\])?==)", lock, flags=re.MULTILINE)[1:]
+    asked = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"], *project["dependency-groups"]["bootstrap"]]
+    wanted = [Requirement(line) for line in asked]
+
+    assert [one.name for one in wanted if pinned.get(one.name.lower(), "") not in one.specifier] == []
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+    assert not re.search(r"^\s*(?:-i|--index-url|--extra-index-url|--find-links)\b|https?://", lock, re.MULTILINE)
+
+
+def test_imports_of_others_are_declared() -> None:
+    """Every package that our code imports is a dependency, not somebody else's."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = {Requirement(line).name for line in project["project"]["dependencies"]}
+    names = {"elftools": "pyelftools", "click": "typer", "_pytest": "pytest"}
+    roots = {
+        str(name).partition(".")[0]
+        for path in modules().values()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module])
+    }
+    foreign = roots - sys.stdlib_module_names - {"reference", "grader"}
+
+    assert {names.get(name, name) for name in foreign} <= declared
