@@ -127,8 +127,7 @@ class _Reader:
     def _string(self, values: dict[str, object], key: str, wanted: str) -> str:
         value = values.get(key)
         if not isinstance(value, str) or not value.strip():
-            said = "must be text in quotes" if value is not None else "is missing"
-            said = "is empty" if isinstance(value, str) else said
+            said = "is missing" if value is None else "is empty" if isinstance(value, str) else "must be text in quotes"
             self._complain(self._line_of(key), f"{key} {said}: write {key} = {wanted}")
             return ""
         return value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 
 from grader.errors import UsageError
@@ -15,8 +16,7 @@ from grader.verdict import Finding, Tool, Verdict
 __all__ = ["Source", "collect"]
 
 _MOST_BYTES = 1 << 20
-_MOST_DEPTH = 8
-_MOST_FILES = 20_000
+_MOST_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,44 +39,58 @@ class Source:
 def collect(path: Path, source_name: str, rule: str) -> Source:
     """Read the submission at `path`. What is wrong with it is a finding; a path that is not there is our user's slip.
 
-    Raises `UsageError` when nothing is at `path`, it cannot be read by us, or two files are equally near.
+    Raises `UsageError` when nothing is at `path`, we cannot look at all of it, or two files are equally near.
     """
     name = _readable(path)
     try:
         if path.is_symlink() and not path.exists():
             raise UsageError(f"{name}: the link leads nowhere")
-        if not path.exists():
-            raise UsageError(f"{name}: there is no such file or folder; write the path of {source_name} or its folder")
-        if path.is_file():
+        if not stat.S_ISDIR(path.stat().st_mode):
             return _read(name, path, source_name=source_name, rule=rule, notes=())
-        nearest, others = _search(path, source_name)
+        levels = list(_levels(path, source_name))
+        places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
+        nearest, *deeper = [level for level in places if level] or [[]]
+        if not nearest:
+            return Source(name=name, finding=_finding(rule, _none_found(path, source_name, chain(*levels))))
+        if len(nearest) > 1:
+            listed = ", ".join(_readable(one.relative_to(path)) for one in nearest)
+            raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
+        notes = tuple(f"not graded: {_readable(one.relative_to(path))}" for one in chain(*deeper))
+        return _read(name, nearest[0], source_name=source_name, rule=rule, notes=notes)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(
+            f"{name}: there is no such file or folder; write the path of {source_name} or its folder"
+        ) from None
     except PermissionError as error:
         raise UsageError(f"{_readable(Path(error.filename or path))}: we may not read it") from None
-    if not nearest:
-        return Source(name=name, finding=_finding(rule, _none_found(path, source_name)))
-    if len(nearest) > 1:
-        listed = ", ".join(_readable(one.relative_to(path)) for one in nearest)
-        raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
-    notes = tuple(f"not graded: {_readable(one.relative_to(path))}" for one in others)
-    return _read(name, nearest[0], source_name=source_name, rule=rule, notes=notes)
+    except OSError as error:  # such as a name that is too long, or a disk that fails: never a zero
+        raise UsageError(f"{name}: it cannot be read: {error.strerror}") from None
 
 
-def _search(folder: Path, source_name: str) -> tuple[list[Path], list[Path]]:
-    """The shallowest entries of that name, and the deeper ones. Links to folders are not followed."""
-    found: list[tuple[int, Path]] = []
+def _levels(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
+    """All entries below a folder, the shallowest first. Links to folders and hidden folders are not entered.
+
+    Raises `OSError` for a folder that cannot be read: the file could be in there.
+    """
+    folders = [str(folder)]
     seen = 0
-    for parent, folders, files in os.walk(folder):
-        depth = len(Path(parent).relative_to(folder).parts)
-        folders[:] = sorted(name for name in folders if not name.startswith(".")) if depth < _MOST_DEPTH else []
-        seen += len(files)
-        found += [(depth, Path(parent) / name) for name in (*folders, *files) if name == source_name]
-        folders[:] = [name for name in folders if name != source_name]
-        if seen > _MOST_FILES:
-            break
-    if not found:
-        return [], []
-    least = min(depth for depth, _ in found)
-    return [path for depth, path in found if depth == least], [path for depth, path in found if depth > least]
+    while folders:
+        level: list[os.DirEntry[str]] = []
+        for parent in folders:
+            with os.scandir(parent) as entries:
+                level += sorted(islice(entries, _MOST_ENTRIES + 1), key=lambda entry: entry.name)
+            if seen + len(level) > _MOST_ENTRIES:
+                raise UsageError(
+                    f"{_readable(folder)}: there are more than {_MOST_ENTRIES} files in it; "
+                    f"write the path of {source_name} itself"
+                )
+        yield level
+        seen += len(level)
+        folders = [
+            entry.path
+            for entry in level
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".") and entry.name != source_name
+        ]
 
 
 def _read(name: str, path: Path, *, source_name: str, rule: str, notes: tuple[str, ...]) -> Source:
@@ -107,11 +121,11 @@ def _headers(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def _none_found(folder: Path, source_name: str) -> str:
-    sources = sorted(path for path in folder.rglob("*.c") if ".git" not in path.parts)[:5]
+def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[str]]) -> str:
+    sources = [Path(entry).relative_to(folder) for entry in entries if entry.name.lower().endswith(".c")]
     if not sources:
         return f"there is no {source_name} in the folder, and no other C file"
-    listed = ", ".join(_readable(path.relative_to(folder)) for path in sources)
+    listed = ", ".join(_readable(path) for path in sources[:5])
     return f"there is no {source_name} in the folder (names count, small and capital letters too); there is: {listed}"
 
 

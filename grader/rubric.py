@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+from grader import tomlfile
 from grader.errors import Problem, RubricError
 
 if TYPE_CHECKING:
@@ -63,8 +62,8 @@ class Rubric:
         raise KeyError(rule_id)
 
     def judged(self, judged: Judged) -> str:
-        """The id of the first rule that is judged that way, "" when there is none."""
-        return next((rule.id for rule in self.rules if rule.judged is judged), "")
+        """The id of the one rule that is judged that way; not for `Judged.CASES`, by which most are."""
+        return next(rule.id for rule in self.rules if rule.judged is judged)
 
 
 def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
@@ -72,18 +71,40 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
 
     Raises `RubricError` with all mistakes.
     """
-    text, values = _read(path)
-    from pydantic import BaseModel, ConfigDict, Field, ValidationError  # noqa: PLC0415 - slow to import
+    text, values = tomlfile.read(path, RubricError)
+    from pydantic import (  # noqa: PLC0415 - slow to import
+        AfterValidator,
+        BaseModel,
+        ConfigDict,
+        Field,
+        ValidationError,
+        model_validator,
+    )
+    from pydantic_core import PydanticCustomError  # noqa: PLC0415
+
+    def one_of(what: str, known: Collection[str]) -> AfterValidator:
+        def check(word: str) -> str:
+            if word not in known:
+                raise PydanticCustomError("unknown", f"unknown {what} '{word}'; one of: {', '.join(known)}")
+            return word
+
+        return AfterValidator(check)
 
     class RuleFile(BaseModel):
         model_config = ConfigDict(extra="forbid", strict=True)
         points: int = Field(ge=0)
         title: str
         handout: str
-        facets: list[str] = []
-        judged: str = "cases"
-        calls: list[str] = []
+        facets: list[Annotated[str, one_of("facet", sorted(facets))]] = []
+        judged: Judged = Field(Judged.CASES, strict=False)
+        calls: list[Annotated[str, one_of("call", calls)]] = []
         covers_cleanup: bool = False
+
+        @model_validator(mode="after")
+        def judged_by_one_thing(self) -> RuleFile:
+            if (self.judged is Judged.CASES) != bool(self.facets):
+                raise PydanticCustomError("judged", 'needs either facets or judged = "build" and the like')
+            return self
 
     class RubricFile(BaseModel):
         model_config = ConfigDict(extra="forbid", strict=True)
@@ -94,28 +115,6 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
         file = RubricFile.model_validate(values)
     except ValidationError as error:
         raise RubricError(_problems(path, text, error)) from None
-    problems = []
-    for name, rule in file.rules.items():
-        line = _line(text, ("rules", name))
-        if rule.judged not in list(Judged):
-            problems.append(Problem(path, line, f"judged of {name} must be one of: {', '.join(Judged)}"))
-        elif (rule.judged == Judged.CASES) != bool(rule.facets):
-            problems.append(Problem(path, line, f'{name} needs either facets or judged = "build" and the like'))
-        problems += [
-            Problem(path, line, f"unknown facet '{facet}' of {name}; one of: {', '.join(sorted(facets))}")
-            for facet in rule.facets
-            if facet not in facets
-        ]
-        problems += [
-            Problem(path, line, f"unknown call '{call}' of {name}; one of: {', '.join(calls)}")
-            for call in rule.calls
-            if call not in calls
-        ]
-    total = sum(rule.points for rule in file.rules.values())
-    if total != 100:
-        problems.append(Problem(path, 1, f"the points of all rules sum to {total}; they must sum to 100"))
-    if problems:
-        raise RubricError(problems)
     rules = [
         Rule(
             id=name,
@@ -123,51 +122,46 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
             title=rule.title,
             handout=rule.handout,
             facets=frozenset(rule.facets),
-            judged=Judged(rule.judged),
+            judged=rule.judged,
             calls=frozenset(rule.calls),
             covers_cleanup=rule.covers_cleanup,
         )
         for name, rule in file.rules.items()
     ]
-    return Rubric(seed=file.seed, rules=tuple(rules))
+    rubric = Rubric(seed=file.seed, rules=tuple(rules))
+    problems = [Problem(path, line, message) for line, message in _of_the_whole(rubric, text)]
+    if problems:
+        raise RubricError(problems)
+    return rubric
 
 
 def load_clauses(path: Path) -> dict[str, str]:
     """The sentences of the handout by their names. Raises `RubricError`."""
-    text, values = _read(path)
+    text, values = tomlfile.read(path, RubricError)
     clauses = values.get("clauses")
     if not isinstance(clauses, dict) or not all(isinstance(clause, str) for clause in clauses.values()):
-        raise RubricError([Problem(path, _line(text, ("clauses",)), 'write a table [clauses] of name = "sentence"')])
+        line = tomlfile.line_of(text, "clauses")
+        raise RubricError([Problem(path, line, 'write a table [clauses] of name = "sentence"')])
     return clauses
-
-
-def _read(path: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        return text, tomllib.loads(text)
-    except OSError as error:
-        raise RubricError([Problem(path, 1, f"cannot be read: {error.strerror}")]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        place = re.search(r"line (\d+)", str(error))
-        raise RubricError([Problem(path, int(place.group(1)) if place else 1, f"is not TOML: {error}")]) from None
 
 
 def _problems(path: Path, text: str, error: ValidationError) -> list[Problem]:
     found = []
     for detail in error.errors():
-        location = tuple(str(part) for part in detail["loc"])
-        found.append(Problem(path, _line(text, location), f"{'.'.join(location)}: {detail['msg']}"))
+        location = [part for part in detail["loc"] if isinstance(part, str)]  # without places in a list
+        table = ".".join(location[:2]) if location[:1] == ["rules"] and len(location) > 1 else ""
+        line = tomlfile.line_of(text, location[-1], table)
+        found.append(Problem(path, line, f"{'.'.join(location)}: {detail['msg']}"))
     return sorted(found, key=lambda problem: problem.line)
 
 
-def _line(text: str, location: tuple[str, ...]) -> int:
-    """The line of a key such as ("rules", "cow", "points"): the deepest part that can be found."""
-    line, rest = 1, text
-    header = ".".join(location[:2]) if location[:1] == ("rules",) else location[0]
-    match = re.search(rf"^\[{re.escape(header)}\]", text, re.MULTILINE)
-    if match:
-        line, rest = text.count("\n", 0, match.start()) + 1, text[match.start() :]
-    key = re.search(rf"^\s*{re.escape(location[-1])}\s*=", rest, re.MULTILINE)
-    if key:
-        line += rest.count("\n", 0, key.end())
-    return line
+def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:
+    """What rules that are right one by one do wrong together: line and message."""
+    if rubric.max_score != 100:
+        yield 1, f"the points of all rules sum to {rubric.max_score}; they must sum to 100"
+    for judged in set(Judged) - {Judged.CASES}:
+        ids = [rule.id for rule in rubric.rules if rule.judged is judged]
+        if not ids:
+            yield 1, f'no rule is judged by {judged}; write judged = "{judged}" in one'
+        for one in ids[1:]:
+            yield tomlfile.line_of(text, "judged", f"rules.{one}"), f"{ids[0]} is judged by {judged} already, not {one}"

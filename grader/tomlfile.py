@@ -15,7 +15,7 @@ __all__ = ["line_of", "read"]
 
 def read(path: Path, error: Callable[[list[Problem]], InputError]) -> tuple[str, dict[str, Any]]:
     """The text of a file and its values. Raises `error` with path and line when it cannot be read or is no TOML."""
-    line = 1
+    text, line = "", 1
     try:
         text = path.read_text(encoding="utf-8")
         return text, tomllib.loads(text)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["Diagnostic", "diagnostics_option", "meaning", "parse"]
 
 _FIRST_WITH_SARIF = 13
+_NOWHERE = ("", 0, 0)
+_OPENING = re.compile(r"^[\[{]", re.MULTILINE)
 
 _MEANINGS = {
     "-Werror=unused-variable": "A variable is declared but never used; delete it, or use it.",
@@ -55,6 +59,7 @@ class Diagnostic:
     option: str
     file: str
     line: int
+    """0 where gcc knows none, like `column`."""
     column: int
 
     @property
@@ -82,55 +87,58 @@ def meaning(diagnostic: Diagnostic) -> str:
 def parse(stderr: bytes) -> list[Diagnostic]:
     """Read what gcc wrote. Text that is no diagnostic (such as the closing line) is passed over."""
     found: list[Diagnostic] = []
-    for line in stderr.decode(errors="replace").splitlines():
-        if line.startswith(("[", "{")):
-            try:
-                value = json.loads(line)
-            except ValueError:
-                continue
-            found += _from_json(value) if isinstance(value, list) else _from_sarif(value)
+    for value in _values(stderr.decode(errors="replace")):
+        found += _from_json(value) if isinstance(value, list) else _from_sarif(value)
     return found
 
 
-def _from_json(values: Iterable[dict[str, object]]) -> Iterator[Diagnostic]:
-    """gcc 9 to 14: a list of objects, notes as children."""
+def _values(text: str) -> Iterator[Any]:
+    """The JSON lists and objects that begin on a line of their own; from gcc 14 on one takes many lines."""
+    decoder = json.JSONDecoder()
+    end = 0
+    while opening := _OPENING.search(text, end):
+        try:
+            value, end = decoder.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            end = opening.end()
+        else:
+            yield value
+
+
+def _from_json(values: list[Any]) -> Iterator[Diagnostic]:
+    """gcc 9 to 14: a list of objects, notes as children; `option` is left out where there is none."""
     for value in values:
         match value:
             case {"kind": str(kind), "message": str(message), **rest}:
                 match rest.get("locations"):
                     case [{"caret": {"file": str(file), "line": int(line), "column": int(column)}}, *_]:
-                        place = (Path(file).name, line, column)
+                        place = (file, line, column)
                     case _:
-                        place = ("", 0, 0)
-                option = rest.get("option")
-                yield Diagnostic(
-                    kind=kind,
-                    message=message,
-                    option=option if isinstance(option, str) else "",
-                    file=place[0],
-                    line=place[1],
-                    column=place[2],
-                )
+                        place = _NOWHERE
+                yield _diagnostic(kind, message, str(rest.get("option", "")), place)
 
 
-def _from_sarif(value: dict[str, object]) -> Iterator[Diagnostic]:
-    """gcc 13 and later: one SARIF object; the rule's id is the option, "error" where there is none."""
+def _from_sarif(value: dict[str, Any]) -> Iterator[Diagnostic]:
+    """gcc 13 and later: one SARIF object. `ruleId` is the option or, where there is none, the kind; `level` is left
+    out for kinds that SARIF does not know, such as fatal errors.
+    """
     match value.get("runs"):
         case [{"results": list(results)}, *_]:
             for result in results:
                 match result:
-                    case {"level": str(level), "message": {"text": str(message)}, "locations": [place, *_]}:
-                        physical = place.get("physicalLocation", {})
-                        region = physical.get("region", {})
-                        rule = str(result.get("ruleId", ""))
-                        option = (
-                            rule.replace("-W", "-Werror=", 1) if rule.startswith("-W") and "=" not in rule else rule
-                        )
-                        yield Diagnostic(
-                            kind=level,
-                            message=message,
-                            option=option if option.startswith("-W") else "",
-                            file=Path(str(physical.get("artifactLocation", {}).get("uri", ""))).name,
-                            line=int(region.get("startLine", 0)),
-                            column=int(region.get("startColumn", 0)),
-                        )
+                    case {"ruleId": str(rule), "message": {"text": str(message)}, **rest}:
+                        kind = str(rest.get("level", rule))
+                        yield _diagnostic(kind, message, rule if rule.startswith("-") else "", _sarif_place(rest))
+
+
+def _sarif_place(result: dict[str, Any]) -> tuple[str, int, int]:
+    match result.get("locations"):
+        case [{"physicalLocation": {"artifactLocation": {"uri": str(file)}, "region": dict(region)}}, *_]:
+            return file, int(region.get("startLine", 0)), int(region.get("startColumn", 0))
+    return _NOWHERE
+
+
+def _diagnostic(kind: str, message: str, option: str, place: tuple[str, int, int]) -> Diagnostic:
+    file, line, column = place
+    # gcc's JSON has column -1 where it knows none, its SARIF has no column then
+    return Diagnostic(kind=kind, message=message, option=option, file=Path(file).name, line=line, column=max(column, 0))

@@ -67,7 +67,7 @@ def real_cases() -> list[Case]:
         ("xyz 1", "unknown operation 'xyz'; known are: llm_init, create_sequence, "),
         ("append_kv 1 -> 0", "append_kv takes 2 arguments (append_kv seq_id kv_data), not 1"),
         ("append_kv 1 2 3 -> 0", "append_kv takes 2 arguments (append_kv seq_id kv_data), not 3"),
-        ("llm_destroy 1 -> 0", "llm_destroy takes 0 arguments (llm_destroy ), not 1"),
+        ("llm_destroy 1 -> 0", "llm_destroy takes 0 arguments (llm_destroy), not 1"),
         ("append_kv x 2 -> 0", "seq_id of append_kv must be a number from -2147483648 to 2147483647, not 'x'"),
         ("append_kv 1 2147483648 -> 0", "kv_data of append_kv must be a number from -2147483648 to"),
         ("append_kv 1 -2147483649 -> 0", "not '-2147483649'"),

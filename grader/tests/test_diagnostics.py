@@ -122,6 +122,18 @@ def test_a_sarif_message_without_a_place() -> None:
     assert (found[0].line, found[0].column) == (0, 0)
 
 
+def test_a_column_that_gcc_does_not_know() -> None:
+    """Its JSON says -1 then, its SARIF nothing; both are 0 here, and the line stays."""
+    place = {"caret": {"file": FILE, "line": 3, "display-column": -1, "byte-column": -1, "column": -1}}
+    in_json = [{"kind": "error", "message": "m", "locations": [place], "children": []}]
+    physical = {"artifactLocation": {"uri": FILE}, "region": {"startLine": 3}}
+    in_sarif: dict[str, object] = {"ruleId": "error", "level": "error", "message": {"text": "m"}}
+    in_sarif["locations"] = [{"physicalLocation": physical}]
+    found = parse(json.dumps(in_json).encode()) + parse(json.dumps(sarif([in_sarif])).encode())
+
+    assert [(one.line, one.column) for one in found] == [(3, 0), (3, 0)]
+
+
 @pytest.mark.parametrize(
     "stderr",
     [
