@@ -90,14 +90,17 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
 
         return AfterValidator(check)
 
+    one_facet = Annotated[str, one_of("facet", sorted(facets))]
+    one_call = Annotated[str, one_of("call", calls)]
+
     class RuleFile(BaseModel):
         model_config = ConfigDict(extra="forbid", strict=True)
         points: int = Field(ge=0)
         title: str
         handout: str
-        facets: list[Annotated[str, one_of("facet", sorted(facets))]] = []
+        facets: list[one_facet] = []
         judged: Judged = Field(Judged.CASES, strict=False)
-        calls: list[Annotated[str, one_of("call", calls)]] = []
+        calls: list[one_call] = []
         covers_cleanup: bool = False
 
         @model_validator(mode="after")

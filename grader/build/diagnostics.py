@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,7 @@ def _from_sarif(value: dict[str, Any]) -> Iterator[Diagnostic]:
                         yield _diagnostic(kind, message, rule if rule.startswith("-") else "", _sarif_place(rest))
 
 
-def _sarif_place(result: dict[str, Any]) -> tuple[str, int, int]:
+def _sarif_place(result: Mapping[Any, Any]) -> tuple[str, int, int]:
     match result.get("locations"):
         case [{"physicalLocation": {"artifactLocation": {"uri": str(file)}, "region": dict(region)}}, *_]:
             return file, int(region.get("startLine", 0)), int(region.get("startColumn", 0))

@@ -1,41 +1,37 @@
-"""The command line: one file per command, gathered here. Nothing below prints; everything here does."""
+"""The command line: one file per command. Nothing below prints; everything here does."""
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 
-import typer
+from grader.errors import ExitCode
 
-from grader.cli.cases import cases
-from grader.cli.doctor import doctor
-from grader.cli.explain import explain
-from grader.cli.guard import guarded, interrupt
-from grader.cli.repro import repro
-from grader.cli.run import run
-from grader.cli.schema import schema
-
-__all__ = ["app", "main"]
-
-app = typer.Typer(
-    help="Grade paged KV-cache memory managers: what is right, what is wrong, why, and how many points that is.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback()
-def _options() -> None:
-    """Grade paged KV-cache memory managers: what is right, what is wrong, why, and how many points that is."""
-
-
-for command in (run, cases, explain, repro, doctor, schema):
-    app.command()(guarded(command))
+__all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point."""
-    signal.signal(signal.SIGTERM, interrupt)
-    app()
+    """Entry point. The commands are imported in here, so that Ctrl-C during that second ends like any other."""
+    try:
+        signal.signal(signal.SIGTERM, _interrupt)
+        _write_anything()
+        from grader.cli.app import app
+
+        app()
+    except (KeyboardInterrupt, SystemExit) as end:  # typer makes an exit code of an interrupt, and says nothing
+        code = ExitCode.INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code
+        if code == ExitCode.INTERRUPTED:
+            sys.stderr.write("grade: interrupted\n")
+        sys.exit(code)
+
+
+def _interrupt(*_: object) -> None:
+    """A signal that asks us to stop is the same as Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def _write_anything() -> None:
+    """A character that the terminal's encoding lacks becomes a question mark; the rest of the report is shown."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")

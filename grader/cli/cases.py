@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from grader.cli.options import CaseGlob, LabName, chosen_cases, chosen_lab
@@ -24,7 +25,7 @@ def cases(lab: LabName = DEFAULT, case: CaseGlob = "*") -> None:
     for heading in ("case", "rule", "seen by", "title"):
         table.add_column(heading, overflow="fold")
     for one in found:
-        table.add_row(one.name, one.rule, one.visibility.value, one.title)
+        table.add_row(escape(one.name), one.rule, one.visibility.value, escape(one.title))
     console = Console()
     if not console.is_terminal:
         console.width = 160

@@ -16,7 +16,7 @@ __all__ = ["explain"]
 
 
 def explain(
-    case: Annotated[str, typer.Argument(metavar="CASE", help="A case's name, such as append/worked_example.")],
+    case: Annotated[str, typer.Argument(metavar="CASE", help="A case's name, such as append/three_sharers.")],
     lab: LabName = DEFAULT,
     seed: Seed = None,
 ) -> None:
@@ -24,7 +24,7 @@ def explain(
 
     \b
     grade cases
-    grade explain append/worked_example
+    grade explain append/three_sharers
     """
     chosen = chosen_lab(lab)
     found = chosen_case(chosen, case, seed)
@@ -32,7 +32,7 @@ def explain(
     if not console.is_terminal:
         console.width = 100
     console.print(f"[bold]{escape(found.title)}[/bold]")
-    console.print(f"{found.name} · rule {found.rule} · {escape('; '.join(found.handout))}")
+    console.print(escape(f"{found.name} · rule {found.rule} · {'; '.join(found.handout)}"))
     model = chosen.model(found.trace)
     for number, step in enumerate(play(model, found.trace), start=1):
         operation, reply = step.operation, step.reply

@@ -11,7 +11,7 @@ import typer
 
 from grader.errors import ExitCode, GraderError, InputError
 
-__all__ = ["guarded", "interrupt"]
+__all__ = ["guarded"]
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -20,20 +20,18 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*arguments: object, **options: object) -> None:
         try:
-            command(*arguments, **options)
-        except typer.Exit:
+            try:
+                command(*arguments, **options)
+            finally:
+                sys.stdout.flush()  # Python's own flush at the end could only complain
+        except (typer.Exit, BrokenPipeError):  # a reader that has gone, such as `head`, is typer's business: quiet
             raise
-        except KeyboardInterrupt:
-            raise _end("interrupted", ExitCode.INTERRUPTED) from None
         except InputError as error:
             raise _end(str(error), error.exit_code) from None
         except GraderError as error:
             raise _end(
                 f"{error}\n(The grader could not do its work. This costs nobody a point.)", error.exit_code
             ) from None
-        except BrokenPipeError:  # the reader of our output has gone, for example `head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(ExitCode.JUDGE_ERROR) from None
         except Exception as error:
             if os.environ.get("GRADE_TRACEBACK"):
                 raise
@@ -42,11 +40,6 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise _end(f"{message}\n{hint}", ExitCode.JUDGE_ERROR) from None
 
     return run
-
-
-def interrupt(*_: object) -> None:
-    """What a signal that asks us to stop does: the same as Ctrl-C."""
-    raise KeyboardInterrupt
 
 
 def _end(text: str, code: ExitCode) -> typer.Exit:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +15,7 @@ from grader.grammar import Case
 from grader.lab import Lab
 from grader.labs import LABS
 
-__all__ = ["CaseGlob", "LabName", "Seed", "chosen_case", "chosen_cases", "chosen_lab"]
+__all__ = ["CaseGlob", "LabName", "Seed", "check_output", "chosen_case", "chosen_cases", "chosen_lab"]
 
 LabName = Annotated[str, typer.Option("--lab", metavar="LAB", help=f"The assignment: {', '.join(LABS)}.")]
 CaseGlob = Annotated[
@@ -57,5 +59,20 @@ def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:
     raise UsageError(f"there is no case '{name}'" + (f"; did you mean {close}?" if close else "; see `grade cases`"))
 
 
+def check_output(output: Path | None) -> None:
+    """Can that file be written? Raises `UsageError` before any work is done for nothing."""
+    if output is None:
+        return
+    if not output.parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {output.parent}")
+    if output.exists() and not output.is_file():
+        raise UsageError(f"--output {output}: that is no file; write the name of one")
+    if not os.access(output.parent, os.W_OK):
+        raise UsageError(f"--output {output}: we may not write into {output.parent}")
+
+
 def _closest(word: str, known: list[str]) -> str:
-    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.4)), known[0] if len(known) == 1 else "")
+    """The known word that was begun, else the most similar one, else the only one there is, else nothing."""
+    begun = [one for one in known if word and one.startswith(word)]
+    similar = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return next(iter([*begun, *similar, *(known if len(known) == 1 else [])]), "")

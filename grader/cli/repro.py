@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from grader import pipeline
-from grader.cli.options import LabName, Seed, chosen_case, chosen_cases, chosen_lab
+from grader.cli.options import LabName, Seed, check_output, chosen_case, chosen_cases, chosen_lab
 from grader.errors import ExitCode, UsageError
 from grader.labs import DEFAULT
 from grader.record import Record, write
@@ -36,6 +36,7 @@ def repro(  # noqa: PLR0917 - a command's options, which typer passes by name
     grade repro llm_memory.c > repro.c
     gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c repro.c -o repro && ./repro
     """
+    check_output(output)
     chosen = chosen_lab(lab)
     cases = [chosen_case(chosen, case, seed)] if case is not None else chosen_cases(chosen, "*", seed)
     used = chosen.rubric.seed if seed is None else seed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +12,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from grader import pipeline
-from grader.cli.options import CaseGlob, LabName, Seed, chosen_cases, chosen_lab
+from grader.cli.options import CaseGlob, LabName, Seed, check_output, chosen_cases, chosen_lab
+from grader.collect import collect
 from grader.errors import ExitCode, UsageError
 from grader.labs import DEFAULT
 from grader.record import Record, write
 from grader.report import FORMATS, View
+from grader.report.escape import escape
 
 __all__ = ["run"]
 
@@ -57,8 +61,9 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
 ) -> None:
     """Grade one or more submissions.
 
-    The report is printed, progress goes to stderr. Exit code: 0 all have every point, 1 some have not, 2 a wrong
-    option or path, 3 the grader's own fault, 130 interrupted.
+    The reports are printed one after the other (with --format json: one object each), progress goes to stderr. Exit
+    code: 0 all have every point, 1 some have not, 2 a wrong option or path, and nothing is graded, 3 the grader's own
+    fault, 130 interrupted.
 
     \b
     grade run llm_memory.c
@@ -67,12 +72,12 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format '{format}'; write --format {' or --format '.join(FORMATS)}")
-    if output is not None and not output.parent.is_dir():
-        raise UsageError(f"--output {output}: there is no folder {output.parent}")
+    check_output(output)
     if output is not None and len(paths) > 1:
         raise UsageError("--output takes the report of one submission; grade several one by one")
     chosen = chosen_lab(lab)
     cases = chosen_cases(chosen, case, seed)
+    _check_paths(paths, chosen.source_name)
 
     def shown(record: Record) -> str:
         view = _terminal(instructor) if output is None else View(instructor=instructor)
@@ -84,7 +89,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
 
     accepted = True
     for path in paths:
-        with Console(stderr=True).status(f"{path}: starting") as status:
+        with Console(stderr=True).status(_told(path, "starting")) as status:
             record = pipeline.grade(
                 path,
                 chosen,
@@ -102,8 +107,25 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
     raise typer.Exit(ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED)
 
 
+def _check_paths(paths: Iterable[Path], source_name: str) -> None:
+    """Raises `UsageError` with all that is wrong: half of the reports would look like all of them."""
+    slips = []
+    for path in paths:
+        try:
+            collect(path, source_name, rule="")
+        except UsageError as error:
+            slips.append(str(error))
+    if slips:
+        raise UsageError("\n".join(slips))
+
+
 def _tell(status: Status, path: Path, step: str) -> None:
-    status.update(f"{path}: {_STEPS[step]}")
+    status.update(_told(path, _STEPS[step]))
+
+
+def _told(path: Path, doing: str) -> Text:
+    """What the status line says: as it stands, for a path may look like markup or steer the terminal."""
+    return Text(f"{escape(str(path))}: {doing}")
 
 
 def _terminal(instructor: bool) -> View:

@@ -70,12 +70,13 @@ def test_unknown_facets_calls_and_ways_of_judging(tmp_path: Path) -> None:
     found = mistakes(tmp_path, text)
 
     assert len(found) == 3
-    assert found[0].startswith(f"{line_of(text, '"choise"')}: rules.first-fit.facets: unknown facet 'choise'; one of: ")
+    lines = [line_of(text, word) for word in ("choise", "apend_kv", "leek")]
+    assert [int(line.partition(":")[0]) for line in found] == lines
+    assert ": rules.first-fit.facets: unknown facet 'choise'; one of: " in found[0]
     assert "choice" in found[0]
-    assert found[1].startswith(f"{line_of(text, '"apend_kv"')}: rules.cow.calls: unknown call 'apend_kv'; one of: ")
+    assert ": rules.cow.calls: unknown call 'apend_kv'; one of: " in found[1]
     assert "append_kv" in found[1]
-    assert found[2].startswith(f"{line_of(text, '"leek"')}: rules.leak.judged: ")
-    assert "'cases', 'build', 'leak' or 'memory-error'" in found[2]
+    assert ": rules.leak.judged: Input should be 'cases', 'build', 'leak' or 'memory-error'" in found[2]
 
 
 def test_wrong_types_all_at_once(tmp_path: Path) -> None:
@@ -116,7 +117,10 @@ def test_mistakes_of_all_kinds_at_once(tmp_path: Path) -> None:
         (("seed = 20110", ""), "seed"),
         (("points = 8", "points = -8"), "points"),
         (("points = 8", "point = 8"), "point"),
-        (('title  = "calls that succeed say so"', ""), f"{line_of(REAL, '[rules.return-value]')}: rules.return-value.title"),
+        (
+            ('title  = "calls that succeed say so"', ""),
+            f"{line_of(REAL, '[rules.return-value]')}: rules.return-value.title",
+        ),
         (('facets = ["choice"]', ""), "rules.first-fit: needs either facets or judged"),
         (('judged = "leak"', 'judged = "leak"\nfacets = ["reply"]'), "rules.leak: needs either facets or judged"),
         (("[rules.list]", "[rules.cow]"), "is not TOML"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement
 from reference.operation import Operation, Reply, Trace
@@ -35,6 +36,7 @@ _POKES: dict[str, Callable[..., None]] = {
     "set_kv_count": pokes.set_kv_count,
 }
 _POKED = Reply(text="")
+_MOST_DECODED = 4  # judging one operation looks at the records before, expected and after it several times
 
 
 class PagedKV:
@@ -49,6 +51,7 @@ class PagedKV:
         """Which bytes of the pool the last call was allowed to touch."""
         self._reply = encode_reply(ReplyKind.NOTHING, 0)
         self._choose: Callable[[array[int]], int] = first_fit
+        self._decoded: dict[bytes, RecordState] = {}
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation; see `reference.model.Model`."""
@@ -108,7 +111,7 @@ class PagedKV:
                 self._choose = first_fit
         expected = self._decode(self._record_of_ints())
         if before is not None:
-            self._keep_untouched(expected, before, operation, reply)
+            expected = self._with_untouched(expected, before, operation, reply)
         others = differences(operation, reply, self.effect, expected=expected, actual=found, seed=self.seed)
         return Judgement(
             expected=reply,
@@ -120,15 +123,15 @@ class PagedKV:
         """The record as plain values by the handout's names."""
         return readable(self._decode(record), self.seed)
 
-    def _keep_untouched(self, expected: RecordState, before: bytes, operation: Operation, reply: Reply) -> None:
+    def _with_untouched(self, expected: RecordState, before: bytes, operation: Operation, reply: Reply) -> RecordState:
         """What a call must leave alone stays as the program had it, earlier mistakes and all.
 
         That is every other engine, and this one too when the call must fail.
         """
-        for number, slot in zip(self.slots, self._decode(before).slots, strict=True):
-            other = number != operation.target
-            if other or (reply.refused and operation.name != "llm_init"):
-                expected.slots[number - 1] = slot
+        fails = reply.refused and operation.name != "llm_init"
+        pairs = zip(self.slots, expected.slots, self._decode(before).slots, strict=True)
+        slots = [old if fails or number != operation.target else new for number, new, old in pairs]
+        return replace(expected, slots=slots)
 
     def _record_of_ints(self) -> bytes:
         try:
@@ -169,10 +172,16 @@ class PagedKV:
             raise CannotGoOn("a number no longer fits into an int") from error
 
     def _decode(self, record: bytes) -> RecordState:
-        try:
-            return decode(record, len(self.slots))
-        except ValueError as error:
-            raise CannotGoOn(str(error)) from error
+        """The record, decoded; nobody may change it, because the last few are kept."""
+        if record not in self._decoded:
+            try:
+                state = decode(record, len(self.slots))
+            except ValueError as error:
+                raise CannotGoOn(str(error)) from error
+            if len(self._decoded) >= _MOST_DECODED:
+                self._decoded.pop(next(iter(self._decoded)))
+            self._decoded[record] = state
+        return self._decoded[record]
 
     def _own_choice(self, before: bytes | None, operation: Operation, found: RecordState) -> list[int] | None:
         """The blocks that the program took in this call, if they were free and are not the first free ones."""
@@ -209,7 +218,7 @@ def _restored_engine(slot: Slot, pool: Pool) -> Engine:
     engine = Engine(pool.memory, pool.pool_bytes // BLOCK_SIZE)
     engine.total_local_blocks = state.total_local_blocks
     engine.free_local_blocks = state.free_local_blocks
-    engine.ref_count = state.ref_count
+    engine.ref_count = state.ref_count[:]
     for sequence in state.sequences:
         if sequence.seq_id in engine.active_seqs:
             raise CannotGoOn(f"two sequences have the id {sequence.seq_id}")

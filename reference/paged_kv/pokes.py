@@ -5,7 +5,7 @@ from __future__ import annotations
 from reference.model import CannotPoke
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
-from reference.paged_kv.words import KV_PER_BLOCK
+from reference.paged_kv.words import KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
 
 __all__ = ["move_l2", "set_kv_count", "unmap"]
 
@@ -13,6 +13,8 @@ __all__ = ["move_l2", "set_kv_count", "unmap"]
 def move_l2(engine: Engine, seq_id: int, source: int, target: int) -> None:
     """Hang an L2 table into another, empty L1 slot."""
     table = _sequence(engine, seq_id).block_table
+    if not (0 <= source < L1_PT_SIZE and 0 <= target < L1_PT_SIZE):
+        raise CannotPoke(f"an L1 table has the slots 0 to {L1_PT_SIZE - 1}")
     if table[source] is None or table[target] is not None:
         raise CannotPoke(f"move_l2 needs a table in L1 slot {source} and none in slot {target}")
     table[target], table[source] = table[source], None
@@ -22,6 +24,8 @@ def move_l2(engine: Engine, seq_id: int, source: int, target: int) -> None:
 def unmap(engine: Engine, seq_id: int, logical: int) -> None:
     """Set a mapped entry to -1 and release its block, as if it had been freed alone."""
     sequence = _sequence(engine, seq_id)
+    if not 0 <= logical < MAX_LOGICAL_BLOCKS:
+        raise CannotPoke(f"a sequence has the logical blocks 0 to {MAX_LOGICAL_BLOCKS - 1}")
     place = Place.of(logical * KV_PER_BLOCK)
     block = sequence.block_at(place)
     if block == UNMAPPED or engine.ref_count[block] < 1:

@@ -64,9 +64,7 @@ class Machine(RuleBasedStateMachine):
         elif name != "append_kv":
             self.poked.add((target, ids[0]))
         if name == "append_kv":
-            pair = zip(
-                self.words(self.was.slots[target - 1]), self.words(self.now.slots[target - 1]), strict=True
-            )
+            pair = zip(self.words(self.was.slots[target - 1]), self.words(self.now.slots[target - 1]), strict=True)
             self.written[target] |= {place for place, (old, new) in enumerate(pair) if old != new}
 
     @staticmethod

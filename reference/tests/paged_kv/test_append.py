@@ -11,11 +11,7 @@ from reference.tests.paged_kv.played import GUARD_WORDS, Played
 
 def changed(before: list[int], after: list[int]) -> dict[int, int]:
     """Word of the pool -> its new content, of the words that differ."""
-    return {
-        place - GUARD_WORDS: new
-        for place, (old, new) in enumerate(zip(before, after, strict=True))
-        if old != new
-    }
+    return {place - GUARD_WORDS: new for place, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
 
 
 @pytest.mark.handout("Task 4/count-returns")
@@ -58,9 +54,7 @@ def test_record_4096_is_refused() -> None:
         (4095, (255, 15, 15, 15)),
     ],
 )
-def test_the_place_of_a_record_is_as_in_the_handouts_example(
-    kv_count: int, place: tuple[int, int, int, int]
-) -> None:
+def test_the_place_of_a_record_is_as_in_the_handouts_example(kv_count: int, place: tuple[int, int, int, int]) -> None:
     """Record 613 is number 5 of logical block 38, which stands at block_table[2][6]."""
     assert place == Place.of(kv_count)
 
@@ -97,9 +91,7 @@ def test_an_exclusive_block_is_written_in_place() -> None:
     assert ({0: 0}, [1], 0) == (played.mapped(1), played.ref_count(), played.free())
 
 
-@pytest.mark.handout(
-    "Task 4/needs-new-page", "Task 4/new-page", "Constraint 3/first-fit", "Constraint 5/decrement"
-)
+@pytest.mark.handout("Task 4/needs-new-page", "Task 4/new-page", "Constraint 3/first-fit", "Constraint 5/decrement")
 def test_a_full_last_block_makes_append_take_the_first_free_one() -> None:
     """The new page is mapped, given ref_count 1, and counted."""
     played = Played(4)

@@ -46,9 +46,7 @@ def test_an_id_of_another_engine_is_no_obstacle() -> None:
 
 
 @pytest.mark.handout("Task 2/ceiling", "Part 2.1/kv-per-block")
-@pytest.mark.parametrize(
-    ("length", "blocks"), [(1, 1), (15, 1), (16, 1), (17, 2), (32, 2), (33, 3), (4096, 256)]
-)
+@pytest.mark.parametrize(("length", "blocks"), [(1, 1), (15, 1), (16, 1), (17, 2), (32, 2), (33, 3), (4096, 256)])
 def test_a_sequence_gets_a_block_for_each_16_records_begun(length: int, blocks: int) -> None:
     """The blocks needed are initial_kv_len / 16, rounded up."""
     played = Played(256)

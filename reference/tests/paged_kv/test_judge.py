@@ -102,7 +102,7 @@ def test_each_facet_comes_alone(name: str) -> None:
     ],
 )
 def test_pool_words_are_written_copied_or_untouched(
-    line: str, place: int, value: int, facet: str, tagged: set[str]
+    *, line: str, place: int, value: int, facet: str, tagged: set[str]
 ) -> None:
     """Whose business a wrong word is depends on the call and, in an append, on its path."""
     judgement = judged(line, lambda state: set_word(state, place, value))

@@ -95,9 +95,7 @@ def play(rng: random.Random, profile: Profile) -> tuple[int, set[str]]:
     return len(calls), met
 
 
-@pytest.mark.parametrize(
-    ("profile", "chunk"), CHUNKS, ids=[f"{profile.name}-{chunk}" for profile, chunk in CHUNKS]
-)
+@pytest.mark.parametrize(("profile", "chunk"), CHUNKS, ids=[f"{profile.name}-{chunk}" for profile, chunk in CHUNKS])
 def test_the_engine_agrees_with_a_naive_model(profile: Profile, chunk: int) -> None:
     """After every operation of a random trace, in reply and in record; and the mixture met what it is for."""
     rng = random.Random(f"{profile.name} {chunk}")

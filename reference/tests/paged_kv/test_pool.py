@@ -11,17 +11,13 @@ from reference.paged_kv.pool import GUARD_BYTES, Pool, magic_words, place_name, 
 from reference.tests.paged_kv.naive import first_words
 
 
-@pytest.mark.parametrize(
-    ("pool_bytes", "words"), [(0, 32), (1, 33), (4, 33), (63, 48), (64, 48), (65, 49), (100, 57)]
-)
+@pytest.mark.parametrize(("pool_bytes", "words"), [(0, 32), (1, 33), (4, 33), (63, 48), (64, 48), (65, 49), (100, 57)])
 def test_a_region_holds_the_pool_and_two_guards_in_whole_words(pool_bytes: int, words: int) -> None:
     """64 bytes on each side, rounded up to a word."""
     assert words == region_words(pool_bytes)
 
 
-@pytest.mark.parametrize(
-    ("seed", "slot", "pool_bytes"), [(0, 1, 64), (1, 1, 64), (20110, 3, 1000), (2**31, 2, 64)]
-)
+@pytest.mark.parametrize(("seed", "slot", "pool_bytes"), [(0, 1, 64), (1, 1, 64), (20110, 3, 1000), (2**31, 2, 64)])
 def test_magic_words_follow_their_formula(seed: int, slot: int, pool_bytes: int) -> None:
     """The driver and the second model compute the same words."""
     assert first_words(seed, slot, pool_bytes) == array("I", magic_words(seed, slot, pool_bytes)).tolist()
