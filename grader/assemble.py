@@ -5,9 +5,8 @@ from __future__ import annotations
 import platform
 
 import grader
-from grader import sandbox
+from grader import sandbox, tools
 from grader.attempt import Attempt
-from grader.build import toolchain
 from grader.compare import Comparison
 from grader.diagnose import CaseFindings
 from grader.errors import DriverError
@@ -62,7 +61,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         environment=Environment(
             compiler=built.compiler,
             command=built.command,
-            valgrind=toolchain.version("valgrind") if attempt.valgrind else "",
+            valgrind=tools.version("valgrind") if attempt.valgrind else "",
             kernel=f"{platform.system()} {platform.release()}",
             grader=grader.__version__,
         ),

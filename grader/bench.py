@@ -22,12 +22,12 @@ from grader import casefile, pipeline, process
 from grader.build.project import FLAGS
 from grader.labs import DEFAULT, LABS
 from grader.process import Limits
+from grader.verdict import Verdict
 
 __all__ = ["main"]
 
 _ROOT = Path(__file__).parents[1]
 _LIMITS = Limits(wall_seconds=120, open_files=None)
-_SAMPLE = "submissions/paged_kv/accepted/terse_no_final_newline"
 _TARGET_G = 6.0
 
 
@@ -43,6 +43,7 @@ class Line:
 
     @property
     def held(self) -> bool | None:
+        """Is the target kept? None where there is none."""
         return None if self.target is None else self.value <= self.target
 
     def __str__(self) -> str:
@@ -55,7 +56,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="how often everything is measured (default 9)")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, target, held}")
-    parser.add_argument("--submission", type=Path, default=_ROOT / _SAMPLE, help="what to grade")
+    accepted = sorted((_ROOT / "submissions" / DEFAULT / Verdict.ACCEPTED).iterdir())
+    parser.add_argument("--submission", type=Path, default=accepted[len(accepted) // 2], help="what to grade")
     options = parser.parse_args()
     lines = _measure(options.submission, max(1, options.rounds))
     if options.json:
@@ -79,8 +81,8 @@ def _measure(submission: Path, rounds: int) -> list[Line]:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / lab.source_name).write_bytes((submission / lab.source_name).read_bytes())
-        header = _ROOT / "grader" / "drivers" / lab.name / "llm_memory.h"
-        (work / header.name).write_bytes(header.read_bytes())
+        for header in (_ROOT / "grader" / "drivers" / lab.name).glob("*.h"):
+            (work / header.name).write_bytes(header.read_bytes())
         (work / "empty.c").write_text("int main(void) { return 0; }\n")
         _run(["gcc", "empty.c", "-o", "empty"], work)
         candidates: dict[str, Callable[[], None]] = {

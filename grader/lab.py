@@ -40,6 +40,8 @@ class Built:
 
     program: Program | None
     findings: tuple[Finding, ...] = ()
+    stopped: bool = False
+    """Did the compiler need so much that it had to be stopped? Then nobody asks it again."""
     compiler: str = ""
     command: str = ""
     cpu_seconds: float = 0.0

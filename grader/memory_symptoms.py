@@ -158,6 +158,11 @@ def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
             error.case,
             Symptom(operation=operation, verdict=verdict, kind=kind, finding=replace(finding, tool=Tool.VALGRIND)),
         )
+    yield from _repeated(comparisons, checked)
+
+
+def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
+    """Valgrind prints an error of the same stack once only, but goes on counting it."""
     told = {(error.case, error.operation) for error in checked.errors}
     for (case, operation), count in checked.counted.items():
         if (case, operation) in told:

@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from grader import sandbox
+from grader import sandbox, tools
 from grader.assemble import record
 from grader.attempt import Attempt
-from grader.build import toolchain
-from grader.build.c import STOPPED
 from grader.collect import collect
 from grader.compare import compare
 from grader.diagnose import case_findings, diagnose
@@ -49,7 +47,7 @@ def grade(
     early: Early | None = None,
 ) -> Record:
     """Grade the submission at `path`. Raises `GraderError` when we, not the student, are at fault."""
-    toolchain.require(*lab.tools, *(["valgrind"] if valgrind else []))
+    tools.require(*lab.tools, *(["valgrind"] if valgrind else []))
     with sandbox.workspace() as work:
         attempt = Attempt(lab=lab, path=path, cases=tuple(cases), work=work, seed=seed, valgrind=valgrind)
         for step in STEPS:
@@ -149,7 +147,7 @@ def _codes(lab: Lab) -> dict[str, int]:
 def _would_score(attempt: Attempt) -> int | None:
     """What a submission that does not compile would have scored, warnings forgiven and holes stubbed."""
     source = attempt.source
-    stopped = attempt.built is not None and any(finding.kind == STOPPED for finding in attempt.built.findings)
+    stopped = attempt.built is not None and attempt.built.stopped
     if attempt.can_run or stopped or source is None or source.finding is not None:
         return None
     with sandbox.workspace() as work:

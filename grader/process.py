@@ -106,12 +106,8 @@ def run(
         try:
             for end in theirs:
                 pipes.close(end)
-            assert process.stdout is not None
-            assert process.stderr is not None
-            outputs = {process.stdout.fileno(): "stdout", process.stderr.fileno(): "stderr"}
-            outputs |= {end: f"channel {i}" for i, end in enumerate(channel_ends)}
-            room = {name: most_channel if name.startswith("channel") else most_output for name in outputs.values()}
-            traffic = _Traffic(outputs, room, dict(zip(feed_ends, feeds, strict=True)), pipes)
+            room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
+            traffic = _Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
             timed_out = not traffic.pump(process, started + limits.wall_seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -133,13 +129,21 @@ def run(
     )
 
 
+def _outputs(process: subprocess.Popen[bytes], channel_ends: Sequence[int]) -> dict[int, str]:
+    """What is read from a program, by descriptor."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    plain = {process.stdout.fileno(): "stdout", process.stderr.fileno(): "stderr"}
+    return plain | {end: f"channel {i}" for i, end in enumerate(channel_ends)}
+
+
 class _Traffic:
     """Moves bytes between us and a running program, so that neither waits for the other for ever."""
 
     def __init__(self, outputs: dict[int, str], room: dict[str, int], feeds: dict[int, bytes], pipes: _Pipes) -> None:
         self.outputs = outputs
         self.pipes = pipes
-        self.room = room
+        self.room = {name: room[name.split()[0]] for name in outputs.values()}
         self.feeds = {end: memoryview(data) for end, data in feeds.items()}
         self.parts: dict[str, list[bytes]] = {name: [] for name in outputs.values()}
         self.cut: set[str] = set()

@@ -6,7 +6,8 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from grader.build import diagnostics, toolchain
+from grader import tools
+from grader.build import diagnostics
 from grader.build.diagnostics import Diagnostic
 from grader.build.link import Symbols, link
 from grader.build.project import CProject
@@ -15,12 +16,11 @@ from grader.process import Completed
 from grader.sandbox import COMPILE_LIMITS, Workspace
 from grader.verdict import Finding, SourceLine, Tool, Verdict
 
-__all__ = ["STOPPED", "build"]
+__all__ = ["build"]
 
 _MOST_FINDINGS = 20
 _SIGNALLED = b"signal terminated program"  # gcc's exit code does not tell that a limit ended its compiler
-STOPPED = "compiler-stopped"
-"""The kind of the finding that gcc needed too much; it is not asked again."""
+_STOPPED = "compiler-stopped"
 
 _QUOTED = re.compile(r"['‘](\w+)['’]")
 
@@ -33,7 +33,7 @@ def build(
     `own_headers` are only consulted to explain a failure. `relaxed` forgives warnings and missing functions, to
     tell what a submission that does not compile would have scored.
     """
-    toolchain.require("gcc", "objcopy")
+    tools.require("gcc", "objcopy")
     work.add(project.source_name, source)
     work.add(project.header.name, project.header.read_bytes())
     command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]
@@ -59,7 +59,8 @@ def build(
     return Built(
         program=program,
         findings=tuple(findings),
-        compiler=toolchain.version("gcc"),
+        stopped=any(finding.kind == _STOPPED for finding in findings),
+        compiler=tools.version("gcc"),
         command=" ".join(project.compile_command),
         cpu_seconds=spent,
     )
@@ -90,7 +91,7 @@ def _compile_findings(
                 "gcc needed too much time or memory for this file and was stopped",
             )
         ]
-    option = diagnostics.diagnostics_option(toolchain.gcc_major())
+    option = diagnostics.diagnostics_option(tools.gcc_major())
     again = work.run([*project.compile_command, option], limits=COMPILE_LIMITS)
     errors = [diagnostic for diagnostic in diagnostics.parse(again.stderr) if diagnostic.is_error]
     own = own_headers.get(project.header.name)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.build import toolchain
+from grader import tools
 from grader.build.project import FLAGS, CProject
 from grader.errors import DriverError
 from grader.process import Completed
@@ -115,7 +115,7 @@ def _add_lines(work: Workspace, name: str, lines: Iterable[str]) -> None:
 def _driver_objects(project: CProject) -> dict[str, bytes]:
     """The driver and the harness, compiled once for this compiler and kept between runs."""
     sources = [project.harness, project.harness.with_suffix(".h"), project.driver, project.header]
-    parts = [source.read_bytes() for source in sources] + [toolchain.version("gcc").encode(), b"3"]
+    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"3"]
     key = hashlib.sha256(b"\0".join(parts) + _has_valgrind_header()).hexdigest()[:24]
     folder = _cache_folder() / key
     wanted = {"harness.o": project.harness, "driver.o": project.driver}

@@ -8,8 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from grader import __version__, sandbox
-from grader.build import toolchain
+from grader import __version__, sandbox, tools
 from grader.errors import ExitCode
 
 __all__ = ["doctor"]
@@ -33,13 +32,13 @@ def doctor() -> None:
         table.add_column(heading, overflow="fold")
     missing = []
     for tool, purpose in _TOOLS.items():
-        version = toolchain.version(tool)
+        version = tools.version(tool)
         if not version:
             missing.append(tool)
         table.add_row(tool, version or "[bold]missing[/bold]", purpose)
     console.print(table)
     active = sandbox.protection()
     console.print(f"protection: {active.level} ({', '.join(active.active)})")
-    for command in dict.fromkeys(toolchain.install_command(tool) for tool in missing):
+    for command in dict.fromkeys(tools.install_command(tool) for tool in missing):
         console.print(f"install what is missing:  {command}")
     raise typer.Exit(ExitCode.JUDGE_ERROR if missing else ExitCode.ACCEPTED)

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from grader import pytest_plugin
-from grader.build import toolchain
+from grader import pytest_plugin, tools
 from grader.record import Record, from_json, to_json, write
 
 __all__ = ["graded"]
@@ -49,7 +48,7 @@ pytest_plugin.graded = graded  # the items of the samples find what is here, and
 @cache
 def _house() -> bytes:
     """A hash over all that decides about a record, but for the sample itself."""
-    digest = hashlib.sha256("".join(map(toolchain.version, ("gcc", "valgrind"))).encode())
+    digest = hashlib.sha256("".join(map(tools.version, ("gcc", "valgrind"))).encode())
     for file in _files():
         digest.update(str(file.relative_to(_ROOT)).encode() + file.read_bytes())
     return digest.digest()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from grader import casefile, pipeline, sandbox
 from grader.attempt import Attempt
-from grader.grammar import Case
 from grader.compare import Comparison, compare
 from grader.diagnose import Diagnosed, case_findings, diagnose
+from grader.grammar import Case
 from grader.labs.paged_kv import lab
 from grader.pipeline import STEPS
 from grader.record import Record

@@ -8,8 +8,8 @@ from array import array
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from grader.grammar import Case
 from grader.compare import Comparison, End, compare
+from grader.grammar import Case
 from grader.labs.paged_kv import lab
 from grader.replay import BlockEvent, Event, Fault, Played, PlayedStep
 from grader.tests.programs import changed, comparisons, expected_records, first_case, made

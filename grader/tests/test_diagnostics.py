@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import process
-from grader.build import toolchain
+from grader import process, tools
 from grader.build.diagnostics import Diagnostic, diagnostics_option, meaning, parse
 from grader.process import Limits
 
@@ -192,7 +191,7 @@ def test_the_gcc_of_this_machine_is_understood(
     """Whichever it is: a warning, an error and a missing header."""
     (tmp_path / FILE).write_text(text, encoding="utf-8")
     done = process.run(
-        ["gcc", "-std=c11", "-Wall", "-Werror", "-c", FILE, diagnostics_option(toolchain.gcc_major())],
+        ["gcc", "-std=c11", "-Wall", "-Werror", "-c", FILE, diagnostics_option(tools.gcc_major())],
         cwd=tmp_path,
         limits=Limits(wall_seconds=30),
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"},

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from grader import replay
-from grader.compare import End
 from grader.attempt import Attempt
+from grader.compare import End
 from grader.tests.programs import (
     POSIX,
     around,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.compare import End
 from grader.attempt import Attempt
+from grader.compare import End
 from grader.tests.programs import (
     POSIX,
     around,

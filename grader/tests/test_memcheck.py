@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from grader import casefile, memcheck as module
-from grader.grammar import Case
 from grader.errors import GraderError
+from grader.grammar import Case
 from grader.labs.paged_kv import lab
 from grader.memcheck import LEAK, Checked
 from grader.tests.programs import (
@@ -110,7 +110,7 @@ def test_an_error_belongs_to_a_case_an_operation_and_a_line(kind: str) -> None:
     """Read, write, freed memory, values that were never set."""
     source = appending(*_ERRORS[kind])
     found = checked(source, second_case(), first_case(), second_case())
-    errors = [error for error in found.errors if error.kind == kind.split()[0]]
+    errors = [error for error in found.errors if error.kind == kind.split(maxsplit=1)[0]]
 
     assert errors
     assert {(error.case, error.operation) for error in errors} == {(1, 5)}

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from grader import casefile, replay as module, sandbox
-from grader.grammar import Case
 from grader.errors import DriverError
+from grader.grammar import Case
 from grader.lab import Program
 from grader.labs.paged_kv import lab
 from grader.process import Command, Completed, Limits

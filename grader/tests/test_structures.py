@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from grader.grammar import Case
 from grader.compare import End
+from grader.grammar import Case
 from grader.tests.programs import (
     POSIX,
     around,

@@ -263,7 +263,8 @@ def _reply_text(operation: Operation, kind: ReplyKind, value: int) -> str:
     if kind is ReplyKind.INT:
         return str(value)
     if kind is ReplyKind.SEQUENCE:
-        right = operation.name != "llm_init" and value == _requested_id(operation)
+        returns_sequence = operation.name in ("create_sequence", "fork_sequence")
+        right = returns_sequence and value == _requested_id(operation)
         return "seq" if right else f"a pointer to sequence {value}"
     words = {ReplyKind.NOTHING: "", ReplyKind.NULL: "NULL", ReplyKind.ENGINE: "engine"}
     return words.get(kind, "a pointer to something else")

@@ -1,4 +1,4 @@
-"""The programs that a C lab needs, their versions, and how to install what is missing."""
+"""The programs that labs need, their versions, and how to install what is missing."""
 
 from __future__ import annotations
 
