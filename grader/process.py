@@ -22,6 +22,8 @@ from grader.reaper import adopt_orphans, end_leftovers
 __all__ = ["Completed", "Limits", "run"]
 
 _CHUNK = 1 << 20
+_BREATH = 0.002
+"""Seconds to wait between two looks at a program's output: one look at much costs less than many at little."""
 _PR_SET_NO_NEW_PRIVS = 38
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -174,6 +176,7 @@ class _Traffic:
                     if ended:
                         self._drain()
                         return True
+                    time.sleep(_BREATH)
             finally:
                 os.close(watch)
 

@@ -56,6 +56,7 @@ class Kind(IntEnum):
     BLOCK = 6
     MISFIT = 7
     DONE = 8
+    DELTA = 9
 
 
 class Event(IntEnum):
@@ -249,9 +250,10 @@ def _take_down(played: list[Played], frame: Frame) -> None:
     match frame.kind:
         case Kind.BEGIN:
             played[frame.case] = Played(one.case)  # a second attempt replaces the first
-        case Kind.STEP if frame.operation == len(one.steps):
+        case Kind.STEP | Kind.DELTA if frame.operation == len(one.steps):
+            record = frame.body if frame.kind == Kind.STEP else _undone(frame.body, one.steps[-1:])
             one.steps.append(
-                PlayedStep(frame.body, frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live)
+                PlayedStep(record, frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live)
             )
         case Kind.BLOCK:
             one.events.append(_event(frame))
@@ -265,6 +267,15 @@ def _take_down(played: list[Played], frame: Frame) -> None:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
             one.ended, one.status, one.hung = True, status, bool(hung)
             one.cpu_seconds = microseconds / 1e6
+
+
+def _undone(delta: bytes, last: list[PlayedStep]) -> bytes:
+    """The whole record behind a DELTA frame. Raises `ValueError` when it does not fit the last record."""
+    same, tail = (4 * words for words in struct.unpack_from("<2i", delta))
+    before = last[0].record if last else b""
+    if same < 0 or tail < 0 or 8 + same + tail > len(before):
+        raise ValueError("a record is said to share more with the last one than that has")
+    return b"".join((delta[8:16], before[8 : 8 + same], delta[16:], before[len(before) - tail :]))
 
 
 def _event(frame: Frame) -> BlockEvent:

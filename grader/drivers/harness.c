@@ -8,7 +8,7 @@
  *   stdout, stderr the student's; nobody parses them
  *
  * "native": the parent forks one child for every case. The child does the operations and sends a STEP frame with the
- * canonical record after each; a crash or a time limit is caught on an alternate stack and sent as a FAULT frame
+ * canonical record after each (or a DELTA frame, with what is new in it); a crash or a time limit is caught on an alternate stack and sent as a FAULT frame
  * with the return addresses. The parent frames each case with BEGIN and END, which the child cannot forge into
  * another case's part because the grader takes the last END before the next BEGIN. A case that ran into its time
  * limit is run once more with twice the limit; after the first proven hang later limits are short.
@@ -60,7 +60,7 @@ enum { FRAMES_DEPTH = 32 };
 
 /* ---------------------------------------------------------------- frames */
 
-enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE };
+enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA };
 
 struct frame {
     uint64_t token;
@@ -110,8 +110,8 @@ static void send_frame(enum kind kind, const void *body, size_t length)
 /* ---------------------------------------------------------------- the record */
 
 enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 14 };
-static int32_t *record; /* RECORD_WORDS of pages, touched only as far as used */
-static size_t record_length;
+static int32_t *record, *last_record; /* RECORD_WORDS of pages each, touched only as far as used */
+static size_t record_length, last_length;
 static const void *seen[SEEN];
 static uint32_t seen_in[SEEN], seen_round;
 
@@ -142,6 +142,32 @@ int harness_seen(const void *address)
             return 1;
     }
     return 1; /* more pointers than anybody allocates in one case */
+}
+
+/* Send the record. Most operations change little of it: then the body of a DELTA frame is how many words behind the
+ * reply are as in the last record, how many at the end are, the reply, and what lies between. */
+static void send_record(void)
+{
+    enum { REPLY = 2, HEAD = 4, WORTH_IT = 64 };
+    size_t shorter = record_length < last_length ? record_length : last_length, same = 0, tail = 0;
+    while (REPLY + same < shorter && record[REPLY + same] == last_record[REPLY + same])
+        same++;
+    while (REPLY + same + tail < shorter && record[record_length - 1 - tail] == last_record[last_length - 1 - tail])
+        tail++;
+    if (same >= HEAD - REPLY && same + tail > WORTH_IT) {
+        int32_t *head = record + REPLY + same - HEAD, covered[HEAD];
+        int32_t body[HEAD] = {(int32_t)same, (int32_t)tail, record[0], record[1]};
+        memcpy(covered, head, sizeof covered);
+        memcpy(head, body, sizeof body);
+        send_frame(DELTA, head, (record_length - REPLY - same - tail + HEAD) * sizeof *record);
+        memcpy(head, covered, sizeof covered);
+    } else {
+        send_frame(STEP, record, record_length * sizeof *record);
+    }
+    int32_t *swap = last_record;
+    last_record = record;
+    last_length = record_length;
+    record = swap;
 }
 
 /* ---------------------------------------------------------------- the student's memory */
@@ -590,7 +616,7 @@ static void run_case(const struct one_case *one, long limit)
             record_length = 0;
             seen_round++;
             lab_record();
-            send_frame(STEP, record, record_length * sizeof *record);
+            send_record();
         }
     }
     for (size_t i = 0; i < block_count; i++)
@@ -761,6 +787,7 @@ int main(int argc, char **argv)
         VALGRIND_MAKE_MEM_NOACCESS(arena, arena_bytes);
     } else {
         record = harness_pages(RECORD_WORDS * sizeof *record);
+        last_record = harness_pages(RECORD_WORDS * sizeof *record);
         catch_faults();
     }
     keep_statics(0);

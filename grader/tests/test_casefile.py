@@ -193,7 +193,8 @@ def test_all_mistakes_of_a_file_at_once(tmp_path: Path) -> None:
 
 def test_a_mistake_under_repeat_is_told_once(tmp_path: Path) -> None:
     """Three hundred copies of a sentence hide the others."""
-    assert len(mistakes(tmp_path, "repeat i 1..300: apend_kv 1 {i} -> 0")) == 1
+    for operation in ("apend_kv 1 {i} -> 0", "append_kv 1 {i} -> -1", "@2 append_kv 1 {i} -> 0"):
+        assert len(mistakes(tmp_path, f"{CREATED}\nrepeat i 1..3: {operation}")) == 1
 
 
 def test_a_value_of_the_wrong_type_is_not_called_missing(tmp_path: Path) -> None:

@@ -111,6 +111,20 @@ def test_any_depth_is_searched(tmp_path: Path) -> None:
     assert collected(tmp_path).content == b"int x;\n"
 
 
+def test_a_search_without_end_is_our_users_slip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever names a whole disk means another path; the file may still be there, so that it is no zero."""
+    monkeypatch.setattr("grader.collect._MOST_ENTRIES", 10)
+    for number in range(8):
+        (tmp_path / "notes" / f"{number}").mkdir(parents=True)
+    handed_in(tmp_path / "notes" / "7")
+
+    assert collected(tmp_path).content == b"int x;\n"
+
+    (tmp_path / "notes" / "8").touch()
+    with pytest.raises(UsageError, match=f"more than 10 files in it; write the path of {NAME} itself"):
+        collected(tmp_path)
+
+
 def test_hidden_folders_are_not_searched(tmp_path: Path) -> None:
     """What git keeps in .git is not handed in."""
     handed_in(tmp_path / ".git" / "x")
