@@ -65,7 +65,7 @@ class OperationReader:
         words = match["call"].split() if match else []
         if match is None or not words:
             if written and not written.startswith("#"):
-                self._complain(line, f"cannot read '{written}'; write: append_kv 1 77 -> 0  # comment")
+                self._complain(line, f"cannot read '{written}'; write: {self.grammar.example}  # comment")
             return None
         name, *arguments = words
         signature = self.grammar.operations.get(name)

@@ -60,6 +60,8 @@ class Grammar:
     operations: Mapping[str, Signature]
     settings: Mapping[str, Number]
     """Keys of the header that are numbers of the lab's own, such as `pool_blocks`."""
+    example: str
+    """A line with a reply, for messages that say what to write."""
     most_targets: int
     clauses: Mapping[str, str]
     """The sentences of the handout that a case may name, with their text."""

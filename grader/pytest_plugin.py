@@ -65,6 +65,7 @@ class CaseFile(pytest.File):
         self.lab = lab
 
     def collect(self) -> Iterator[pytest.Item]:
+        """One item for the file."""
         yield CaseItem.from_parent(self, name=self.path.stem, lab=self.lab)
 
 
@@ -104,6 +105,7 @@ class SampleFile(pytest.File):
         self.lab = lab
 
     def collect(self) -> Iterator[pytest.Item]:
+        """One item for the file."""
         yield SampleItem.from_parent(self, name=self.path.parent.name, lab=self.lab)
 
 

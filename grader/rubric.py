@@ -72,51 +72,44 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
     Raises `RubricError` with all mistakes.
     """
     text, values = tomlfile.read(path, RubricError)
-    from pydantic import (  # noqa: PLC0415 - slow to import
-        AfterValidator,
-        BaseModel,
-        ConfigDict,
-        Field,
-        ValidationError,
-        model_validator,
-    )
+    import pydantic  # noqa: PLC0415 - slow to import
     from pydantic_core import PydanticCustomError  # noqa: PLC0415
 
-    def one_of(what: str, known: Collection[str]) -> AfterValidator:
+    def one_of(what: str, known: Collection[str]) -> pydantic.AfterValidator:
         def check(word: str) -> str:
             if word not in known:
                 raise PydanticCustomError("unknown", f"unknown {what} '{word}'; one of: {', '.join(known)}")
             return word
 
-        return AfterValidator(check)
+        return pydantic.AfterValidator(check)
 
     one_facet = Annotated[str, one_of("facet", sorted(facets))]
     one_call = Annotated[str, one_of("call", calls)]
 
-    class RuleFile(BaseModel):
-        model_config = ConfigDict(extra="forbid", strict=True)
-        points: int = Field(ge=0)
+    class RuleFile(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="forbid", strict=True)
+        points: int = pydantic.Field(ge=0)
         title: str
         handout: str
         facets: list[one_facet] = []
-        judged: Judged = Field(Judged.CASES, strict=False)
+        judged: Judged = pydantic.Field(Judged.CASES, strict=False)
         calls: list[one_call] = []
         covers_cleanup: bool = False
 
-        @model_validator(mode="after")
+        @pydantic.model_validator(mode="after")
         def judged_by_one_thing(self) -> RuleFile:
             if (self.judged is Judged.CASES) != bool(self.facets):
                 raise PydanticCustomError("judged", 'needs either facets or judged = "build" and the like')
             return self
 
-    class RubricFile(BaseModel):
-        model_config = ConfigDict(extra="forbid", strict=True)
-        seed: int = Field(ge=0, lt=2**31)
+    class RubricFile(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="forbid", strict=True)
+        seed: int = pydantic.Field(ge=0, lt=2**31)
         rules: dict[str, RuleFile]
 
     try:
         file = RubricFile.model_validate(values)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise RubricError(_problems(path, text, error)) from None
     rules = [
         Rule(
@@ -162,7 +155,7 @@ def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:
     """What rules that are right one by one do wrong together: line and message."""
     if rubric.max_score != 100:
         yield 1, f"the points of all rules sum to {rubric.max_score}; they must sum to 100"
-    for judged in set(Judged) - {Judged.CASES}:
+    for judged in (Judged.BUILD, Judged.LEAK, Judged.MEMORY_ERROR):
         ids = [rule.id for rule in rubric.rules if rule.judged is judged]
         if not ids:
             yield 1, f'no rule is judged by {judged}; write judged = "{judged}" in one'

@@ -80,7 +80,7 @@ def meaning(diagnostic: Diagnostic) -> str:
     if diagnostic.option:
         return "The strict flags make every warning an error (-Werror)."
     if diagnostic.kind == "fatal error":
-        return "Only llm_memory.c and the official header are compiled; other files of yours are not there."
+        return "Only this file and the official header are compiled; other files of yours are not there."
     return "This is not valid C; gcc cannot go on here."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +22,7 @@ from grader.labs import DEFAULT
 from grader.record import Record, write
 from grader.report import FORMATS, View
 from grader.report.escape import escape
+from grader.verdict import Verdict
 
 __all__ = ["run"]
 
@@ -79,32 +80,33 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
     cases = chosen_cases(chosen, case, seed)
     _check_paths(paths, chosen.source_name)
 
-    def shown(record: Record) -> str:
-        view = _terminal(instructor) if output is None else View(instructor=instructor)
-        return FORMATS[format](record, view)
+    view = _terminal(instructor) if output is None else View(instructor=instructor)
+    grade = partial(
+        pipeline.grade,
+        lab=chosen,
+        cases=cases,
+        seed=chosen.rubric.seed if seed is None else seed,
+        valgrind=not without_valgrind,
+    )
+    verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]
+    accepted = all(verdict.passed for verdict in verdicts)
+    raise typer.Exit(ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED)
+
+
+def _report(path: Path, grade: Callable[..., Record], render: Callable[[Record], str], output: Path | None) -> Verdict:
+    """Grade one submission and print its report, or keep it in a file that is there early and never half."""
 
     def keep(record: Record) -> None:
         if output is not None:
-            write(output, shown(record))
+            write(output, render(record))
 
-    accepted = True
-    for path in paths:
-        with Console(stderr=True).status(_told(path, "starting")) as status:
-            record = pipeline.grade(
-                path,
-                chosen,
-                cases,
-                seed=chosen.rubric.seed if seed is None else seed,
-                valgrind=not without_valgrind,
-                progress=partial(_tell, status, path),
-                early=keep,
-            )
-        keep(record)
-        if output is None:
-            sys.stdout.write(shown(record))
-            sys.stdout.flush()
-        accepted = accepted and record.verdict.passed
-    raise typer.Exit(ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED)
+    with Console(stderr=True).status(_told(path, "starting")) as status:
+        record = grade(path, progress=partial(_tell, status, path), early=keep if output is not None else None)
+    keep(record)
+    if output is None:
+        sys.stdout.write(render(record))
+        sys.stdout.flush()
+    return record.verdict
 
 
 def _check_paths(paths: Iterable[Path], source_name: str) -> None:

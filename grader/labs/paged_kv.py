@@ -81,6 +81,7 @@ def lab() -> Lab:
     grammar = Grammar(
         operations=_OPERATIONS,
         settings=_SETTINGS,
+        example="append_kv 1 77 -> 0",
         most_targets=_MOST_ENGINES,
         clauses=rubric.load_clauses(_CASES / "handout.toml"),
         rules=tuple(rule.id for rule in rules.rules if rule.judged is Judged.CASES),

@@ -66,18 +66,31 @@ def counts_zeroed_by_memset() -> str:
 
 def more_memory_than_needed() -> str:
     """Four times as much, and a bit."""
-    return after_header("#define malloc(size) malloc(4 * (size) + 7)", "#define calloc(count, size) calloc(4 * (count) + 7, (size))")
+    return after_header(
+        "#define malloc(size) malloc(4 * (size) + 7)", "#define calloc(count, size) calloc(4 * (count) + 7, (size))"
+    )
 
 
 def scratch_arrays() -> str:
     """Memory that is given back before the call returns."""
-    return in_helpers("scratch();", "static void scratch(void)", "{", "    int *volatile notes = malloc(1000);", "    notes[0] = notes[249] = 1;", "    free(notes);", "}")
+    return in_helpers(
+        "scratch();",
+        "static void scratch(void)",
+        "{",
+        "    int *volatile notes = malloc(1000);",
+        "    notes[0] = notes[249] = 1;",
+        "    free(notes);",
+        "}",
+    )
 
 
 def realloc_in_steps() -> str:
     """A table that grows to its size."""
     return changed(
-        ("    int *table = malloc(sizeof(int) * L2_PT_SIZE);", "    int *table = realloc(realloc(NULL, 4), sizeof(int) * L2_PT_SIZE);"),
+        (
+            "    int *table = malloc(sizeof(int) * L2_PT_SIZE);",
+            "    int *table = realloc(realloc(NULL, 4), sizeof(int) * L2_PT_SIZE);",
+        ),
     )
 
 
@@ -126,13 +139,21 @@ def wipes_what_it_frees() -> str:
 def destroy_gives_blocks_back_first() -> str:
     """What llm_destroy leaves in ref_count is not compared: here zeros, in the original what was there."""
     return changed(
-        ("        listRemove(&sequence->node);\n        deleteTables(sequence);", "        listRemove(&sequence->node);\n        visitBlocks(engine, sequence, releaseVisitor, NULL);\n        deleteTables(sequence);"),
+        (
+            "        listRemove(&sequence->node);\n        deleteTables(sequence);",
+            "        listRemove(&sequence->node);\n        visitBlocks(engine, sequence, releaseVisitor, NULL);\n        deleteTables(sequence);",
+        ),
     )
 
 
 def padding_is_garbage() -> str:
     """The holes between the fields of a Sequence hold anything."""
-    return changed(("    Sequence *sequence = malloc(sizeof(Sequence));", "    Sequence *sequence = memset(malloc(sizeof(Sequence)), 0x5A, sizeof(Sequence));"))
+    return changed(
+        (
+            "    Sequence *sequence = malloc(sizeof(Sequence));",
+            "    Sequence *sequence = memset(malloc(sizeof(Sequence)), 0x5A, sizeof(Sequence));",
+        )
+    )
 
 
 def checks_in_another_order() -> str:
@@ -160,12 +181,22 @@ def counter_recomputed_each_time() -> str:
 
 def one_block_for_the_copy_by(copy: str) -> str:
     """Copying 64 bytes in another way."""
-    return changed(("        memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE);", f"        int *to = getBlockAddress(engine, newBlock), *from = getBlockAddress(engine, oldBlock);\n        {copy}"))
+    return changed(
+        (
+            "        memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE);",
+            f"        int *to = getBlockAddress(engine, newBlock), *from = getBlockAddress(engine, oldBlock);\n        {copy}",
+        )
+    )
 
 
 def record_stored_by(store: str) -> str:
     """Writing 4 bytes in another way."""
-    return changed(("    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;", f"    int *target = getBlockAddress(engine, sequence->block_table[l1][l2]) + offset;\n    {store}"))
+    return changed(
+        (
+            "    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;",
+            f"    int *target = getBlockAddress(engine, sequence->block_table[l1][l2]) + offset;\n    {store}",
+        )
+    )
 
 
 def null_check_written_as(check: str) -> str:

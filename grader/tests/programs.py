@@ -159,9 +159,7 @@ def attempted(source: str | bytes, *cases: Case, valgrind: bool = False) -> Atte
 def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Record:
     """The record of this source."""
     with tempfile.TemporaryDirectory() as folder:
-        return pipeline.grade(
-            _written(folder, source), lab(), cases, seed=lab().rubric.seed, valgrind=valgrind
-        )
+        return pipeline.grade(_written(folder, source), lab(), cases, seed=lab().rubric.seed, valgrind=valgrind)
 
 
 def played(source: str | bytes, *cases: Case) -> list[Played]:

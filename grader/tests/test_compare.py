@@ -99,7 +99,12 @@ def test_a_new_sequence_at_the_head_is_the_lists_business() -> None:
 
 def test_last_fit_differs_in_the_choice_alone() -> None:
     """Tables, counts and pool are judged with the blocks that the program chose."""
-    comparison = story(("for (int block = 0; block < engine->total_local_blocks; block++)", "for (int block = engine->total_local_blocks - 1; block >= 0; block--)"))
+    comparison = story(
+        (
+            "for (int block = 0; block < engine->total_local_blocks; block++)",
+            "for (int block = engine->total_local_blocks - 1; block >= 0; block--)",
+        )
+    )
 
     assert set.union(*facets(comparison).values()) == {"choice"}
     assert set(facets(comparison)) == {1, 4, 6, 8, 9}
@@ -118,7 +123,12 @@ def test_last_fit_with_a_forgotten_copy_has_both_faults_apart() -> None:
 
 def test_a_copy_that_is_never_made_stays_the_copys_fault() -> None:
     """Writing into the shared block: the word is in place, the old block was written; then all goes on from there."""
-    comparison = story(("bool isShared = isMapped && engine->ref_count[table[l2]] > 1;", "bool isShared = false && engine->ref_count[0];"))
+    comparison = story(
+        (
+            "bool isShared = isMapped && engine->ref_count[table[l2]] > 1;",
+            "bool isShared = false && engine->ref_count[0];",
+        )
+    )
 
     assert "copied" in facets(comparison)[_COPY] or "tables" in facets(comparison)[_COPY]
     assert set(facets(comparison)) <= {_COPY, 5}
@@ -247,9 +257,7 @@ def test_no_extreme_number_anywhere_raises(value: int) -> None:
     for step, place in itertools.product(range(len(records)), range(70)):
         words = array("i", records[step])
         words[place] = value
-        comparison = compare(
-            reported(_STORY, [*records[:step], words.tobytes(), *records[step + 1 :]]), lab().model
-        )
+        comparison = compare(reported(_STORY, [*records[:step], words.tobytes(), *records[step + 1 :]]), lab().model)
 
         assert comparison.end in (End.REACHED, End.UNREADABLE)
 

@@ -77,7 +77,10 @@ def test_what_shows_only_in_the_clean_up_has_little_weight() -> None:
 def test_a_public_case_is_shown_where_there_is_one() -> None:
     """A student learns nothing from a case that he may not see."""
     story = "create_sequence 1 5 -> seq"
-    hidden, public = made("hidden", story, header=_HIDDEN), made("public", f"{story}; append_kv 1 3 -> 0; append_kv 1 4 -> 0")
+    hidden, public = (
+        made("hidden", story, header=_HIDDEN),
+        made("public", f"{story}; append_kv 1 3 -> 0; append_kv 1 4 -> 0"),
+    )
     diagnosed, _ = judged(by_hand(hidden, (1, _FREE_COUNT, 9)), by_hand(public, (1, _FREE_COUNT, 9)))
 
     assert diagnosed.diagnosis is not None
@@ -86,7 +89,12 @@ def test_a_public_case_is_shown_where_there_is_one() -> None:
 
 def test_a_wrong_state_goes_before_the_crash_that_follows() -> None:
     """The first bad operation is the cause; what comes of it is shown, but not blamed."""
-    source = changed(("    sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);", "    sequence->block_table = NULL; if (seqId < 5) sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);"))
+    source = changed(
+        (
+            "    sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);",
+            "    sequence->block_table = NULL; if (seqId < 5) sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);",
+        )
+    )
     record = graded_text(source, first_case(), second_case())
 
     assert record.verdict is Verdict.RUN_TIME_ERROR
@@ -116,7 +124,10 @@ def test_one_mistake_is_named(rule: str) -> None:
     cases = [
         first_case(),
         second_case(),
-        made("twice", "create_sequence 1 5 -> seq; create_sequence 1 5 -> NULL; create_sequence 2 5 -> seq; free_sequence 1 -> 0; create_sequence 3 20 -> seq"),
+        made(
+            "twice",
+            "create_sequence 1 5 -> seq; create_sequence 1 5 -> NULL; create_sequence 2 5 -> seq; free_sequence 1 -> 0; create_sequence 3 20 -> seq",
+        ),
     ]
     record = graded_text(changed(_MISTAKES[rule]), *cases)
 
@@ -173,7 +184,9 @@ def test_every_rule_that_can_be_broken_by_a_case_has_a_clue() -> None:
 
 
 _VALUES = st.one_of(st.sampled_from([0, 1, -1, 2, 5, 16, 4096, 2**20]), st.integers(-(2**20), 2**20))
-_EDITS = st.lists(st.tuples(st.sampled_from([0, 1]), st.integers(0, 6), st.integers(0, 400), _VALUES), min_size=1, max_size=4)
+_EDITS = st.lists(
+    st.tuples(st.sampled_from([0, 1]), st.integers(0, 6), st.integers(0, 400), _VALUES), min_size=1, max_size=4
+)
 
 
 @settings(max_examples=250, deadline=None)
@@ -184,7 +197,10 @@ def test_points_are_never_lost_without_a_reason(edits: list[tuple[int, int, int,
     sizes = [[min(len(record) // 4, head) for record in expected_records(case)] for case in cases]
     places = [(which, step % len(sizes[which]), place, value) for which, step, place, value in edits]
     played = [
-        by_hand(case, *((step, place % sizes[number][step], value) for which, step, place, value in places if which == number))
+        by_hand(
+            case,
+            *((step, place % sizes[number][step], value) for which, step, place, value in places if which == number),
+        )
         for number, case in enumerate(cases)
     ]
     if fault >= 0:

@@ -86,7 +86,13 @@ def test_a_crash_keeps_what_came_before_and_names_the_line(statements: str, word
 
 def test_the_line_of_a_crash_is_that_of_the_statement_itself() -> None:
     """Not of the instruction before it: a program counter is no return address."""
-    lines = ["    volatile int *volatile nowhere = NULL;", "    kv_data +=", "        1;", "    *nowhere = kv_data; /* HERE */", "    kv_data -= 1;"]
+    lines = [
+        "    volatile int *volatile nowhere = NULL;",
+        "    kv_data +=",
+        "        1;",
+        "    *nowhere = kv_data; /* HERE */",
+        "    kv_data -= 1;",
+    ]
     source = around("append_kv", "\n".join(lines))
     attempt = attempted(source, first_case())
     (finding,) = findings(attempt)
@@ -96,7 +102,9 @@ def test_the_line_of_a_crash_is_that_of_the_statement_itself() -> None:
 
 def test_a_line_in_a_helper_comes_with_its_callers() -> None:
     """The stack has the student's frames, innermost first, and no other."""
-    top = POSIX + "static __attribute__((noinline)) void helper(volatile int *volatile p)\n{\n    *p = 1; /* HERE */\n}\n"
+    top = (
+        POSIX + "static __attribute__((noinline)) void helper(volatile int *volatile p)\n{\n    *p = 1; /* HERE */\n}\n"
+    )
     source = trouble("helper(NULL); /* CALLER */", top=top)
     (finding,) = findings(attempted(source, first_case()))
 
@@ -217,7 +225,7 @@ def test_many_hanging_cases_cost_little_more_than_one() -> None:
         "setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {1000, 0}}, NULL);",
         "sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, NULL);",
         "alternate.ss_flags = SS_DISABLE; sigaltstack(&alternate, NULL);",
-        "chdir(\"/\"); setpgid(0, 0); umask(0);",
+        'chdir("/"); setpgid(0, 0); umask(0);',
     ],
     ids=["alarm", "signal", "itimer", "mask", "altstack", "process"],
 )

@@ -91,7 +91,12 @@ def test_a_write_outside_an_allocation_is_reported_at_its_operation(kind: str) -
     """The line is that of the allocation; size and place are in the message."""
     free_first = "free(same(p));" if kind == "write-after-free" else ""
     free_last = "" if kind == "write-after-free" else "free(same(p));"
-    source = trouble("volatile int *p = same(malloc(64)); /* HERE */", free_first.replace("p)", "(void *)p)"), _WRITES[kind], free_last.replace("p)", "(void *)p)"))
+    source = trouble(
+        "volatile int *p = same(malloc(64)); /* HERE */",
+        free_first.replace("p)", "(void *)p)"),
+        _WRITES[kind],
+        free_last.replace("p)", "(void *)p)"),
+    )
     finding = memory_finding(source)
 
     assert kind.startswith(finding.kind)
@@ -144,11 +149,11 @@ _FAMILY = [
     "p[499] = 1;",
     "p = realloc(p, 20);",
     "free(p);",
-    "p = strdup(\"paged\");",
-    "if (strcmp(p, \"paged\") != 0) return 102;",
+    'p = strdup("paged");',
+    'if (strcmp(p, "paged") != 0) return 102;',
     "free(p);",
-    "p = strndup(\"attention\", 3);",
-    "if (strcmp(p, \"att\") != 0) return 103;",
+    'p = strndup("attention", 3);',
+    'if (strcmp(p, "att") != 0) return 103;',
     "free(p);",
     "p = aligned_alloc(256, 512);",
     "if ((size_t)p % 256 != 0) return 104;",
@@ -167,14 +172,16 @@ _FAMILY = [
 
 
 @pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-def test_the_whole_family_of_malloc_works(valgrind: bool) -> None:
+def test_the_whole_family_of_malloc_works(*, valgrind: bool) -> None:
     """Alignment, contents, size 0: as libc's, and nothing of it is a finding."""
     assert_harmless(_FAMILY, valgrind=valgrind)
 
 
 @pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-@pytest.mark.parametrize("call", ["malloc(huge)", "calloc(huge, 4)", "realloc(NULL, huge)", "reallocarray(NULL, huge, 4)"])
-def test_impossible_sizes_are_refused_everywhere(call: str, valgrind: bool) -> None:
+@pytest.mark.parametrize(
+    "call", ["malloc(huge)", "calloc(huge, 4)", "realloc(NULL, huge)", "reallocarray(NULL, huge, 4)"]
+)
+def test_impossible_sizes_are_refused_everywhere(call: str, *, valgrind: bool) -> None:
     """NULL as from libc, natively and under Valgrind; whoever checks for it goes on unharmed."""
     assert_harmless(["volatile size_t huge = (size_t)-1 / 2;", f"if ({call} != NULL) return 106;"], valgrind=valgrind)
 
@@ -199,7 +206,13 @@ def test_fresh_memory_is_not_zero_and_freed_memory_is_not_reused() -> None:
         "if (((volatile unsigned char *)p)[5] != 0xDD) return 101;",
         "for (int i = 0; i < 1000; i++) { q = malloc(64); if (q == p) return 102; free(q); }",
     ]
-    source = around("append_kv", "\n".join(lines), top='#pragma GCC diagnostic ignored "-Wuse-after-free"\n#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"\n#pragma GCC diagnostic ignored "-Wuninitialized"\n' + _TOP + "#include <string.h>\n")
+    source = around(
+        "append_kv",
+        "\n".join(lines),
+        top='#pragma GCC diagnostic ignored "-Wuse-after-free"\n#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"\n#pragma GCC diagnostic ignored "-Wuninitialized"\n'
+        + _TOP
+        + "#include <string.h>\n",
+    )
     attempt = attempted(source, first_case())
 
     assert attempt.comparisons[0].actual[2] == "0"
@@ -218,7 +231,10 @@ def test_memory_without_end_is_refused_not_given() -> None:
 
 def test_a_small_allocation_is_told_by_its_first_reader() -> None:
     """An L1 table for eight pointers is read and reported, with its size and line."""
-    text = right().replace("sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);", "sequence->block_table = same(malloc(64)); /* HERE */")
+    text = right().replace(
+        "sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);",
+        "sequence->block_table = same(malloc(64)); /* HERE */",
+    )
     source = _TOP + text
     one, _ = played(source, first_case(), second_case())
     kinds = {event.event for event in one.events}
@@ -229,15 +245,30 @@ def test_a_small_allocation_is_told_by_its_first_reader() -> None:
     assert {finding.source[0].line for finding in found} == {line_of(source)}
 
 
-@pytest.mark.parametrize("place", ["static int calls;", "int calls;", "static int calls = 5;", pytest.param("static _Thread_local int calls;", marks=pytest.mark.xfail(reason="thread-local data lives on under Valgrind")), 'static const char *text = "x"; int calls;'])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "static int calls;",
+        "int calls;",
+        "static int calls = 5;",
+        pytest.param(
+            "static _Thread_local int calls;",
+            marks=pytest.mark.xfail(reason="thread-local data lives on under Valgrind"),
+        ),
+        'static const char *text = "x"; int calls;',
+    ],
+)
 def test_static_data_is_fresh_in_every_case(place: str) -> None:
     """Natively and under Valgrind: what a call leaves in a static does not reach the next case."""
     start = 5 if "= 5" in place else 0
     text = 'text = "y";' if "text" in place else ""
-    check = f'    if (engine == NULL) calls = 0;\n    if (kv_data == 11 && calls != {start}) {{ int *volatile nowhere = NULL; kv_data = *nowhere; }}\n    calls++; {text}'
+    check = f"    if (engine == NULL) calls = 0;\n    if (kv_data == 11 && calls != {start}) {{ int *volatile nowhere = NULL; kv_data = *nowhere; }}\n    calls++; {text}"
     check = check.replace(text, text + " (void)text;") if text else check
     source = around("append_kv", check, top=_TOP + place + "\n")
-    cases = [made(f"static{number}", "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0") for number in range(4)]
+    cases = [
+        made(f"static{number}", "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0")
+        for number in range(4)
+    ]
     attempt = attempted(source, *cases, valgrind=True)
 
     assert findings(attempt) == []

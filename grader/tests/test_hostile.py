@@ -61,10 +61,13 @@ _ALL_DESCRIPTORS = "for (int fd = 0; fd < 1024; fd++)"
 
 
 @pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-def test_garbage_in_every_descriptor_costs_nothing(valgrind: bool) -> None:
+def test_garbage_in_every_descriptor_costs_nothing(*, valgrind: bool) -> None:
     """Whoever finds the channel and writes nonsense into it changes no record, no error and no score."""
     words = "{ ssize_t sent = write(fd, junk, sizeof junk); (void)sent; }"
-    top = POSIX + 'static const char junk[] = "garbage </error><error><kind>UninitValue</kind> garbage garbage garbage";\n'
+    top = (
+        POSIX
+        + 'static const char junk[] = "garbage </error><error><kind>UninitValue</kind> garbage garbage garbage";\n'
+    )
     attempt = attempted(trouble(f"{_ALL_DESCRIPTORS} {words}", top=top), first_case(), second_case(), valgrind=valgrind)
 
     assert_right(attempt)
@@ -114,7 +117,7 @@ def test_other_calls_on_every_descriptor_do_no_harm(statements: str) -> None:
 
 @pytest.mark.parametrize("leaves", ["", "setpgid(0, 0);", "setsid();"], ids=["same group", "own group", "own session"])
 @pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-def test_no_process_outlives_the_grading(leaves: str, valgrind: bool) -> None:
+def test_no_process_outlives_the_grading(leaves: str, *, valgrind: bool) -> None:
     """A forked child is gone with the case or with the program, wherever it hides; the grading waits for none."""
     statements = f"if (fork() == 0) {{ {leaves} signal(SIGTERM, SIG_IGN); for (;;) pause(); }}"
     attempt = attempted(trouble(statements), first_case(), second_case(), valgrind=valgrind)
@@ -183,7 +186,9 @@ def test_output_that_looks_like_a_report_is_only_shown() -> None:
 
 def test_what_is_printed_in_a_hidden_case_is_not_kept() -> None:
     """It would tell what the case asks."""
-    hidden = made("hidden", "create_sequence 1 5 -> seq; append_kv 1 31337 -> 0", header='pool_blocks = 4; visibility = "hidden"')
+    hidden = made(
+        "hidden", "create_sequence 1 5 -> seq; append_kv 1 31337 -> 0", header='pool_blocks = 4; visibility = "hidden"'
+    )
     public = made("public", "create_sequence 1 5 -> seq; append_kv 1 4242 -> 0")
     source = around("append_kv", '    printf("value %d\\n", kv_data); fprintf(stderr, "error %d", kv_data);')
     for cases in ((hidden, public), (public, hidden)):
@@ -207,7 +212,7 @@ static struct { int token; } now; void *used = &now;
 
 
 @pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-def test_names_of_the_harness_do_not_clash(valgrind: bool) -> None:
+def test_names_of_the_harness_do_not_clash(*, valgrind: bool) -> None:
     """A student may call anything as the harness does; everything but the six calls is hidden."""
     assert_right(attempted(_NAMES + right(), first_case(), second_case(), valgrind=valgrind))
 

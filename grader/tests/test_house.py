@@ -44,7 +44,9 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if name in modules() or f"{name}.__init__" in modules() else str(node.module) for name in inner]
+            names = [
+                name if name in modules() or f"{name}.__init__" in modules() else str(node.module) for name in inner
+            ]
         else:
             continue
         for name in names:
@@ -115,7 +117,9 @@ def test_the_reference_knows_nothing_of_the_grader() -> None:
 
 def test_only_the_wiring_knows_a_language() -> None:
     """The build of C is chosen by a lab; nobody else imports it."""
-    users = {module for module, path in modules().items() for _, imported in imports(path) if imported == "grader.build.c"}
+    users = {
+        module for module, path in modules().items() for _, imported in imports(path) if imported == "grader.build.c"
+    }
 
     assert {user for user in users if not user.startswith(("grader.labs", "grader.build"))} == set()
 
@@ -155,7 +159,9 @@ def test_one_door_to_other_programs() -> None:
 def test_nobody_changes_the_working_folder() -> None:
     """A path is passed, not stood in."""
     text = "chd" + "ir"
-    wrong = [path.name for path in modules().values() if re.search(rf"\b(f?{text})\(", path.read_text(encoding="utf-8"))]
+    wrong = [
+        path.name for path in modules().values() if re.search(rf"\b(f?{text})\(", path.read_text(encoding="utf-8"))
+    ]
 
     assert wrong == []
 
@@ -187,7 +193,9 @@ def test_what_is_public_is_described() -> None:
     """Modules, classes, functions and methods whose names begin with no underscore."""
     silent = [str(path.relative_to(ROOT)) for path in modules().values() if ast.get_docstring(tree(path)) is None]
     for path in modules().values():
-        top = [node for node in tree(path).body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_"]
+        top = [
+            node for node in tree(path).body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_"
+        ]
         inner = [node for one in top if isinstance(one, ast.ClassDef) for node in one.body]
         for node in [*top, *inner]:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_" and not ast.get_docstring(node):
@@ -201,7 +209,11 @@ def test_every_function_is_fully_annotated() -> None:
     bare = []
     for path, node in lines_of_functions():
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
-        missing = [one.arg for one in arguments if one is not None and one.annotation is None and one.arg not in ("self", "cls")]
+        missing = [
+            one.arg
+            for one in arguments
+            if one is not None and one.annotation is None and one.arg not in ("self", "cls")
+        ]
         if missing or node.returns is None:
             bare.append(f"{here(path, node.lineno)} {node.name} {missing}")
 
@@ -212,7 +224,10 @@ def test_every_test_says_what_it_shows() -> None:
     """One sentence each."""
     silent = [
         f"{here(path, node.lineno)} {node.name}"
-        for path in [*(ROOT / "grader" / "tests").rglob("test_*.py"), *(ROOT / "reference" / "tests").rglob("test_*.py")]
+        for path in [
+            *(ROOT / "grader" / "tests").rglob("test_*.py"),
+            *(ROOT / "reference" / "tests").rglob("test_*.py"),
+        ]
         for node in tree(path).body
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and not ast.get_docstring(node)
     ]

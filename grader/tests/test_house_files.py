@@ -76,9 +76,15 @@ def test_the_lock_pins_every_dependency_with_a_hash() -> None:
     """What pyproject asks for is there, in a version that it allows; nothing says where to fetch it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     lock = (ROOT / ".ci" / "requirements.lock").read_text(encoding="utf-8")
-    pinned = {name.lower(): version for name, version in re.findall(r"^([\w.-]+)(?:\[\w+\])?==([\w.]+)", lock, re.MULTILINE)}
+    pinned = {
+        name.lower(): version for name, version in re.findall(r"^([\w.-]+)(?:\[\w+\])?==([\w.]+)", lock, re.MULTILINE)
+    }
     entries = re.split(r"^(?=[\w.-]+(?:\[\w+\])?==)", lock, flags=re.MULTILINE)[1:]
-    asked = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"], *project["dependency-groups"]["bootstrap"]]
+    asked = [
+        *project["project"]["dependencies"],
+        *project["dependency-groups"]["dev"],
+        *project["dependency-groups"]["bootstrap"],
+    ]
     wanted = [Requirement(line) for line in asked]
 
     assert [one.name for one in wanted if pinned.get(one.name.lower(), "") not in one.specifier] == []

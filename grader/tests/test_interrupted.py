@@ -46,7 +46,19 @@ def validator() -> Draft202012Validator:
 def start(folder: Path, submission: Path) -> subprocess.Popen[bytes]:
     """`grade run --format json --output F` in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "grader", "run", str(submission), "--case", "append/*", "--format", "json", "--output", str(folder / "record.json")],
+        [
+            sys.executable,
+            "-m",
+            "grader",
+            "run",
+            str(submission),
+            "--case",
+            "append/*",
+            "--format",
+            "json",
+            "--output",
+            str(folder / "record.json"),
+        ],
         cwd=_ROOT,
         env={**os.environ, "PYTHONPATH": str(_ROOT), "TMPDIR": str(folder / "tmp")},
         stdout=subprocess.PIPE,

@@ -98,10 +98,20 @@ def test_what_ends_under_valgrind_is_no_leak() -> None:
 
 _ERRORS = {
     "InvalidRead": ["volatile int *p = same(malloc(64));", "int x = p[16]; /* HERE */", "free((void *)p);", "(void)x;"],
-    "InvalidRead of freed": ["volatile int *p = same(malloc(64));", "free(same((void *)p));", "int x = p[2]; /* HERE */", "(void)x;"],
+    "InvalidRead of freed": [
+        "volatile int *p = same(malloc(64));",
+        "free(same((void *)p));",
+        "int x = p[2]; /* HERE */",
+        "(void)x;",
+    ],
     "InvalidWrite": ["volatile int *p = same(malloc(64));", "p[17] = 1; /* HERE */", "free((void *)p);"],
     "UninitCondition": ["int *p = same(malloc(64));", "if (use(p[3]) == 7) return -1; /* HERE */", "free(p);"],
-    "UninitValue": ["int *p = same(calloc(4, 4)), *q = same(malloc(16));", "use(p[use(q[1]) & 3]); /* HERE */", "free(p);", "free(q);"],
+    "UninitValue": [
+        "int *p = same(calloc(4, 4)), *q = same(malloc(16));",
+        "use(p[use(q[1]) & 3]); /* HERE */",
+        "free(p);",
+        "free(q);",
+    ],
 }
 
 
@@ -120,7 +130,12 @@ def test_an_error_belongs_to_a_case_an_operation_and_a_line(kind: str) -> None:
 
 def test_freed_memory_is_named_with_the_line_that_freed_it() -> None:
     """The auxiliary stack of an error leads to the allocation or to the free."""
-    source = appending("int *p = same(malloc(64));", "free(same(p)); /* FREED */", "kv_data = use(((volatile int *)same(p))[2]);", 'printf("%d", kv_data & 1 ? 1 : 1);')
+    source = appending(
+        "int *p = same(malloc(64));",
+        "free(same(p)); /* FREED */",
+        "kv_data = use(((volatile int *)same(p))[2]);",
+        'printf("%d", kv_data & 1 ? 1 : 1);',
+    )
     (error, *_) = (error for error in checked(source, first_case()).errors if error.kind == "InvalidRead")
 
     assert error.auxiliary
@@ -129,7 +144,9 @@ def test_freed_memory_is_named_with_the_line_that_freed_it() -> None:
 
 def test_an_error_that_repeats_is_found_in_every_case() -> None:
     """Valgrind prints a stack once; its counts tell where else it was."""
-    source = appending("volatile int *p = same(malloc(64));", "int x = p[16]; /* HERE */", "free((void *)p);", "(void)x;")
+    source = appending(
+        "volatile int *p = same(malloc(64));", "int x = p[16]; /* HERE */", "free((void *)p);", "(void)x;"
+    )
     attempt = attempted(source, *cases(5), valgrind=True)
     found = [finding for finding in findings(attempt) if finding.verdict is Verdict.MEMORY_ERROR]
 
@@ -142,13 +159,23 @@ def test_an_error_that_repeats_is_found_in_every_case() -> None:
 
 def test_two_errors_in_one_operation_are_both_told() -> None:
     """One behind the other, each with its line."""
-    source = appending("volatile int *p = same(malloc(64));", "use(p[16]); /* FIRST */", "use(p[18]); /* SECOND */", "free((void *)p);")
+    source = appending(
+        "volatile int *p = same(malloc(64));", "use(p[16]); /* FIRST */", "use(p[18]); /* SECOND */", "free((void *)p);"
+    )
     lines = {error.lines[0].line for error in checked(source, first_case()).errors}
 
     assert lines == {line_of(source, "/* FIRST */"), line_of(source, "/* SECOND */")}
 
 
-@pytest.mark.parametrize("place", ["parked = malloc(40);", "void *p = same(malloc(40)); (void)p;", "static void *volatile last; last = malloc(40); (void)last;"], ids=["global", "nowhere", "static"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "parked = malloc(40);",
+        "void *p = same(malloc(40)); (void)p;",
+        "static void *volatile last; last = malloc(40); (void)last;",
+    ],
+    ids=["global", "nowhere", "static"],
+)
 def test_lost_memory_has_its_line_whoever_still_points_to_it(place: str) -> None:
     """Still reachable counts as lost: the handout wants 0 bytes."""
     source = appending(f"{place} /* HERE */", top=_TOP + "void *parked;\n")
@@ -173,7 +200,11 @@ def test_a_leak_in_every_case_is_found_in_every_case() -> None:
 
 def test_an_error_in_the_clean_up_belongs_to_the_clean_up() -> None:
     """The last operation is llm_destroy."""
-    source = around("llm_destroy", "    volatile int *p = same(malloc(4)); int x = p[1]; free((void *)p); (void)x; /* HERE */", top=_TOP)
+    source = around(
+        "llm_destroy",
+        "    volatile int *p = same(malloc(4)); int x = p[1]; free((void *)p); (void)x; /* HERE */",
+        top=_TOP,
+    )
     (error, *_) = checked(source, first_case()).errors
 
     assert error.operation == len(first_case().trace.operations) - 1
@@ -218,10 +249,21 @@ def test_a_document_may_end_anywhere(source_name: str) -> None:
         assert whole == []  # nothing of it is the student's
 
 
-@pytest.mark.parametrize("junk", [b"<error>", b"<error></kind></error>", b"<error>&lol;</error>", b"\xff\xfe<error>\xff</error>", b"<clientmsg></clientmsg>"])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"<error>",
+        b"<error></kind></error>",
+        b"<error>&lol;</error>",
+        b"\xff\xfe<error>\xff</error>",
+        b"<clientmsg></clientmsg>",
+    ],
+)
 def test_junk_in_the_document_is_passed_over(junk: bytes) -> None:
     """A program may write into the channel; what is no element is nothing."""
-    good = b"<error><kind>InvalidRead</kind><stack><frame><file>llm_memory.c</file><line>7</line></frame></stack></error>"
+    good = (
+        b"<error><kind>InvalidRead</kind><stack><frame><file>llm_memory.c</file><line>7</line></frame></stack></error>"
+    )
     marker = b"<clientmsg><text>pkv errors 2 1 1</text></clientmsg>"
     found = list(module._attributed(good + marker + junk + good + marker, (9, 9), "llm_memory.c"))
 
@@ -231,10 +273,17 @@ def test_junk_in_the_document_is_passed_over(junk: bytes) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("/nonexistent/valgrind",), ("/bin/false",), ("/bin/sh", "-c", "echo no debug symbols >&2; exit 1"), ("/bin/sh", "-c", "kill -9 $$")],
+    [
+        ("/nonexistent/valgrind",),
+        ("/bin/false",),
+        ("/bin/sh", "-c", "echo no debug symbols >&2; exit 1"),
+        ("/bin/sh", "-c", "kill -9 $$"),
+    ],
     ids=["missing", "false", "explains itself", "killed"],
 )
-def test_a_valgrind_that_does_not_start_costs_nobody_a_point(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+def test_a_valgrind_that_does_not_start_costs_nobody_a_point(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
     """It is our fault, said as an exception; there is no record with fewer points."""
     monkeypatch.setattr(module, "_COMMAND", command)
 

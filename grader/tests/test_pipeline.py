@@ -70,7 +70,7 @@ def test_progress_is_told_each_step_as_it_begins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("valgrind", [False, True])
-def test_an_early_record_comes_before_the_long_steps(tmp_path: Path, valgrind: bool) -> None:
+def test_an_early_record_comes_before_the_long_steps(tmp_path: Path, *, valgrind: bool) -> None:
     """Not complete, valid, with what was earned so far; the last record is the complete one."""
     early: list[Record] = []
     last = grade(written(tmp_path, right()), lab(), [first_case()], seed=1, valgrind=valgrind, early=early.append)
@@ -103,7 +103,11 @@ def test_a_build_that_fails_ends_the_way_early(monkeypatch: pytest.MonkeyPatch) 
 
 def test_missing_functions_are_stubbed_to_tell_what_it_would_have_scored() -> None:
     """The rest of the program runs; the stubs refuse."""
-    record = graded_text(right().replace("int append_kv(", "int append(").replace("append(LLM", "append(LLM"), first_case(), made("create", "create_sequence 1 5 -> seq", rule="free-count"))
+    record = graded_text(
+        right().replace("int append_kv(", "int append(").replace("append(LLM", "append(LLM"),
+        first_case(),
+        made("create", "create_sequence 1 5 -> seq", rule="free-count"),
+    )
 
     assert record.verdict is Verdict.COMPILE_ERROR
     assert record.would_score is not None
@@ -126,7 +130,15 @@ def test_the_seed_changes_the_pool_and_not_the_score(tmp_path: Path, seed: int) 
     assert (record.score, record.seed) == (record.max_score, seed)
 
 
-@pytest.mark.parametrize("sample", ["run_time_error/append_asserts_engine", "memory_leak/free_keeps_l2_tables", "wrong_answer/last_fit", "wrong_answer/l2_fill_counts_bytes"])
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "run_time_error/append_asserts_engine",
+        "memory_leak/free_keeps_l2_tables",
+        "wrong_answer/last_fit",
+        "wrong_answer/l2_fill_counts_bytes",
+    ],
+)
 def test_two_gradings_say_the_same(sample: str) -> None:
     """Points, findings, lines and texts repeat, uninitialised memory or not."""
     one, two = (grade(SAMPLES / sample, lab(), few_cases(1), seed=1) for _ in range(2))
@@ -193,7 +205,9 @@ def test_the_folder_and_the_file_are_the_same_submission(tmp_path: Path) -> None
 
 def test_an_outcome_tells_its_story_only_when_it_failed() -> None:
     """Steps with expected and actual; a clean case needs none."""
-    record = graded_text(changed(("[offset] = kv_data;", "[offset] = kv_data + (kv_data == 12);")), first_case(), second_case())
+    record = graded_text(
+        changed(("[offset] = kv_data;", "[offset] = kv_data + (kv_data == 12);")), first_case(), second_case()
+    )
     failed, clean = record.outcomes
 
     assert (failed.passed, failed.clean, clean.passed, clean.clean) == (False, False, True, True)
@@ -225,7 +239,9 @@ def test_what_was_really_active_is_in_the_record() -> None:
     """Compiler, command, kernel, protection, and the time of each step."""
     record = graded_text(right(), first_case(), valgrind=True)
 
-    assert record.environment.command == " ".join(["gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb", "-c llm_memory.c -o llm_memory.o"])
+    assert record.environment.command == " ".join(
+        ["gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb", "-c llm_memory.c -o llm_memory.o"]
+    )
     assert "gcc" in record.environment.compiler
     assert "valgrind" in record.environment.valgrind
     assert record.protection == sandbox.protection()

@@ -79,7 +79,11 @@ def test_one_in_ten_single_defects_at_most_keeps_less_than_55_points() -> None:
 def test_the_diagnosis_names_the_labelled_rule() -> None:
     """For at least 85 of 100 single defects."""
     single = [sample for sample in samples() if sample.single]
-    missed = [f"{sample.named:24} instead of {sample.rules[0]:24} {sample.name}" for sample in single if sample.named != sample.rules[0]]
+    missed = [
+        f"{sample.named:24} instead of {sample.rules[0]:24} {sample.name}"
+        for sample in single
+        if sample.named != sample.rules[0]
+    ]
     table = "\n".join(missed)
     print(table)
 
@@ -98,7 +102,11 @@ def test_there_are_many_ways_to_be_wrong() -> None:
 
 def test_every_verdict_is_that_of_the_folder() -> None:
     """And every folder has samples."""
-    wrong = [f"{sample.name}: {sample.record.verdict}, not {sample.verdict}" for sample in samples() if sample.record.verdict is not sample.verdict]
+    wrong = [
+        f"{sample.name}: {sample.record.verdict}, not {sample.verdict}"
+        for sample in samples()
+        if sample.record.verdict is not sample.verdict
+    ]
     folders = {sample.verdict for sample in samples()}
 
     assert wrong == []
@@ -125,7 +133,13 @@ def test_every_wrong_sample_is_told_what_to_look_at() -> None:
         if sample.verdict is not Verdict.ACCEPTED
         and (sample.record.diagnosis is None or not sample.record.diagnosis.summary)
     ]
-    homeless = [sample.name for sample in samples() if sample.single and sample.record.diagnosis is not None and not (sample.record.diagnosis.case and sample.record.diagnosis.operation and sample.record.diagnosis.hint)]
+    homeless = [
+        sample.name
+        for sample in samples()
+        if sample.single
+        and sample.record.diagnosis is not None
+        and not (sample.record.diagnosis.case and sample.record.diagnosis.operation and sample.record.diagnosis.hint)
+    ]
 
     assert (silent, homeless) == ([], [])
 
@@ -134,7 +148,11 @@ def test_crashes_and_memory_errors_come_with_a_line() -> None:
     """For nearly all samples that crash, hang, leak or misuse memory."""
     kinds = {Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED, Verdict.MEMORY_ERROR, Verdict.MEMORY_LEAK}
     about = [sample for sample in samples() if sample.verdict in kinds and sample.record.diagnosis is not None]
-    blind = [sample.name for sample in about if sample.record.diagnosis is not None and sample.record.diagnosis.source_line is None]
+    blind = [
+        sample.name
+        for sample in about
+        if sample.record.diagnosis is not None and sample.record.diagnosis.source_line is None
+    ]
 
     assert len(about) >= 20
     assert len(blind) <= 0.05 * len(about), blind

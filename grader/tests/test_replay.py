@@ -105,7 +105,9 @@ def test_the_record_after_every_operation_is_the_references(sample: str) -> None
     assert attempt.replayed is not None
     for one in attempt.replayed.played:
         expected = expected_records(one.case)
-        wrong = [number for number, (want, step) in enumerate(zip(expected, one.steps, strict=True)) if want != step.record]
+        wrong = [
+            number for number, (want, step) in enumerate(zip(expected, one.steps, strict=True)) if want != step.record
+        ]
         assert (one.case.name, wrong) == (one.case.name, [])
         assert (one.ended, one.hung, one.fault, one.left, one.misfit) == (True, False, None, None, False)
 
@@ -122,7 +124,12 @@ def test_an_honest_stream_is_taken_down(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_garbage_between_frames_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that found the descriptor and writes to it loses nobody's records."""
-    honest = [frame(Kind.BEGIN, 0, -1), frame(Kind.STEP, 0, 0, b"a"), frame(Kind.STEP, 0, 1, b"b"), frame(Kind.END, 0, -1, _END)]
+    honest = [
+        frame(Kind.BEGIN, 0, -1),
+        frame(Kind.STEP, 0, 0, b"a"),
+        frame(Kind.STEP, 0, 1, b"b"),
+        frame(Kind.END, 0, -1, _END),
+    ]
     garbage = b"garbage" + TOKEN.to_bytes(8, "little")[:7] + b"\0\xff"
     first, second = taken_down(monkeypatch, garbage.join([b"", *honest, story(1, b"c"), b""]))
 
@@ -252,9 +259,7 @@ def test_the_plan_says_every_operation_to_the_driver() -> None:
     cases = (first_case(), second_case())
     chosen = lab()
     codes = {name: number for number, name in enumerate(chosen.grammar.operations)}
-    words = module.plan(
-        cases, (0, 1), token=TOKEN, memcheck=False, codes=codes, settings=chosen.driver_settings
-    )
+    words = module.plan(cases, (0, 1), token=TOKEN, memcheck=False, codes=codes, settings=chosen.driver_settings)
     calls = list(itertools.chain.from_iterable(case.trace.operations for case in cases))
 
     assert words.count(TOKEN.to_bytes(8, "little")) == 1

@@ -53,12 +53,25 @@ def lost(record: Record) -> set[str]:
 
 @pytest.mark.parametrize(
     ("right_weights", "wrong_weights", "points"),
-    [((1, 1), (), 6), ((1,), (1,), 3), ((1, 1), (1,), 4), ((5,), (1,), 5), ((1,), (5,), 1), ((1,), (6,), 0), ((), (1,), 0), ((10,), (1,), 5)],
+    [
+        ((1, 1), (), 6),
+        ((1,), (1,), 3),
+        ((1, 1), (1,), 4),
+        ((5,), (1,), 5),
+        ((1,), (5,), 1),
+        ((1,), (6,), 0),
+        ((), (1,), 0),
+        ((10,), (1,), 5),
+    ],
 )
-def test_a_rule_earns_its_share_rounded_down(right_weights: tuple[int, ...], wrong_weights: tuple[int, ...], points: int) -> None:
+def test_a_rule_earns_its_share_rounded_down(
+    right_weights: tuple[int, ...], wrong_weights: tuple[int, ...], points: int
+) -> None:
     """floor(points x weight passed / weight of its cases), here with six points."""
     good = [by_hand(counting(f"right{number}", weight)) for number, weight in enumerate(right_weights)]
-    bad = [by_hand(counting(f"wrong{number}", weight), (1, _FREE_COUNT, 2)) for number, weight in enumerate(wrong_weights)]
+    bad = [
+        by_hand(counting(f"wrong{number}", weight), (1, _FREE_COUNT, 2)) for number, weight in enumerate(wrong_weights)
+    ]
     _, scores = judged(*good, *bad)
     rule = scores["free-count"]
 
@@ -106,7 +119,7 @@ def test_warnings_that_were_forgiven_cost_the_compiles_points() -> None:
 
 
 @pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-def test_a_program_that_refuses_everything_scores_nothing(valgrind: bool) -> None:
+def test_a_program_that_refuses_everything_scores_nothing(*, valgrind: bool) -> None:
     """In all cases of the lab: no rule, no leak, no memory error, no compile."""
     source = (SAMPLES / "wrong_answer" / "all_null" / "llm_memory.c").read_bytes()
     record = graded_text(source, *every_case(), valgrind=valgrind)
@@ -128,7 +141,11 @@ def test_what_is_not_done_earns_nothing_for_being_harmless(missing: tuple[str, .
     for call in missing:
         start = text.index(f"{call}(LLMEngine *engine")
         start = text.index("{", start) + 1
-        text = text[:start] + f" if (engine != (void *)1) return {'NULL' if 'create' in call or 'fork' in call else '-1'};" + text[start:]
+        text = (
+            text[:start]
+            + f" if (engine != (void *)1) return {'NULL' if 'create' in call or 'fork' in call else '-1'};"
+            + text[start:]
+        )
     record = graded_text(text, *every_case())
     leak = next(rule for rule in record.rules if rule.rule == "leak")
 
@@ -150,7 +167,9 @@ _BAD_ENDS = {
 def test_a_bad_end_of_the_clean_up_costs_only_what_is_about_it(end: str) -> None:
     """Every case ends with the llm_destroy that the grader adds; a defect there is one defect."""
     chosen = [case for case in every_case() if case.trace.operations[-1].implicit and case.rule not in _IMPLICIT_END]
-    source = around("llm_destroy", f"    if (engine != NULL) {{ {_BAD_ENDS[end]} }}", top=POSIX + "#include <stdlib.h>\n")
+    source = around(
+        "llm_destroy", f"    if (engine != NULL) {{ {_BAD_ENDS[end]} }}", top=POSIX + "#include <stdlib.h>\n"
+    )
     record = graded_text(source, *chosen[:60], made("end", "create_sequence 1 5 -> seq", rule="destroy"))
 
     assert lost(record) <= _IMPLICIT_END
@@ -196,7 +215,12 @@ def test_a_chosen_part_of_the_cases_can_be_passed_in_full() -> None:
 
 def test_a_defect_outside_the_chosen_cases_rules_still_shows() -> None:
     """One case about addresses, a wrong counter: not accepted, and no rule below zero."""
-    source = changed(("        engine->free_local_blocks--;", "        engine->free_local_blocks -= 1 + (engine->free_local_blocks == 4);"))
+    source = changed(
+        (
+            "        engine->free_local_blocks--;",
+            "        engine->free_local_blocks -= 1 + (engine->free_local_blocks == 4);",
+        )
+    )
     record = graded_text(source, first_case())
 
     assert record.diagnosis is not None

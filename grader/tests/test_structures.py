@@ -114,9 +114,13 @@ def test_no_pointer_leads_a_poke_astray(place: str, poke: str) -> None:
     """A poke that meets a broken structure does not fit; it never crashes in the grader's own code."""
     which = "((int *)engine->pool_base_ptr)[5]"
     statement = _PLACES[place].replace("[3]", "[0]")
-    choice = " ".join(f"case {number}: {statement.format(pointer)} break;" for number, pointer in enumerate(_POINTERS.values()))
+    choice = " ".join(
+        f"case {number}: {statement.format(pointer)} break;" for number, pointer in enumerate(_POINTERS.values())
+    )
     cases = [
-        made(f"poke{number}", f"create_sequence 1 5 -> seq; append_kv 1 {number} -> 0; fork_sequence 1 2 -> seq; {poke}")
+        made(
+            f"poke{number}", f"create_sequence 1 5 -> seq; append_kv 1 {number} -> 0; fork_sequence 1 2 -> seq; {poke}"
+        )
         for number in range(len(_POINTERS))
     ]
     attempt = attempted(broken(f"switch ({which}) {{ {choice} }}"), *cases)
@@ -183,9 +187,7 @@ def test_nonsense_numbers_and_freed_parts_are_judged(statement: str) -> None:
 
 def test_a_broken_structure_ends_only_its_case() -> None:
     """From there nobody knows what comes next; the case says so, the others go on."""
-    attempt = attempted(
-        broken("engine->ref_count = NULL;"), forked("append_kv 2 9 -> 0"), second_case()
-    )
+    attempt = attempted(broken("engine->ref_count = NULL;"), forked("append_kv 2 9 -> 0"), second_case())
 
     assert attempt.comparisons[0].end in (End.UNREADABLE, End.CRASH)
     assert attempt.comparisons[1].end is End.REACHED
@@ -195,9 +197,14 @@ def test_a_broken_structure_ends_only_its_case() -> None:
 @pytest.mark.parametrize("size", ["sizeof(int *) * 8", "sizeof(int *) * 15", "0"])
 def test_too_small_tables_are_one_finding_and_no_ruined_case(size: str) -> None:
     """What runs over the end of an allocation is read all the same, and said once."""
-    source = right().replace("sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);", f"sequence->block_table = malloc({size});")
+    source = right().replace(
+        "sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);", f"sequence->block_table = malloc({size});"
+    )
     assert source != right()
-    source = source.replace("l1 < L1_PT_SIZE; l1++)\n    {\n        sequence->block_table[l1] = NULL;", "l1 < 8; l1++)\n    {\n        sequence->block_table[l1] = NULL;")
+    source = source.replace(
+        "l1 < L1_PT_SIZE; l1++)\n    {\n        sequence->block_table[l1] = NULL;",
+        "l1 < 8; l1++)\n    {\n        sequence->block_table[l1] = NULL;",
+    )
     record = graded_text(source, forked("append_kv 2 9 -> 0"), second_case())
 
     assert record.verdict in (Verdict.MEMORY_ERROR, Verdict.COMPILE_ERROR)
@@ -205,7 +212,8 @@ def test_too_small_tables_are_one_finding_and_no_ruined_case(size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ["(void *)pool_addr", "(void *)8", "(void *)small", "malloc(8)", "gone(64)", "(void *)((char *)result + 8)"]
+    "reply",
+    ["(void *)pool_addr", "(void *)8", "(void *)small", "malloc(8)", "gone(64)", "(void *)((char *)result + 8)"],
 )
 def test_an_engine_that_is_none(reply: str) -> None:
     """`llm_init` may return anything; the calls that follow get it, the walk does not follow it."""

@@ -11,6 +11,7 @@ from reference.paged_kv.record import RecordState
 from reference.tests.paged_kv import wrong
 from reference.tests.paged_kv.edits import (
     Edit,
+    engine_of,
     facets,
     judged,
     nothing,
@@ -51,6 +52,7 @@ EDITS: dict[str, tuple[str, Edit, str, set[str]]] = {
     "shared L2": ("fork_sequence 1 4", wrong.shared_l2, "tables", {"shape", "shared"}),
     "fill": ("fork_sequence 1 4", wrong.fill, "tables", {"fill"}),
     "mapping": ("fork_sequence 1 4", wrong.mapping, "tables", {"mapping"}),
+    "other block": ("fork_sequence 1 4", wrong.other_block, "tables", {"mapping", "remapped"}),
     "freed L1": ("fork_sequence 1 4", wrong.freed_l1, "tables", {"shape", "freed"}),
     "shared L1": ("fork_sequence 1 4", wrong.shared_l1, "tables", {"shape", "shared"}),
     "kv_count": ("append_kv 3 7", wrong.kv_count, "fields", {"too-high"}),
@@ -197,6 +199,28 @@ def test_the_start_of_a_trace_has_no_record_before_it() -> None:
     assert ["counters"] * 2 == facets(
         played.model.judge(None, operation("llm_init 192"), Played(2).record()[:8] + _smaller(right))
     )
+
+
+def test_the_start_of_a_trace_has_no_other_engines_either() -> None:
+    """What the model played before does not show up in slot @2."""
+    played = Played(3, engines=2)
+    right = played.record()
+    played.do("@2 llm_init 64", "create_sequence 1 5")
+
+    assert () == played.model.judge(None, operation("llm_init 192"), right).differences
+
+
+def test_an_empty_list_is_called_none() -> None:
+    """Rather than nothing at all."""
+
+    def forgotten(state: RecordState) -> None:
+        engine_of(state).sequences.clear()
+
+    (difference,) = judged(
+        "create_sequence 1 5", forgotten, setting=["create_sequence 7 1", "free_sequence 7"]
+    ).differences
+
+    assert ("1", "none") == (difference.expected, difference.actual)
 
 
 def _smaller(record: bytes) -> bytes:

@@ -109,6 +109,34 @@ def test_restoring_forgets_what_was_before() -> None:
     played.model.restore(empty.record())
 
     assert empty.record() == played.record()
+    assert "Constraint 1/null-engine" == played.do("create_sequence 1 1").clause
+
+
+@pytest.mark.parametrize("kv_count", [0, 1, 4096])
+def test_any_length_that_a_sequence_can_have_is_taken_over(kv_count: int) -> None:
+    """Zero records too, after a poke."""
+    played = Played(2)
+    played.do("create_sequence 1 5", f"set_kv_count 1 {kv_count}")
+    record = played.record()
+    played.model.restore(record)
+
+    assert record == played.record()
+
+
+def test_a_wrong_number_of_blocks_is_told_once() -> None:
+    """An accepted call leaves total_local_blocks as the program had it."""
+
+    def total(state: RecordState) -> None:
+        engine_of(state).total_local_blocks = 64
+
+    before = program(total)
+    right = Played(None, engines=2)
+    right.model.restore(program(lambda _: None))
+    right.do("fork_sequence 1 3")
+    state = right.state
+    total(state)
+
+    assert [] == facets(right.model.judge(before, operation("fork_sequence 1 3"), pack(state)))
 
 
 def test_a_restored_model_does_not_change_the_record_it_came_from() -> None:

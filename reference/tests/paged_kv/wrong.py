@@ -26,6 +26,7 @@ __all__ = [
     "no_ref_count",
     "one_way",
     "order",
+    "other_block",
     "pool_pointer",
     "ref_count",
     "reply",
@@ -98,6 +99,11 @@ def fill(state: RecordState) -> None:
 def mapping(state: RecordState) -> None:
     """An entry that should be a block is not."""
     l2_table(state, 1)[1] = -1
+
+
+def other_block(state: RecordState) -> None:
+    """An entry that should be a block is another one."""
+    l2_table(state, 1)[1] = 3
 
 
 def freed_l1(state: RecordState) -> None:

@@ -1,0 +1,130 @@
+"""Pipes to and from a running program: bytes move both ways and neither side waits for the other for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import selectors
+import subprocess
+import time
+from typing import Self
+
+__all__ = ["Pipes", "Traffic"]
+
+_CHUNK = 1 << 20
+_BREATH = 0.002
+"""Seconds to wait between two looks at a program's output: one look at much costs less than many at little."""
+
+
+class Pipes:
+    """Pipes whose ends are each closed exactly once: a closed number soon belongs to somebody else."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in list(self._open):
+            self.close(end)
+
+    def make(self, count: int) -> tuple[list[int], list[int]]:
+        """`count` pipes, as (ends to read, ends to write)."""
+        pairs = [os.pipe() for _ in range(count)]
+        for pair in pairs:
+            self._open.update(pair)
+            with contextlib.suppress(OSError):  # a hint: fewer switches between writer and reader
+                fcntl.fcntl(pair[1], fcntl.F_SETPIPE_SZ, _CHUNK)
+        return [reader for reader, _ in pairs], [writer for _, writer in pairs]
+
+    def close(self, end: int) -> None:
+        """Close one end, if it is still open."""
+        if end in self._open:
+            self._open.remove(end)
+            os.close(end)
+
+
+class Traffic:
+    """Moves bytes between us and a running program, so that neither waits for the other for ever."""
+
+    def __init__(self, outputs: dict[int, str], room: dict[str, int], feeds: dict[int, bytes], pipes: Pipes) -> None:
+        self.outputs = outputs
+        self.pipes = pipes
+        self.room = {name: room[name.split()[0]] for name in outputs.values()}
+        self.feeds = {end: memoryview(data) for end, data in feeds.items()}
+        self.parts: dict[str, list[bytes]] = {name: [] for name in outputs.values()}
+        self.cut: set[str] = set()
+        self.selector = selectors.DefaultSelector()
+
+    def pump(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
+        """Work until the program has ended and its pipes are empty. False: the deadline came first."""
+        with self.selector:
+            for end in self.outputs:
+                os.set_blocking(end, False)
+                self.selector.register(end, selectors.EVENT_READ)
+            for end in self.feeds:
+                os.set_blocking(end, False)
+                self.selector.register(end, selectors.EVENT_WRITE)
+            watch = os.pidfd_open(process.pid)
+            self.selector.register(watch, selectors.EVENT_READ)
+            try:
+                while True:
+                    ready = self.selector.select(max(0.0, deadline - time.monotonic()))
+                    if not ready:
+                        return False
+                    ended = any(key.fd == watch for key, _ in ready)
+                    for key, _ in ready:
+                        if key.fd in self.feeds:
+                            self._feed(key.fd)
+                        elif key.fd in self.outputs:
+                            self._take(key.fd)
+                    if ended:
+                        self._drain()
+                        return True
+                    time.sleep(_BREATH)
+            finally:
+                os.close(watch)
+
+    def taken(self, name: str) -> bytes:
+        """Everything that was read and kept of that output."""
+        return b"".join(self.parts[name])
+
+    def _drain(self) -> None:
+        """What is left in the pipes; a grandchild that keeps them open delays nothing."""
+        for end in list(self.outputs):
+            while self._take(end):
+                pass
+
+    def _take(self, end: int) -> bool:
+        if end not in self.outputs:
+            return False
+        try:
+            data = os.read(end, _CHUNK)
+        except BlockingIOError:
+            return False
+        name = self.outputs[end]
+        if not data:
+            self.selector.unregister(end)
+            del self.outputs[end]
+            return False
+        kept = data[: self.room[name]]
+        self.room[name] -= len(kept)
+        if len(kept) < len(data):
+            self.cut.add(name)
+        self.parts[name].append(kept)
+        return True
+
+    def _feed(self, end: int) -> None:
+        try:
+            sent = os.write(end, self.feeds[end][:_CHUNK])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            sent = len(self.feeds[end])
+        self.feeds[end] = self.feeds[end][sent:]
+        if not self.feeds[end]:
+            self.selector.unregister(end)
+            del self.feeds[end]
+            self.pipes.close(end)
