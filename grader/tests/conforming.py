@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a replacement in C is checked more easily in one piece
 """Conforming programs made from one right program by changes that the handout allows; each must keep every point."""
 
 from __future__ import annotations

@@ -130,7 +130,8 @@ def first_case() -> Case:
     """Seven operations: init, create, two appends, fork, a copying append, destroy."""
     return made(
         "first",
-        "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0; fork_sequence 1 2 -> seq; append_kv 2 13 -> 0",
+        "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0;"
+        "fork_sequence 1 2 -> seq; append_kv 2 13 -> 0",
     )
 
 

@@ -12,6 +12,7 @@ from grader.compare import Comparison, End, compare
 from grader.grammar import Case
 from grader.labs.paged_kv import lab
 from grader.replay import BlockEvent, Event, Fault, Played, PlayedStep
+from grader.tests.mistakes import LAST_FIT, MISTAKES, NO_COPY
 from grader.tests.programs import changed, comparisons, expected_records, first_case, made
 from reference.model import Judgement
 from reference.operation import Operation
@@ -73,7 +74,7 @@ def test_a_right_program_does_not_deviate() -> None:
 
 def test_a_forgotten_ref_count_is_the_forks_fault_only() -> None:
     """The appends and frees that follow do right by the counts that they find."""
-    comparison = story(("    engine->ref_count[block]++;", "    (void)engine;"))
+    comparison = story(MISTAKES["ref-count"])
 
     assert facets(comparison) == {_FORK: {"ref_count"}, 10: {"ref_count"}}
 
@@ -99,12 +100,7 @@ def test_a_new_sequence_at_the_head_is_the_lists_business() -> None:
 
 def test_last_fit_differs_in_the_choice_alone() -> None:
     """Tables, counts and pool are judged with the blocks that the program chose."""
-    comparison = story(
-        (
-            "for (int block = 0; block < engine->total_local_blocks; block++)",
-            "for (int block = engine->total_local_blocks - 1; block >= 0; block--)",
-        )
-    )
+    comparison = story(LAST_FIT)
 
     assert set.union(*facets(comparison).values()) == {"choice"}
     assert set(facets(comparison)) == {1, 4, 6, 8, 9}
@@ -112,10 +108,7 @@ def test_last_fit_differs_in_the_choice_alone() -> None:
 
 def test_last_fit_with_a_forgotten_copy_has_both_faults_apart() -> None:
     """A second defect shows through the first."""
-    comparison = story(
-        ("for (int block = 0; block < engine->total_local_blocks; block++)", "for (int block = engine->total_local_blocks - 1; block >= 0; block--)"),
-        ("        memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE);\n", "        (void)oldBlock;\n"),
-    )  # fmt: skip
+    comparison = story(LAST_FIT, NO_COPY)
 
     assert facets(comparison)[_COPY] == {"choice", "copied"}
     assert set.union(*facets(comparison).values()) == {"choice", "copied"}
@@ -136,17 +129,14 @@ def test_a_copy_that_is_never_made_stays_the_copys_fault() -> None:
 
 def test_a_memset_in_create_is_told_where_it_happens() -> None:
     """The pool stays zeroed; the calls that follow are not blamed."""
-    comparison = story(
-        ("        sequence->block_table[l1][l2] = allocateBlock(engine);\n    }\n    listAppend",
-         "        sequence->block_table[l1][l2] = allocateBlock(engine);\n        memset(getBlockAddress(engine, sequence->block_table[l1][l2]), 0, 64);\n    }\n    listAppend"),
-    )  # fmt: skip
+    comparison = story(MISTAKES["no-premature-write"])
 
     assert facets(comparison) == {1: {"untouched"}, 6: {"untouched"}, 8: {"untouched"}}
 
 
 def test_a_wrong_reply_is_the_replys_fault_only() -> None:
     """The work was done; what follows finds it done."""
-    comparison = story(("    sequence->kv_count++;\n    return RESULT_OK;", "    sequence->kv_count++;\n    return 1;"))
+    comparison = story(MISTAKES["return-value"])
 
     assert set.union(*facets(comparison).values()) == {"reply"}
     assert set(facets(comparison)) == {2, 4, 5, 9}

@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from grader.labs.paged_kv import FACETS, lab
 from grader.replay import BlockEvent, Event, Fault
 from grader.rubric import Judged
+from grader.tests.mistakes import MISTAKES
 from grader.tests.programs import (
     POSIX,
     around,
@@ -92,7 +93,7 @@ def test_a_wrong_state_goes_before_the_crash_that_follows() -> None:
     source = changed(
         (
             "    sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);",
-            "    sequence->block_table = NULL; if (seqId < 5) sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);",
+            "    sequence->block_table = seqId < 5 ? malloc(sizeof(int *) * L1_PT_SIZE) : NULL;",
         )
     )
     record = graded_text(source, first_case(), second_case())
@@ -103,22 +104,7 @@ def test_a_wrong_state_goes_before_the_crash_that_follows() -> None:
     assert record.diagnosis.source_line is not None
 
 
-_MISTAKES = {
-    "return-value": ("    sequence->kv_count++;\n    return RESULT_OK;", "    sequence->kv_count++;\n    return 1;"),
-    "first-fit": ("for (int block = 0; block < engine->total_local_blocks; block++)", "for (int block = engine->total_local_blocks - 1; block >= 0; block--)"),
-    "free-count": ("        engine->free_local_blocks--;", "        (void)engine;"),
-    "ref-count": ("    engine->ref_count[block]++;", "    (void)engine;"),
-    "address": ("[offset] = kv_data;", "[(offset + 1) % 16] = kv_data;"),
-    "cow": ("        memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE);", "        (void)oldBlock;"),
-    "block-table": ("        table[l2] = NOT_MAPPED;", "        table[l2] = 0;"),
-    "leak": ("    deleteTables(sequence);\n    free(sequence);\n    return RESULT_OK;", "    deleteTables(sequence);\n    return RESULT_OK;"),
-    "destroy": ("    free(engine->ref_count);\n    free(engine);\n    return RESULT_OK;", "    free(engine->ref_count);\n    free(engine);\n    return 3;"),
-    "validation": ("    if (initial_kv_len <= 0 || hasSequence(engine, seq_id))", "    if (initial_kv_len <= 0)"),
-    "list": ("    last->next = item;\n    head->prev = item;", "    last->next = item;\n    head->prev = last;"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("rule", _MISTAKES)
+@pytest.mark.parametrize("rule", MISTAKES)
 def test_one_mistake_is_named(rule: str) -> None:
     """The rule, a hint in the handout's words, and points lost."""
     cases = [
@@ -126,10 +112,11 @@ def test_one_mistake_is_named(rule: str) -> None:
         second_case(),
         made(
             "twice",
-            "create_sequence 1 5 -> seq; create_sequence 1 5 -> NULL; create_sequence 2 5 -> seq; free_sequence 1 -> 0; create_sequence 3 20 -> seq",
+            "create_sequence 1 5 -> seq; create_sequence 1 5 -> NULL; create_sequence 2 5 -> seq;"
+            "free_sequence 1 -> 0; create_sequence 3 20 -> seq",
         ),
     ]
-    record = graded_text(changed(_MISTAKES[rule]), *cases)
+    record = graded_text(changed(MISTAKES[rule]), *cases)
 
     assert record.diagnosis is not None
     assert record.diagnosis.rule == rule

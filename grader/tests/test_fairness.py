@@ -16,6 +16,7 @@ from grader.tests.conforming import VARIANTS
 from grader.tests.programs import ACCEPTED, SAMPLES, graded_text
 from grader.verdict import Verdict, Visibility
 from reference.model import Model
+from reference.operation import Operation
 from reference.paged_kv import PagedKV
 
 _INT_MAX = 2**31 - 1
@@ -154,12 +155,16 @@ def test_the_same_id_in_two_engines_is_asked_for() -> None:
     both = 0
     for case in every_case():
         ids = [
-            {operation.arguments[0] for operation in case.trace.operations if operation.name == "create_sequence" and operation.claim == "seq" and operation.target == target}
+            {operation.arguments[0] for operation in case.trace.operations if _creates(operation, target)}
             for target in (1, 2)
-        ]  # fmt: skip
+        ]
         both += bool(ids[0] & ids[1])
 
     assert both >= 2
+
+
+def _creates(operation: Operation, target: int) -> bool:
+    return (operation.name, operation.claim, operation.target) == ("create_sequence", "seq", target)
 
 
 def test_no_point_depends_on_a_failing_malloc() -> None:

@@ -108,8 +108,12 @@ def test_a_write_outside_an_allocation_is_reported_at_its_operation(kind: str) -
 def test_damage_is_told_once_and_at_the_operation_that_did_it() -> None:
     """Allocated in one call, overrun in a later one: that one is named, and no operation after it."""
     top = _TOP + "static int *kept;\n"
-    before = "    if (kv_data == 11) kept = malloc(64); /* HERE */\n    if (kv_data == 12) ((int *)same(kept))[16] = 1;\n    if (kv_data == 13) free(kept);"
-    source = around("append_kv", before, top=top)
+    lines = [
+        "    if (kv_data == 11) kept = malloc(64); /* HERE */",
+        "    if (kv_data == 12) ((int *)same(kept))[16] = 1;",
+        "    if (kv_data == 13) free(kept);",
+    ]
+    source = around("append_kv", "\n".join(lines), top=top)
     finding = memory_finding(source)
 
     assert finding.kind == "overrun"
@@ -131,7 +135,8 @@ def test_every_allocation_of_every_call_is_counted() -> None:
     """Create: sequence, L1 and L2 table; a refused call: nothing; destroy gives all back."""
     case = made(
         "counted",
-        "create_sequence 1 300 -> seq; create_sequence 1 5 -> NULL; append_kv 9 1 -> -1; fork_sequence 1 2 -> seq; free_sequence 1 -> 0",
+        "create_sequence 1 300 -> seq; create_sequence 1 5 -> NULL; append_kv 9 1 -> -1;"
+        "fork_sequence 1 2 -> seq; free_sequence 1 -> 0",
         header="pool_blocks = 20",
     )
     (one,) = played(right(), case)
@@ -206,13 +211,9 @@ def test_fresh_memory_is_not_zero_and_freed_memory_is_not_reused() -> None:
         "if (((volatile unsigned char *)p)[5] != 0xDD) return 101;",
         "for (int i = 0; i < 1000; i++) { q = malloc(64); if (q == p) return 102; free(q); }",
     ]
-    source = around(
-        "append_kv",
-        "\n".join(lines),
-        top='#pragma GCC diagnostic ignored "-Wuse-after-free"\n#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"\n#pragma GCC diagnostic ignored "-Wuninitialized"\n'
-        + _TOP
-        + "#include <string.h>\n",
-    )
+    warnings = ("use-after-free", "maybe-uninitialized", "uninitialized")
+    allowed = "".join(f'#pragma GCC diagnostic ignored "-W{name}"\n' for name in warnings)
+    source = around("append_kv", "\n".join(lines), top=allowed + _TOP + "#include <string.h>\n")
     attempt = attempted(source, first_case())
 
     assert attempt.comparisons[0].actual[2] == "0"
@@ -261,10 +262,13 @@ def test_a_small_allocation_is_told_by_its_first_reader() -> None:
 def test_static_data_is_fresh_in_every_case(place: str) -> None:
     """Natively and under Valgrind: what a call leaves in a static does not reach the next case."""
     start = 5 if "= 5" in place else 0
-    text = 'text = "y";' if "text" in place else ""
-    check = f"    if (engine == NULL) calls = 0;\n    if (kv_data == 11 && calls != {start}) {{ int *volatile nowhere = NULL; kv_data = *nowhere; }}\n    calls++; {text}"
-    check = check.replace(text, text + " (void)text;") if text else check
-    source = around("append_kv", check, top=_TOP + place + "\n")
+    change = 'text = "y"; (void)text;' if "text" in place else ""
+    lines = [
+        "    if (engine == NULL) calls = 0;",
+        f"    if (kv_data == 11 && calls != {start}) {{ int *volatile nowhere = NULL; kv_data = *nowhere; }}",
+        f"    calls++; {change}",
+    ]
+    source = around("append_kv", "\n".join(lines), top=_TOP + place + "\n")
     cases = [
         made(f"static{number}", "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0")
         for number in range(4)

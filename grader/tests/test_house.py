@@ -18,12 +18,14 @@ LEVELS = (
     ("reference.__init__", "reference.operation"),
     ("reference.model",),
     ("reference.paged_kv",),
-    ("grader.verdict", "grader.errors", "grader.reaper", "grader.__init__"),
-    ("grader.process", "grader.rubric", "grader.record", "grader.grammar", "grader.collect"),
-    ("grader.sandbox", "grader.caselines"),
+    ("grader.verdict", "grader.errors", "grader.reaper", "grader.traffic", "grader.__init__"),
+    ("grader.tomlfile", "grader.process", "grader.record", "grader.grammar", "grader.collect"),
+    ("grader.rubric", "grader.sandbox", "grader.caselines", "grader.tools"),
     ("grader.lab", "grader.casefile", "grader.report", "grader.reproduce"),
     ("grader.build", "grader.replay", "grader.symbols"),
     ("grader.compare", "grader.memcheck"),
+    ("grader.symptom",),
+    ("grader.memory_symptoms",),
     ("grader.symptoms",),
     ("grader.diagnose",),
     ("grader.score", "grader.attempt"),
@@ -197,9 +199,9 @@ def test_what_is_public_is_described() -> None:
             node for node in tree(path).body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_"
         ]
         inner = [node for one in top if isinstance(one, ast.ClassDef) for node in one.body]
-        for node in [*top, *inner]:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_" and not ast.get_docstring(node):
-                silent.append(f"{here(path, node.lineno)} {node.name}")
+        nodes = [node for node in [*top, *inner] if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        bare = [node for node in nodes if node.name[0] != "_" and not ast.get_docstring(node)]
+        silent += [f"{here(path, node.lineno)} {node.name}" for node in bare]
 
     assert [name for name in silent if not name.endswith("__main__.py")] == []
 

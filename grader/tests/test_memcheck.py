@@ -267,7 +267,7 @@ def test_junk_in_the_document_is_passed_over(junk: bytes) -> None:
     marker = b"<clientmsg><text>pkv errors 2 1 1</text></clientmsg>"
     found = list(module._attributed(good + marker + junk + good + marker, (9, 9), "llm_memory.c"))
 
-    assert [(error.case, error.operation) for error in found][0] == (2, 1)
+    assert (found[0].case, found[0].operation) == (2, 1)
     assert 1 <= len(found) <= 2
 
 

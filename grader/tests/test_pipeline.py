@@ -239,8 +239,8 @@ def test_what_was_really_active_is_in_the_record() -> None:
     """Compiler, command, kernel, protection, and the time of each step."""
     record = graded_text(right(), first_case(), valgrind=True)
 
-    assert record.environment.command == " ".join(
-        ["gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb", "-c llm_memory.c -o llm_memory.o"]
+    assert record.environment.command == (
+        "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb -c llm_memory.c -o llm_memory.o"
     )
     assert "gcc" in record.environment.compiler
     assert "valgrind" in record.environment.valgrind

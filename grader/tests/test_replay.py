@@ -35,17 +35,17 @@ class FakeWork(Workspace):
     token: int = 0
     exit_code: int = 0
 
-    def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
+    def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:  # noqa: ARG002 - the face of a workspace
         """Nothing is put anywhere."""
         return Path("/dev/null")
 
     def run(
         self,
-        command: Iterable[str] | Command,
+        command: Iterable[str] | Command,  # noqa: ARG002
         *,
-        limits: Limits,
-        feeds: Iterable[bytes] = (),
-        channels: int = 0,
+        limits: Limits,  # noqa: ARG002
+        feeds: Iterable[bytes] = (),  # noqa: ARG002
+        channels: int = 0,  # noqa: ARG002
     ) -> Completed:
         """Answer with the reports, without any program."""
         return Completed(
