@@ -55,7 +55,7 @@ class OperationReader:
             return
         match = _REPEAT.fullmatch(written)
         if match is None:
-            self._complain(line, "write: repeat i 2..301: fork_sequence 1 {i} -> seq")
+            self._complain(line, f"write: repeat i 2..301: {self.grammar.example}, with {{i}} where the number goes")
             return
         for value in range(int(match["first"]), min(int(match["last"]), int(match["first"]) + _MOST_OPERATIONS) + 1):
             yield _INDEX.sub(lambda index, value=value: _indexed(index, match["name"], value), match["rest"])

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from grader.grammar import Case
 from grader.replay import Event, Played, PlayedStep
+from grader.rubric import Rule
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory
 from reference.operation import Reply
 
@@ -65,14 +66,18 @@ class Comparison:
         operations = self.case.trace.operations
         return 0 < number < len(operations) and operations[number].implicit
 
-    def facets(self, calls: frozenset[str]) -> frozenset[str]:
-        """Everything that differed at operations of these names (none given: at any)."""
+    def facets(self, rule: Rule) -> frozenset[str]:
+        """Everything that differed and is this rule's business.
+
+        In the clean-up only what was lost counts for every rule: it may have been lost long before.
+        """
         operations = self.case.trace.operations
         return frozenset(
             difference.facet
             for deviation in self.deviations
             for difference in deviation.judgement.differences
-            if not calls or operations[deviation.operation].name in calls
+            if (not rule.calls or operations[deviation.operation].name in rule.calls)
+            and (rule.covers_cleanup or "lost" in difference.tags or not self.is_cleanup(deviation.operation))
         )
 
 

@@ -2,6 +2,7 @@
 
 GraderError                 exit code 3: our fault; costs no student a point
 ├── ToolMissing             a program that we need is not installed, with the command that installs it
+├── CannotStart             a program is there and cannot be started
 ├── DriverError             our own driver did not build, or broke its own protocol
 └── InputError              exit code 2: what we were given to read is wrong
     ├── UsageError          an option or a path
@@ -17,6 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 
 __all__ = [
+    "CannotStart",
     "CaseFileError",
     "DriverError",
     "ExitCode",
@@ -57,6 +59,10 @@ class ToolMissing(GraderError):
     def __str__(self) -> str:
         lines = [f"{self.tool} is not installed. Install it with:", f"    {self.install}"]
         return "\n".join([*lines, self.instead] if self.instead else lines)
+
+
+class CannotStart(GraderError):
+    """A program that we need cannot be started."""
 
 
 class DriverError(GraderError):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader.errors import CannotStart
 from grader.reaper import adopt_orphans, end_leftovers
 from grader.traffic import Pipes, Traffic
 
@@ -101,7 +102,7 @@ def run(
                 pipes.close(end)
             room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
             traffic = Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
-            timed_out = not traffic.pump(process, started + limits.wall_seconds)
+            timed_out = not traffic.pump(process.pid, started + limits.wall_seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -133,20 +134,23 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, with nothing of ours but these descriptors."""
     adopt_orphans()
-    return subprocess.Popen(
-        list(arguments),
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        pass_fds=pass_fds,
-        start_new_session=True,
-        user=user,
-        group=user,
-        extra_groups=[] if user is not None else None,
-        preexec_fn=prepare,  # noqa: PLW1509 - it only sets limits
-    )
+    try:
+        return subprocess.Popen(
+            list(arguments),
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=pass_fds,
+            start_new_session=True,
+            user=user,
+            group=user,
+            extra_groups=[] if user is not None else None,
+            preexec_fn=prepare,  # noqa: PLW1509 - it only sets limits
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotStart(f"{arguments[0]} cannot be started: {error}") from error
 
 
 @contextlib.contextmanager

@@ -112,16 +112,7 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
     except pydantic.ValidationError as error:
         raise RubricError(_problems(path, text, error)) from None
     rules = [
-        Rule(
-            id=name,
-            points=rule.points,
-            title=rule.title,
-            handout=rule.handout,
-            facets=frozenset(rule.facets),
-            judged=rule.judged,
-            calls=frozenset(rule.calls),
-            covers_cleanup=rule.covers_cleanup,
-        )
+        Rule(id=name, **{**vars(rule), "facets": frozenset(rule.facets), "calls": frozenset(rule.calls)})
         for name, rule in file.rules.items()
     ]
     rubric = Rubric(seed=file.seed, rules=tuple(rules))

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from grader import process
+from grader.errors import CannotStart
 from grader.process import Command, Completed, Limits
 from grader.record import Protection
 
@@ -104,7 +105,7 @@ def _can_change_user() -> bool:
             environment={"PATH": "/usr/bin:/bin"},
             user=_FIRST_USER,
         )
-    except (OSError, ValueError):
+    except (CannotStart, ValueError):
         return False
     return tried.succeeded
 

@@ -16,7 +16,7 @@ __all__ = ["passes", "rule_scores", "total"]
 
 def passes(comparison: Comparison, rule: Rule) -> bool:
     """Does the case pass for its rule: its facets right, and everything accepted that must be accepted?"""
-    return _accepts(comparison, rule) and _ran(comparison, rule) and not rule.facets & comparison.facets(rule.calls)
+    return _accepts(comparison, rule) and _ran(comparison, rule) and not rule.facets & comparison.facets(rule)
 
 
 def rule_scores(
@@ -35,7 +35,8 @@ def rule_scores(
             passed = int(builds and earned)
             scores[rule.id] = _rule_score(rule, rule.points * passed, 1, passed)
     if diagnosed is not None and all(score.points == score.max_points for score in scores.values()):
-        scores[diagnosed] = replace(scores[diagnosed], points=scores[diagnosed].points - 1)
+        payer = diagnosed if scores[diagnosed].points else max(scores, key=lambda rule: scores[rule].points)
+        scores[payer] = replace(scores[payer], points=max(0, scores[payer].points - 1))
     return tuple(scores[rule.id] for rule in rubric.rules)
 
 

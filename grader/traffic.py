@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import selectors
-import subprocess
 import time
 from typing import Self
 
@@ -58,7 +57,7 @@ class Traffic:
         self.cut: set[str] = set()
         self.selector = selectors.DefaultSelector()
 
-    def pump(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
+    def pump(self, pid: int, deadline: float) -> bool:
         """Work until the program has ended and its pipes are empty. False: the deadline came first."""
         with self.selector:
             for end in self.outputs:
@@ -67,7 +66,7 @@ class Traffic:
             for end in self.feeds:
                 os.set_blocking(end, False)
                 self.selector.register(end, selectors.EVENT_WRITE)
-            watch = os.pidfd_open(process.pid)
+            watch = os.pidfd_open(pid)
             self.selector.register(watch, selectors.EVENT_READ)
             try:
                 while True:

@@ -21,8 +21,7 @@ from grader.verdict import (
 def steps(count: int, *, call: str = "append_kv 1 {0}") -> tuple[StepShown, ...]:
     """`count` operations that went well."""
     return tuple(
-        StepShown(number=n, line=n + 7, call=call.format(n), expected="0", actual="0")
-        for n in range(1, count + 1)
+        StepShown(number=n, line=n + 7, call=call.format(n), expected="0", actual="0") for n in range(1, count + 1)
     )
 
 

@@ -42,9 +42,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "no-premature-write": (
         "        sequence->block_table[l1][l2] = allocateBlock(engine);\n    }\n    listAppend",
-        "        int block = allocateBlock(engine);\n"
-        + "        sequence->block_table[l1][l2] = block;\n"
-        + "        memset(getBlockAddress(engine, block), 0, 64);\n    }\n    listAppend",
+        "        *getBlockAddress(engine, sequence->block_table[l1][l2] = allocateBlock(engine)) = 0;\n    }\n    listAppend",
     ),
 }
 """By the rule that each breaks."""

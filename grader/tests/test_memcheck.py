@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
-from grader import casefile, memcheck as module
-from grader.errors import GraderError
+from grader import memcheck as module
 from grader.grammar import Case
-from grader.labs.paged_kv import lab
 from grader.memcheck import LEAK, Checked
 from grader.tests.programs import (
     POSIX,
@@ -22,7 +16,6 @@ from grader.tests.programs import (
     graded_text,
     line_of,
     made,
-    right,
     second_case,
 )
 from grader.verdict import Tool, Verdict
@@ -34,8 +27,6 @@ _TOP = POSIX + (
     "int use(int value);\n"
     "__attribute__((noipa)) int use(int value) { return value; }\n"
 )
-_UNDER_VALGRIND = 'getenv("LD_PRELOAD") != NULL'
-"""Valgrind sets it in the environment of what it runs; the grader's own environment has none."""
 
 
 def appending(*lines: str, when: str = "seq_id == 2", top: str = _TOP) -> str:
@@ -54,46 +45,6 @@ def checked(source: str, *chosen: Case) -> Checked:
     attempt = attempted(source, *chosen, valgrind=True)
     assert attempt.checked is not None
     return attempt.checked
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """How many Valgrind processes were really started, counted by a wrapper around each."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o777)
-        log = Path(folder) / "log"
-        wrapper = ("/bin/sh", "-c", f'echo started >> {log}; exec "$0" "$@"')
-        monkeypatch.setattr(module, "_COMMAND", (*wrapper, *module._COMMAND))
-        yield lambda: len(log.read_text().splitlines()) if log.is_file() else 0
-
-
-def test_a_right_program_needs_one_process_for_all_cases(started: Callable[[], int]) -> None:
-    """All of the lab's cases, nothing found, nothing left out."""
-    chosen = lab()
-    every = casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
-    found = checked(right(), *every)
-
-    assert (found.processes, started()) == (1, 1)
-    assert found.errors == ()
-    assert found.counted == {}
-
-
-def test_a_program_that_dies_under_valgrind_gets_three_processes_at_most(started: Callable[[], int]) -> None:
-    """Each dies in its first case; what is left stays unchecked, and the grading goes on."""
-    attempt = attempted(appending("abort();", when=_UNDER_VALGRIND), *cases(6), valgrind=True)
-
-    assert attempt.checked is not None
-    assert attempt.checked.processes == started() <= 3
-    assert {comparison.end.value for comparison in attempt.comparisons} == {"reached"}
-
-
-def test_what_ends_under_valgrind_is_no_leak() -> None:
-    """A case that was cut off could not free; only what was seen counts."""
-    attempt = attempted(appending("_exit(0);", when=f"{_UNDER_VALGRIND} && kv_data == 13"), *cases(2), valgrind=True)
-    found = findings(attempt)
-
-    assert found
-    assert {finding.verdict for finding in found} <= {Verdict.RUN_TIME_ERROR, Verdict.MEMORY_ERROR}
 
 
 _ERRORS = {
@@ -269,30 +220,3 @@ def test_junk_in_the_document_is_passed_over(junk: bytes) -> None:
 
     assert (found[0].case, found[0].operation) == (2, 1)
     assert 1 <= len(found) <= 2
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("/nonexistent/valgrind",),
-        ("/bin/false",),
-        ("/bin/sh", "-c", "echo no debug symbols >&2; exit 1"),
-        ("/bin/sh", "-c", "kill -9 $$"),
-    ],
-    ids=["missing", "false", "explains itself", "killed"],
-)
-def test_a_valgrind_that_does_not_start_costs_nobody_a_point(
-    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
-    """It is our fault, said as an exception; there is no record with fewer points."""
-    monkeypatch.setattr(module, "_COMMAND", command)
-
-    with pytest.raises(GraderError):
-        graded_text(right(), first_case(), valgrind=True)
-
-
-def test_without_valgrind_the_record_says_so() -> None:
-    """Nothing is held against a program that Valgrind did not see."""
-    record = graded_text(right(), first_case(), valgrind=False)
-
-    assert (record.memcheck, record.score) == (False, record.max_score)

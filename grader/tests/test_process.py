@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader import process
+from grader.errors import CannotStart
 from grader.process import Command, Completed, Limits
 
 SHORT = Limits(wall_seconds=20)
@@ -196,7 +197,7 @@ def test_no_descriptor_is_lost(tmp_path: Path) -> None:
     before = descriptors()
     piped("cat <{0} >{1}", b"x", channels=1)
     sh("sleep 1000", limits=Limits(wall_seconds=0.05))
-    with pytest.raises(OSError, match="no-such-program"):
+    with pytest.raises(CannotStart, match="no-such-program"):
         process.run(["no-such-program"], cwd=tmp_path, limits=SHORT, environment=PLACES, feeds=[b"x"], channels=1)
 
     assert descriptors() == before

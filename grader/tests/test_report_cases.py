@@ -114,9 +114,7 @@ def test_an_operation_beyond_the_kept_steps_is_still_explained() -> None:
 
 def test_pokes_are_explained_below_their_operation() -> None:
     """One sentence on what the grader did."""
-    poked = replace(
-        steps(5)[1], call="move_l2 1 0 3", expected="", actual="", note="The grader moves a table."
-    )
+    poked = replace(steps(5)[1], call="move_l2 1 0 3", expected="", actual="", note="The grader moves a table.")
     report = text.render(record_of(outcome("fork/poked", steps=(steps(1)[0], poked, *steps(5)[2:]))))
 
     assert re.search(r" 2  move_l2 1 0 3 *\n +The grader moves a table\.\n", report)
@@ -152,9 +150,7 @@ def test_a_hang_is_shown_as_a_call_that_never_returned() -> None:
         case="free/hang", operation=2,
     )  # fmt: skip
     calls = tuple(replace(step, actual="0" if step.number < 2 else None) for step in steps(3))
-    hang = outcome(
-        "free/hang", difference=None, findings=(0,), steps=calls, verdict=Verdict.TIME_LIMIT_EXCEEDED
-    )
+    hang = outcome("free/hang", difference=None, findings=(0,), steps=calls, verdict=Verdict.TIME_LIMIT_EXCEEDED)
     report = text.render(record_of(hang, findings=(finding,), verdict=Verdict.TIME_LIMIT_EXCEEDED))
 
     assert "alice: a call never returns, 1 of 6 points\n" in report
@@ -190,9 +186,7 @@ def test_compiler_messages_stand_as_the_compiler_prints_them() -> None:
         findings=(finding, finding), verdict=Verdict.COMPILE_ERROR, score=0, would_score=97
     )  # fmt: skip
 
-    assert (
-        text.render(record).count("  llm_memory.c:8:5: unused variable 'n' [-Werror=unused-variable]\n") == 1
-    )
+    assert text.render(record).count("  llm_memory.c:8:5: unused variable 'n' [-Werror=unused-variable]\n") == 1
     assert "      Delete it, or use it.\n" in text.render(record)
 
 

@@ -69,8 +69,7 @@ def graded(sample: str) -> Record:
     """A sample, graded on `CASES`; what differs from machine to machine is set to words."""
     homework = lab()
     cases = [
-        casefile.load(homework.cases / f"{name}.toml", homework.grammar, seed=homework.rubric.seed)
-        for name in CASES
+        casefile.load(homework.cases / f"{name}.toml", homework.grammar, seed=homework.rubric.seed) for name in CASES
     ]
     valgrind = sample.startswith(("memory", "accepted"))
     record = pipeline.grade(SAMPLES / sample, homework, cases, seed=homework.rubric.seed, valgrind=valgrind)
@@ -138,9 +137,7 @@ def test_a_students_report_does_not_depend_on_what_hidden_cases_do(sample: str) 
         for one in record.findings
     )
     outcomes = tuple(
-        replace(one, case=f"x/{place}", difference=None, cause="x", steps=(), handout=())
-        if one.case in hidden
-        else one
+        replace(one, case=f"x/{place}", difference=None, cause="x", steps=(), handout=()) if one.case in hidden else one
         for place, one in enumerate(record.outcomes)
     )
     other = replace(record, findings=findings, outcomes=outcomes)

@@ -84,9 +84,7 @@ def test_an_empty_engine() -> None:
 
 def test_a_copy_on_write() -> None:
     """Two sequences, two blocks; what was copied without being written names its origin."""
-    lines = drawn(
-        "llm_init 128", "create_sequence 1 1", "append_kv 1 11", "fork_sequence 1 2", "append_kv 2 99"
-    )
+    lines = drawn("llm_init 128", "create_sequence 1 1", "append_kv 1 11", "fork_sequence 1 2", "append_kv 2 99")
 
     assert lines[1:] == [
         "  active_seqs   head <-> 1 <-> 2 <-> head",

@@ -1,0 +1,131 @@
+"""Valgrind's processes: how many there are, and what a program's or their own bad end costs."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from grader import casefile, memcheck as module
+from grader.errors import GraderError
+from grader.grammar import Case
+from grader.labs.paged_kv import lab
+from grader.memcheck import Checked
+from grader.tests.programs import (
+    POSIX,
+    around,
+    attempted,
+    findings,
+    first_case,
+    graded_text,
+    made,
+    right,
+    second_case,
+)
+from grader.verdict import Verdict
+
+_TOP = POSIX + "#include <stdlib.h>\n"
+_UNDER_VALGRIND = 'getenv("LD_PRELOAD") != NULL'
+"""Valgrind sets it in the environment of what it runs; the grader's own environment has none."""
+
+
+def when_valgrind(statement: str, *, condition: str = "seq_id == 2") -> str:
+    """A right program whose `append_kv` does this under Valgrind only."""
+    return around("append_kv", f"    if ({_UNDER_VALGRIND} && {condition}) {{ {statement} }}", top=_TOP)
+
+
+def cases(count: int) -> tuple[Case, ...]:
+    """The same story several times, by different names."""
+    story = "create_sequence 1 5 -> seq; fork_sequence 1 2 -> seq; append_kv 2 13 -> 0"
+    return tuple(made(f"number{number}", story) for number in range(count))
+
+
+def checked(source: str, *chosen: Case) -> Checked:
+    """What Valgrind saw."""
+    attempt = attempted(source, *chosen, valgrind=True)
+    assert attempt.checked is not None
+    return attempt.checked
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """How many Valgrind processes were really started, counted by a wrapper around each."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        log = Path(folder) / "log"
+        wrapper = ("/bin/sh", "-c", f'echo started >> {log}; exec "$0" "$@"')
+        monkeypatch.setattr(module, "_COMMAND", (*wrapper, *module._COMMAND))
+        yield lambda: len(log.read_text().splitlines()) if log.is_file() else 0
+
+
+def test_a_right_program_needs_one_process_for_all_cases(started: Callable[[], int]) -> None:
+    """All of the lab's cases, nothing found, nothing left out."""
+    chosen = lab()
+    every = casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+    found = checked(right(), *every)
+
+    assert (found.processes, started()) == (1, 1)
+    assert found.errors == ()
+    assert found.counted == {}
+
+
+def test_a_program_that_dies_under_valgrind_gets_three_processes_at_most(started: Callable[[], int]) -> None:
+    """Each dies in its first case; what is left stays unchecked, and the grading goes on."""
+    attempt = attempted(when_valgrind("abort();"), *cases(6), valgrind=True)
+
+    assert attempt.checked is not None
+    assert attempt.checked.processes == started() <= 3
+    assert {comparison.end.value for comparison in attempt.comparisons} == {"reached"}
+
+
+def test_what_ends_under_valgrind_is_no_leak() -> None:
+    """A case that was cut off could not free; only what was seen counts."""
+    attempt = attempted(when_valgrind("_exit(0);"), *cases(2), valgrind=True)
+    found = findings(attempt)
+
+    assert found
+    assert {finding.verdict for finding in found} <= {Verdict.RUN_TIME_ERROR, Verdict.MEMORY_ERROR}
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    "statement", ["for (volatile int i = 0;; i++) { }", "for (;;) pause();"], ids=["loop", "pause"]
+)
+def test_what_hangs_under_valgrind_only_is_ended_soon(statement: str) -> None:
+    """Unset memory has other contents there; a loop that depends on it must not cost minutes."""
+    started = time.monotonic()
+    attempt = attempted(when_valgrind(statement), first_case(), second_case(), valgrind=True)
+
+    assert attempt.checked is not None
+    assert list(attempt.checked.stopped) == [0]
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("/nonexistent/valgrind",),
+        ("/bin/false",),
+        ("/bin/sh", "-c", "echo no debug symbols >&2; exit 1"),
+        ("/bin/sh", "-c", "kill -9 $$"),
+    ],
+    ids=["missing", "false", "explains itself", "killed"],
+)
+def test_a_valgrind_that_does_not_start_costs_nobody_a_point(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """It is our fault, said as an exception; there is no record with fewer points."""
+    monkeypatch.setattr(module, "_COMMAND", command)
+
+    with pytest.raises(GraderError):
+        graded_text(right(), first_case(), valgrind=True)
+
+
+def test_without_valgrind_the_record_says_so() -> None:
+    """Nothing is held against a program that Valgrind did not see."""
+    record = graded_text(right(), first_case(), valgrind=False)
+
+    assert (record.memcheck, record.score) == (False, record.max_score)
