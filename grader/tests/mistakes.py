@@ -42,7 +42,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "no-premature-write": (
         "        sequence->block_table[l1][l2] = allocateBlock(engine);\n    }\n    listAppend",
-        "        *getBlockAddress(engine, sequence->block_table[l1][l2] = allocateBlock(engine)) = 0;\n    }\n    listAppend",
+        (
+            "        sequence->block_table[l1][l2] = allocateBlock(engine);\n"
+            "        memset(getBlockAddress(engine, sequence->block_table[l1][l2]), 0, 64);\n    }\n    listAppend"
+        ),
     ),
 }
 """By the rule that each breaks."""
