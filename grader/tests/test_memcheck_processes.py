@@ -101,7 +101,7 @@ def test_what_hangs_under_valgrind_only_is_ended_soon(statement: str) -> None:
 
     assert attempt.checked is not None
     assert list(attempt.checked.stopped) == [0]
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 80
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from reference.paged_kv.record import RecordState
 from reference.tests.paged_kv import wrong
 from reference.tests.paged_kv.edits import (
     Edit,
-    engine_of,
     facets,
     judged,
     nothing,
@@ -19,6 +18,7 @@ from reference.tests.paged_kv.edits import (
     set_word,
     tags,
 )
+from reference.tests.paged_kv.layout import pack
 from reference.tests.paged_kv.played import Played, operation
 
 CALLS = [
@@ -125,24 +125,6 @@ def test_a_wrong_seq_id_is_a_wrong_field_and_a_wrong_list() -> None:
     assert {"extra", "too-high"} == tags(judgement)
 
 
-def test_differences_name_their_place_and_both_values() -> None:
-    """What a student reads: the handout's name, expected and actual."""
-    difference = judged(*EDITS["ref_count"][:2]).differences[0]
-
-    assert ("ref_count[2]", "1", "0") == (difference.field, difference.expected, difference.actual)
-
-
-def test_a_wrong_word_is_named_by_block_and_slot() -> None:
-    """Words that kept their magic are called untouched."""
-
-    def forgets_to_write(state: RecordState) -> None:
-        state.slots[0].region = Played(6).slot().region
-
-    difference = judged("append_kv 2 7", forgets_to_write).differences[0]
-
-    assert ("block 2, slot 5", "7", "untouched") == (difference.field, difference.expected, difference.actual)
-
-
 def test_a_zeroed_pool_gives_a_few_differences_and_the_target_first() -> None:
     """Nobody reads hundreds of them."""
 
@@ -210,17 +192,22 @@ def test_the_start_of_a_trace_has_no_other_engines_either() -> None:
     assert () == played.model.judge(None, operation("llm_init 192"), right).differences
 
 
-def test_an_empty_list_is_called_none() -> None:
-    """Rather than nothing at all."""
+def test_judging_again_gives_the_same_judgement() -> None:
+    """One model judges many operations of many programs; what it keeps of earlier records stays right."""
+    program = Played(6, engines=2)
+    model = Played(None, engines=2).model
+    steps = []
+    for line in ["@2 llm_init 64", *CALLS[:5], *CALLS[7:9], "append_kv 3 9", "fork_sequence 3 5"]:
+        before = program.record()
+        program.do(line)
+        state = program.state
+        state.slots[0].region = bytes(len(state.slots[0].region))
+        steps += [(before, operation(line), actual) for actual in (program.record(), pack(state))]
+    once, twice = ([model.judge(*step) for step in steps] for _ in range(2))
 
-    def forgotten(state: RecordState) -> None:
-        engine_of(state).sequences.clear()
-
-    (difference,) = judged(
-        "create_sequence 1 5", forgotten, setting=["create_sequence 7 1", "free_sequence 7"]
-    ).differences
-
-    assert ("1", "none") == (difference.expected, difference.actual)
+    assert once == twice
+    assert [()] * (len(steps) // 2) == [judgement.differences for judgement in once[::2]]
+    assert () not in [judgement.differences for judgement in once[1::2]]
 
 
 def _smaller(record: bytes) -> bytes:
