@@ -567,6 +567,26 @@ static void arm(long milliseconds)
     setitimer(ITIMER_PROF, &timer, NULL);
 }
 
+/* What a program prints in a hidden case is not kept: it would tell what the case asks. */
+static void silence(void)
+{
+    int nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    dup2(nowhere, STDERR_FILENO);
+    close(nowhere);
+}
+
+/* No buffer of libc's own may look like a leak. Natively a crash must lose no line; nobody reads what is printed
+ * under Valgrind, where every system call is dear. */
+static void set_up_output(void)
+{
+    static char buffer[1 << 12];
+    if (now.memcheck)
+        silence();
+    setvbuf(stdout, buffer, now.memcheck ? _IOFBF : _IONBF, sizeof buffer);
+    setvbuf(stderr, NULL, _IONBF, 0);
+}
+
 /* ---------------------------------------------------------------- cases */
 
 struct one_case {
@@ -696,15 +716,6 @@ static struct outcome wait_for(pid_t child, long limit)
     return outcome;
 }
 
-/* What a program prints in a hidden case is not kept: it would tell what the case asks. */
-static void silence(void)
-{
-    int nowhere = open("/dev/null", O_WRONLY);
-    dup2(nowhere, STDOUT_FILENO);
-    dup2(nowhere, STDERR_FILENO);
-    close(nowhere);
-}
-
 static struct outcome fork_case(const struct one_case *one, long limit)
 {
     now.operation = -1;
@@ -763,9 +774,6 @@ static int32_t *read_plan(int descriptor, size_t *words)
 
 int main(int argc, char **argv)
 {
-    setvbuf(stdout, NULL, _IONBF, 0); /* no buffer of libc's looks like a leak, and a crash loses no line */
-    setvbuf(stderr, NULL, _IONBF, 0);
-
     if (argc != 3)
         return EXIT_BAD_PLAN;
     now.report = atoi(argv[2]);
@@ -777,6 +785,7 @@ int main(int argc, char **argv)
     now.memcheck = plan[3];
     long limit = plan[4], short_limit = plan[5];
     int32_t cases = plan[6];
+    set_up_output();
 
     block_room = now.memcheck ? MOST_BLOCKS / 64 : MOST_BLOCKS; /* a leak check looks through it */
     blocks = harness_pages((block_room + 1) * sizeof *blocks);
