@@ -42,6 +42,7 @@ _FRAME = struct.Struct("<QIIiiIIIIII")
 _FIRST_LIMIT_MS = 500  # of CPU time for one operation; a right one needs microseconds
 _SHORT_LIMIT_MS = 5
 _MOST_PROCESSES = 3
+_MOST_OUTPUT = 2000
 _EXIT_BAD_PLAN = 100
 
 
@@ -186,7 +187,7 @@ def replay(
             if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
                 with contextlib.suppress(struct.error, ValueError):  # a body that is none of ours says nothing
                     _take_down(played, frame)
-        output += done.stdout + done.stderr
+        output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood of one hides not the other
         spent += done.cpu_seconds
         left = [number for number in left if number not in begun]
         if not left:

@@ -69,8 +69,8 @@ class Workspace:
 @contextlib.contextmanager
 def workspace() -> Iterator[Workspace]:
     """A fresh private folder, gone with everything in it at the end."""
+    user = _unprivileged_user()  # asked first: nothing may come between the folder and its end
     folder = Path(tempfile.mkdtemp(prefix="grade-"))
-    user = _unprivileged_user()
     try:
         if user is not None:
             os.chown(folder, user, user)
