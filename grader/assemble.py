@@ -54,6 +54,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         rules=attempt.scores,
         outcomes=tuple(outcomes),
         findings=tuple(findings),
+        advice=(*built.advice, *attempt.advice),
         output=_output(attempt),
         memcheck=attempt.valgrind,
         seed=attempt.seed,

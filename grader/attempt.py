@@ -13,9 +13,7 @@ from grader.lab import Built, Lab
 from grader.memcheck import Checked
 from grader.replay import Replayed
 from grader.sandbox import Workspace
-from grader.verdict import (
-    RuleScore,
-)
+from grader.verdict import Advice, RuleScore
 
 __all__ = ["Attempt"]
 
@@ -38,6 +36,8 @@ class Attempt:
     checked: Checked | None = None
     found: tuple[CaseFindings, ...] = ()
     diagnosed: Diagnosed | None = None
+    advice: tuple[Advice, ...] = ()
+    """Of the steps after the build."""
     scores: tuple[RuleScore, ...] = ()
     spent: dict[str, float] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from grader.grammar import Case, Grammar
 from grader.rubric import Rubric
 from grader.sandbox import Workspace
-from grader.verdict import Finding
+from grader.verdict import Advice, Finding
 from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
@@ -40,6 +40,7 @@ class Built:
 
     program: Program | None
     findings: tuple[Finding, ...] = ()
+    advice: tuple[Advice, ...] = ()
     stopped: bool = False
     """Did the compiler need so much that it had to be stopped? Then nobody asks it again."""
     compiler: str = ""

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grader.verdict import Diagnosis, Finding, Outcome, RuleScore, Verdict
+from grader.verdict import Advice, Diagnosis, Finding, Outcome, RuleScore, Verdict
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -74,6 +74,8 @@ class Record:
     rules: tuple[RuleScore, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     findings: tuple[Finding, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    """Worth knowing; never costs a point."""
     output: str = ""
     """What the program printed, bounded. Shown, never parsed."""
     memcheck: bool = True

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 __all__ = [
+    "Advice",
     "Diagnosis",
     "Finding",
     "Outcome",
@@ -85,6 +86,18 @@ class Finding:
     field: str = ""
     expected: str = ""
     actual: str = ""
+    source: tuple[SourceLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Something worth knowing about the submission that costs no point. `operation` counts from 1."""
+
+    kind: str
+    """What sort of advice: equal kinds stand together in a report."""
+    message: str
+    case: str | None = None
+    operation: int | None = None
     source: tuple[SourceLine, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""The end of a report: what the program printed, how it was graded, how to see it with one's own eyes."""
+"""The end of a report: advice, what the program printed, how it was graded, how to see it with one's own eyes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,25 @@ import shlex
 from grader.record import Record
 from grader.report.escape import escape_lines
 from grader.report.groups import Audience, grouped, is_hidden
-from grader.report.page import Page, dim
+from grader.report.page import Page, dim, strong
 
-__all__ = ["footer", "printed"]
+__all__ = ["advised", "footer", "printed"]
 
 _MOST_LINES = 20
+_MOST_ADVICE = 8
+
+
+def advised(page: Page, record: Record) -> None:
+    """What is worth knowing and costs no point."""
+    if not record.advice:
+        return
+    page.heading("Advice")
+    page.write(dim("Costs no point."), indent=2)
+    for one in record.advice[:_MOST_ADVICE]:
+        place = f"{one.source[0]}: " if one.source else ""
+        page.write("- ", strong(place), one.message, indent=2, hang=4)
+    if len(record.advice) > _MOST_ADVICE:
+        page.write(dim(f"... and {len(record.advice) - _MOST_ADVICE} more"), indent=4)
 
 
 def printed(page: Page, record: Record) -> None:

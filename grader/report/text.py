@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grader.record import Record
-from grader.report.closing import footer, printed
+from grader.report.closing import advised, footer, printed
 from grader.report.groups import Audience, Group, grouped, is_hidden, lost_points, trouble_of
 from grader.report.page import Page, bad, dim, glued, good, pad, strong
 from grader.report.start import start_here
@@ -42,6 +42,7 @@ def render(record: Record, *, width: int = 100, colour: bool = False, audience: 
         _points(page, record)
         _causes(page, record, reader)
         _hidden(page, record, reader)
+    advised(page, record)
     printed(page, record)
     footer(page, record, reader)
     return page.text()

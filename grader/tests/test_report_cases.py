@@ -11,6 +11,7 @@ from grader.record import Environment, Submission
 from grader.report import text
 from grader.tests.made import outcome, record_of, secret_record, steps
 from grader.verdict import (
+    Advice,
     Diagnosis,
     Finding,
     SourceLine,
@@ -248,3 +249,16 @@ def test_a_long_output_is_cut() -> None:
 def test_an_interrupted_grading_says_so() -> None:
     """Nobody should take an early record for the whole."""
     assert "interrupted" in text.render(record_of(outcome("append/x"), complete=False))
+
+
+def test_advice_stands_by_itself_and_says_that_it_costs_nothing() -> None:
+    """Each with its line; a report without advice has no such section."""
+    advice = Advice(kind="needless-call", message="fopen is not needed.", source=(SourceLine(file="a.c", line=7),))
+    given = replace(record_of(outcome("append/x")), advice=(advice,) * 9)
+
+    report = text.render(given)
+
+    assert "Advice" not in text.render(record_of(outcome("append/x")))
+    assert "Costs no point." in report
+    assert report.count("a.c:7: fopen is not needed.") == 8
+    assert "and 1 more" in report
