@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from grader.grammar import Case
 from grader.replay import Event, Played, PlayedStep
 from grader.rubric import Rule
-from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory
-from reference.operation import Reply
+from grader.same import Same
+from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory, Step, play
+from reference.operation import Reply, Trace
 
 __all__ = ["REFUSALS", "Comparison", "Deviation", "End", "compare"]
 
 REFUSALS = ("NULL", "-1")
 """What a call returns that does not do its work."""
+
+_MOST_KEPT = 1024
 
 
 class End(StrEnum):
@@ -84,31 +88,28 @@ class Comparison:
 def compare(played: Played, model: ModelFactory) -> Comparison:
     """Judge one case; see the module. Raises nothing for a wrong program."""
     trace = played.case.trace
-    clean = model(trace)
+    right = _right_steps(Same(trace), model)
     own = model(trace)
-    expected: list[Reply] = []
     actual: list[str] = []
     deviations: list[Deviation] = []
     before: bytes | None = None
     unreadable = False
     refused: int | None = None
     follows = True  # the program's state is the reference's, byte by byte
-    for number, operation in enumerate(trace.operations):
-        reply = clean.apply(operation)
-        expected.append(reply)
-        if number >= len(played.steps) or unreadable:
-            continue
-        step = played.steps[number]
-        follows = follows and step.record == clean.record()
+    for number, (wanted, step) in enumerate(zip(right, played.steps, strict=False)):
+        reply = wanted.reply
+        follows = follows and step.record == wanted.record
         if follows:
             judgement = Judgement(expected=reply, actual=reply, differences=())
         else:
             try:
-                judgement = own.judge(before, operation, step.record)
+                judgement = own.judge(before, wanted.operation, step.record)
             except (CannotGoOn, CannotPoke):
                 unreadable = True
-                continue
-        judgement = replace(judgement, differences=(*judgement.differences, *_heap(judgement, step)))
+                break
+        heap = tuple(_heap(judgement, step))
+        if heap:
+            judgement = replace(judgement, differences=(*judgement.differences, *heap))
         actual.append(judgement.actual.text)
         if judgement.differences:
             deviations.append(Deviation(number, judgement))
@@ -118,11 +119,11 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
     end = End.UNREADABLE if unreadable else _end(played)
     lost = _lost(played) if played.complete else 0
     if lost:
-        _add_lost(deviations, len(trace.operations) - 1, lost, expected)
+        _add_lost(deviations, len(trace.operations) - 1, lost, right[-1].reply)
     return Comparison(
         case=played.case,
         played=played,
-        expected=tuple(expected),
+        expected=tuple(wanted.reply for wanted in right),
         actual=tuple(actual),
         deviations=tuple(deviations),
         end=end,
@@ -130,6 +131,12 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         refused=refused,
         lost=lost,
     )
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _right_steps(trace: Same[Trace], model: ModelFactory) -> tuple[Step, ...]:
+    """What the reference makes of a trace: the same for every submission of a class."""
+    return tuple(play(model(trace.value), trace.value))
 
 
 def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
@@ -165,7 +172,7 @@ def _lost(played: Played) -> int:
     return sum(event.event is Event.LIVE for event in played.events)
 
 
-def _add_lost(deviations: list[Deviation], last: int, lost: int, expected: list[Reply]) -> None:
+def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -> None:
     difference = Difference(
         facet="heap",
         field="allocations never freed",
@@ -176,7 +183,7 @@ def _add_lost(deviations: list[Deviation], last: int, lost: int, expected: list[
     if deviations and deviations[-1].operation == last:
         judgement = deviations.pop().judgement
     else:
-        judgement = Judgement(expected=expected[-1], actual=expected[-1], differences=())
+        judgement = Judgement(expected=reply, actual=reply, differences=())
     deviations.append(Deviation(last, replace(judgement, differences=(*judgement.differences, difference))))
 
 

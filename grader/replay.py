@@ -13,10 +13,13 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
 
 from grader.errors import DriverError
 from grader.grammar import Case
 from grader.lab import Program
+from grader.same import Same
 from grader.sandbox import RUN_LIMITS, Workspace
 from grader.verdict import Visibility
 from reference.operation import Operation, Trace
@@ -69,9 +72,8 @@ class Event(IntEnum):
     TOO_SMALL = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame as it came."""
+class Frame(NamedTuple):
+    """One frame as it came; a named tuple, because one grading has thousands."""
 
     kind: int
     body: bytes
@@ -83,6 +85,9 @@ class Frame:
     bad_frees: int
     broken: int
     live: int
+
+
+_KINDS = frozenset(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +115,7 @@ class Fault:
     """Why the signal came, as the kernel says (si_code)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedStep:
+class PlayedStep(NamedTuple):
     """One operation that came back: the record, and what it did to the heap."""
 
     record: bytes
@@ -211,8 +215,14 @@ def plan(
         values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
         quiet = cases[number].visibility is Visibility.HIDDEN  # its prints would tell what it asks
         parts.append(struct.pack(f"<{3 + _SETTINGS}i", number, len(trace.operations), quiet, *values))
-        parts += [_encode(operation, codes) for operation in trace.operations]
+        parts.append(_encode_all(Same(trace), tuple(codes.items())))
     return b"".join(parts)
+
+
+@lru_cache(maxsize=1024)
+def _encode_all(trace: Same[Trace], codes: tuple[tuple[str, int], ...]) -> bytes:
+    """The operations of a trace; they are the same for every submission of a class."""
+    return b"".join(_encode(operation, dict(codes)) for operation in trace.value.operations)
 
 
 def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
@@ -239,7 +249,7 @@ class Frames:
             end = start + length
             body = self.stream[start:end]
             lies = len(body) < length or self.token in body  # its length would swallow other frames
-            if kind not in Kind.__members__.values() or lies:
+            if kind not in _KINDS or lies:
                 place += 1
                 continue
             yield Frame(kind, body, *rest)

@@ -18,7 +18,7 @@ LEVELS = (
     ("reference.__init__", "reference.operation"),
     ("reference.model",),
     ("reference.paged_kv",),
-    ("grader.verdict", "grader.errors", "grader.reaper", "grader.traffic", "grader.__init__"),
+    ("grader.verdict", "grader.errors", "grader.reaper", "grader.same", "grader.traffic", "grader.__init__"),
     ("grader.tomlfile", "grader.process", "grader.record", "grader.grammar", "grader.collect"),
     ("grader.rubric", "grader.sandbox", "grader.caselines", "grader.tools"),
     ("grader.lab", "grader.casefile", "grader.report", "grader.reproduce"),
