@@ -25,13 +25,15 @@ class Program:
     """What a build made. It is put in place before every use: what runs may have replaced the file."""
 
     content: bytes
+    checked: bytes = b""
+    """The same, made for Valgrind."""
     source_name: str
-    name: str = "program"
 
-    def place(self, work: Workspace) -> str:
+    def place(self, work: Workspace, *, checked: bool = False) -> str:
         """Put it into the workspace; returns its name there."""
-        work.add(self.name, self.content, mode=0o755)
-        return self.name
+        name = "checked" if checked else "program"
+        work.add(name, self.checked if checked else self.content, mode=0o755)
+        return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def memcheck(
             lambda ends: [
                 *_COMMAND,
                 f"--xml-fd={ends[2]}",
-                f"./{program.place(work)}",
+                f"./{program.place(work, checked=True)}",
                 *map(str, ends[:2]),
             ],
             limits=Limits(

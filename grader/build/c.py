@@ -49,13 +49,12 @@ def build(
         missing = [name for name in project.functions if name not in symbols.defined]
         findings += _symbol_findings(project, symbols, missing)
         if not missing or relaxed:
-            linked = link(project, work, symbols, missing)
+            linked = link(project, work, missing)
             spent += linked.cpu_seconds
-            if linked.succeeded:
-                content = (work.folder / "program").read_bytes()
-                program = Program(content=content, source_name=project.source_name)
+            if linked.done.succeeded:
+                program = Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
             else:
-                findings.append(_link_finding(project, work, linked))
+                findings.append(_link_finding(project, work, linked.done))
     return Built(
         program=program,
         findings=tuple(findings),

@@ -13,7 +13,7 @@
  * another case's part because the grader takes the last END before the next BEGIN. A case that ran into its time
  * limit is run once more with twice the limit; after the first proven hang later limits are short.
  *
- * "memcheck": all cases run in this one process under Valgrind. No state is reported, only how many errors Valgrind
+ * Under Valgrind (compiled a second time) all cases run in one process. No state is reported, only how many errors Valgrind
  * has counted; a client message puts the case and operation into Valgrind's own report, after its errors.
  *
  * The student's malloc, free, exit and so on were renamed to the functions below. Memory comes from an arena and is
@@ -23,6 +23,13 @@
  */
 #define _GNU_SOURCE
 #include "harness.h"
+
+/* This file is compiled twice. The program that Valgrind runs is one of its own: it leaves out most of libc. */
+#ifdef UNDER_VALGRIND
+enum { MEMCHECK = 1 };
+#else
+enum { MEMCHECK = 0 };
+#endif
 
 #include <errno.h>
 #include <execinfo.h>
@@ -75,7 +82,7 @@ static struct {
     uint64_t token;
     int32_t case_number, operation;
     uint32_t attempt;
-    int memcheck, report;
+    int report;
 } now;
 
 static struct {
@@ -242,12 +249,12 @@ static void *allocate(size_t size, size_t align, int zero, void *caller)
     unsigned char *start = arena_next + BEFORE;
     start += (align - (uintptr_t)start % align) % align;
     if (block_count == block_room || start > arena_end || size + BEHIND + 16 > (size_t)(arena_end - start)) {
-        if (now.memcheck)
+        if (MEMCHECK)
             _exit(EXIT_NO_ROOM); /* natively there was room: nothing of this is the student's fault */
         return NULL;
     }
     arena_next = start + size + BEHIND;
-    if (now.memcheck) {
+    if (MEMCHECK) {
         VALGRIND_MALLOCLIKE_BLOCK(start, size, BEFORE, 0);
         if (zero)
             memset(start, 0, size);
@@ -276,13 +283,13 @@ static void release(void *start, void *caller)
     if (wrong) {
         heap.bad_frees++;
         report_block(BAD_FREE, wrong, wrong == FOREIGN ? NULL : block, caller);
-        if (now.memcheck)
+        if (MEMCHECK)
             VALGRIND_FREELIKE_BLOCK(start, BEFORE); /* it reports the bad free with all stacks */
         return;
     }
     block->freed = 1;
     heap.live--;
-    if (now.memcheck)
+    if (MEMCHECK)
         VALGRIND_FREELIKE_BLOCK(start, BEFORE);
     else
         memset(start, FILL_FREED, block->size);
@@ -306,7 +313,7 @@ static int all_bytes(const unsigned char *bytes, size_t count, int value)
 /* Look at every canary and every freed byte; each damage is reported once, at the operation that did it. */
 static void check_canaries(void)
 {
-    if (now.memcheck)
+    if (MEMCHECK)
         return;
     for (size_t i = 0; i < block_count; i++) {
         struct block *block = &blocks[i];
@@ -372,13 +379,13 @@ enum pointer harness_pointer(const void *address, size_t need)
     if (block->freed)
         return PTR_FREED;
     uintptr_t end = start_of(block) + block->size;
-    if (at + need > end && !block->told_small && !now.memcheck) {
+    if (at + need > end && !block->told_small && !MEMCHECK) {
         block->told_small = some_too_small = 1;
         heap.broken++;
         report_block(TOO_SMALL, 0, block, NULL);
     }
     /* What runs over the end into the canary can be read all the same: one finding, not a ruined case. */
-    return at + need <= end + (now.memcheck ? 0 : BEHIND) ? PTR_OK : PTR_SMALL;
+    return at + need <= end + (MEMCHECK ? 0 : BEHIND) ? PTR_OK : PTR_SMALL;
 }
 
 int harness_outside(const void *address, size_t size)
@@ -387,7 +394,7 @@ int harness_outside(const void *address, size_t size)
         return 0;
     uintptr_t at = (uintptr_t)address;
     const struct block *block = block_below(at);
-    return !now.memcheck && !in_statics(address, size) && block != NULL && at + size > start_of(block) + block->size
+    return !MEMCHECK && !in_statics(address, size) && block != NULL && at + size > start_of(block) + block->size
         && all_bytes(address, size, CANARY);
 }
 
@@ -588,9 +595,9 @@ static void silence(void)
 static void set_up_output(void)
 {
     static char buffer[1 << 12];
-    if (now.memcheck)
+    if (MEMCHECK)
         silence();
-    setvbuf(stdout, buffer, now.memcheck ? _IOFBF : _IONBF, sizeof buffer);
+    setvbuf(stdout, buffer, MEMCHECK ? _IOFBF : _IONBF, sizeof buffer);
     setvbuf(stderr, NULL, _IONBF, 0);
 }
 
@@ -625,10 +632,10 @@ static void run_case(const struct one_case *one, long limit)
         heap.allocations = heap.frees = heap.bad_frees = heap.broken = 0;
         now.operation = i;
         unsigned before = VALGRIND_COUNT_ERRORS;
-        if (!now.memcheck)
+        if (!MEMCHECK)
             arm(limit);
         int fits = lab_apply(&one->calls[i]);
-        if (!now.memcheck)
+        if (!MEMCHECK)
             arm(0);
         check_canaries();
         if (!fits) {
@@ -638,7 +645,7 @@ static void run_case(const struct one_case *one, long limit)
         int32_t errors = (int32_t)(VALGRIND_COUNT_ERRORS - before);
         if (errors)
             VALGRIND_PRINTF("pkv errors %d %d %d\n", one->number, i, errors);
-        if (now.memcheck) {
+        if (MEMCHECK) {
             send_frame(STEP, &errors, sizeof errors);
         } else {
             record_length = 0;
@@ -651,7 +658,7 @@ static void run_case(const struct one_case *one, long limit)
         if (!blocks[i].freed)
             report_block(LIVE, 0, &blocks[i], NULL);
     static int leak_checks; /* each looks at all memory; where else memory is lost our own table tells */
-    if (now.memcheck && heap.live && leak_checks++ < MOST_LEAK_CHECKS) {
+    if (MEMCHECK && heap.live && leak_checks++ < MOST_LEAK_CHECKS) {
         VALGRIND_DO_ADDED_LEAK_CHECK;
         VALGRIND_PRINTF("pkv leaks %d %d %u\n", one->number, one->operations, heap.live);
     }
@@ -780,45 +787,51 @@ static int32_t *read_plan(int descriptor, size_t *words)
     return (int32_t *)(void *)plan;
 }
 
+static int descriptor_of(const char *text)
+{
+    int number = 0;
+    for (; *text >= '0' && *text <= '9'; text++)
+        number = 10 * number + *text - '0';
+    return number;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
         return EXIT_BAD_PLAN;
-    now.report = atoi(argv[2]);
+    now.report = descriptor_of(argv[2]);
     size_t words;
-    const int32_t *plan = read_plan(atoi(argv[1]), &words);
-    if (words < 7 || plan[0] != PLAN_MAGIC)
+    const int32_t *plan = read_plan(descriptor_of(argv[1]), &words);
+    if (words < 7 || plan[0] != PLAN_MAGIC || plan[3] != MEMCHECK)
         return EXIT_BAD_PLAN;
     memcpy(&now.token, plan + 1, sizeof now.token);
-    now.memcheck = plan[3];
     long limit = plan[4], short_limit = plan[5];
     int32_t cases = plan[6];
     set_up_output();
 
-    block_room = now.memcheck ? MOST_BLOCKS / 64 : MOST_BLOCKS; /* a leak check looks through it */
+    block_room = MEMCHECK ? MOST_BLOCKS / 64 : MOST_BLOCKS; /* a leak check looks through it */
     blocks = harness_pages((block_room + 1) * sizeof *blocks);
-    size_t arena_bytes = now.memcheck ? MEMCHECK_ARENA : NATIVE_ARENA;
+    size_t arena_bytes = MEMCHECK ? MEMCHECK_ARENA : NATIVE_ARENA;
     arena = arena_next = harness_pages(arena_bytes);
     arena_end = arena + arena_bytes;
-    if (now.memcheck) {
+    if (MEMCHECK) {
         VALGRIND_MAKE_MEM_NOACCESS(arena, arena_bytes);
     } else {
         record = harness_pages(RECORD_WORDS * sizeof *record);
         last_record = harness_pages(RECORD_WORDS * sizeof *record);
         catch_faults();
+        sigset_t child_ended;
+        sigemptyset(&child_ended);
+        sigaddset(&child_ended, SIGCHLD);
+        sigprocmask(SIG_BLOCK, &child_ended, NULL);
     }
     keep_statics(0);
-    sigset_t child_ended;
-    sigemptyset(&child_ended);
-    sigaddset(&child_ended, SIGCHLD);
-    if (!now.memcheck)
-        sigprocmask(SIG_BLOCK, &child_ended, NULL);
 
     const int32_t *at = plan + 7;
     for (int32_t i = 0; i < cases; i++) {
         const struct one_case *one = (const void *)at;
         now.case_number = one->number;
-        if (now.memcheck) {
+        if (MEMCHECK) {
             now.attempt = 1;
             now.operation = -1;
             send_frame(BEGIN, NULL, 0);
