@@ -28,6 +28,8 @@ class Attempt:
     work: Workspace
     seed: int
     valgrind: bool = True
+    advise: bool = False
+    """Is advice wanted that costs time?"""
     relaxed: bool = False
     source: Source | None = None
     built: Built | None = None

@@ -93,6 +93,8 @@ class Lab:
     rubric: Rubric
     model: ModelFactory
     build: Build
+    build_watched: Callable[[Workspace, bytes], Built]
+    """The same file once more, so that it tells of undefined behaviour; for advice only."""
     driver_settings: Callable[[Trace], tuple[int, ...]]
     clues: tuple[Clue, ...]
     describe_poke: Callable[[Operation], str]

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader import sandbox, tools
+from grader.advise import look_for_advice
 from grader.assemble import record
 from grader.attempt import Attempt
 from grader.collect import collect
@@ -43,13 +44,19 @@ def grade(
     *,
     seed: int,
     valgrind: bool = True,
+    advise: bool = False,
     progress: Progress = lambda _: None,
     early: Early | None = None,
 ) -> Record:
-    """Grade the submission at `path`. Raises `GraderError` when we, not the student, are at fault."""
+    """Grade the submission at `path`. Raises `GraderError` when we, not the student, are at fault.
+
+    `advise` also looks for what costs no point, but nearly as much time again (see grader.advise).
+    """
     tools.require(*lab.tools, *(["valgrind"] if valgrind else []))
     with sandbox.workspace() as work:
-        attempt = Attempt(lab=lab, path=path, cases=tuple(cases), work=work, seed=seed, valgrind=valgrind)
+        attempt = Attempt(
+            lab=lab, path=path, cases=tuple(cases), work=work, seed=seed, valgrind=valgrind, advise=advise
+        )
         for step in STEPS:
             progress(step.__name__)
             attempt = _timed(step, attempt)
@@ -131,6 +138,18 @@ def _score(attempt: Attempt) -> Attempt:
     return replace(attempt, scores=scores)
 
 
+def _advise(attempt: Attempt) -> Attempt:
+    """Comes when the points are counted, so that it cannot cost any."""
+    source, built = attempt.source, attempt.built
+    if not attempt.advise or attempt.relaxed or source is None or built is None or built.program is None:
+        return attempt
+    with sandbox.workspace() as work:  # what ran in the other one may have left something there
+        advised = look_for_advice(
+            work, attempt.lab, source=source.content, program=built.program, comparisons=attempt.comparisons
+        )
+    return replace(attempt, advice=advised.advice, spent=attempt.spent | {"advise": advised.cpu_seconds})
+
+
 def _timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
     started = time.process_time()
     attempt = step(attempt)
@@ -165,5 +184,6 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _memcheck,
     _diagnose,
     _score,
+    _advise,
 )
 """The way of a submission."""

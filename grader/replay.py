@@ -1,6 +1,6 @@
-"""Play cases on a built program and take down what it reports: the plan, the frames, and what they mean.
+"""Play cases on a built program and take down what it reports: the frames, and what they mean.
 
-The layout of plan and frames is that of drivers/harness.c. Student code shares the driver's process, so nothing that
+Their layout is that of drivers/harness.c. Student code shares the driver's process, so nothing that
 comes back is believed further than it goes: frames of one case cannot reach into another, a stream that stops is a
 finding about the case in which it stopped, and states are judged elsewhere.
 """
@@ -13,16 +13,14 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import lru_cache
 from typing import NamedTuple
 
 from grader.errors import DriverError
 from grader.grammar import Case
 from grader.lab import Program
-from grader.same import Same
+from grader.plan import plan
 from grader.sandbox import RUN_LIMITS, Workspace
-from grader.verdict import Visibility
-from reference.operation import Operation, Trace
+from reference.operation import Trace
 
 __all__ = [
     "BlockEvent",
@@ -34,16 +32,10 @@ __all__ = [
     "Played",
     "PlayedStep",
     "Replayed",
-    "plan",
     "replay",
 ]
 
-_MAGIC = 0x504C414E
-_SETTINGS = 4
-_CALL = struct.Struct("<8i")
 _FRAME = struct.Struct("<QIIiiIIIIII")
-_FIRST_LIMIT_MS = 500  # of CPU time for one operation; a right one needs microseconds
-_SHORT_LIMIT_MS = 5
 _MOST_PROCESSES = 3
 _MOST_OUTPUT = 2000
 _EXIT_BAD_PLAN = 100
@@ -61,6 +53,7 @@ class Kind(IntEnum):
     MISFIT = 7
     DONE = 8
     DELTA = 9
+    UNDEFINED = 10
 
 
 class Event(IntEnum):
@@ -70,6 +63,8 @@ class Event(IntEnum):
     BROKEN = 2
     LIVE = 3
     TOO_SMALL = 4
+    FAILED = 5
+    SCRATCH = 6
 
 
 class Frame(NamedTuple):
@@ -133,6 +128,7 @@ class Played:
     case: Case
     steps: list[PlayedStep] = field(default_factory=list)
     events: list[BlockEvent] = field(default_factory=list)
+    undefined: list[Frame] = field(default_factory=list)  # read by grader.advise
     fault: Fault | None = None
     left: Fault | None = None
     """The program called exit (signal 1) or abort (signal 2)."""
@@ -165,9 +161,10 @@ def replay(
     *,
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
+    failing: Sequence[int] = (),
 ) -> Replayed:
     """Run all cases natively, one forked process each. Raises `DriverError` when our own side breaks.
-
+    `failing`: for each case which allocation fails, see harness.c.
     Should the whole program end in the middle, the cases that had not begun get another one.
     """
     played = [Played(case) for case in cases]
@@ -175,7 +172,7 @@ def replay(
     output, spent = b"", 0.0
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
-        feed = plan(cases, left, token=token, memcheck=False, codes=codes, settings=settings)
+        feed = plan(cases, left, token=token, memcheck=False, codes=codes, settings=settings, failing=failing)
         done = work.run(
             lambda ends: [f"./{program.place(work)}", *map(str, ends)],
             limits=replace(RUN_LIMITS, wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left))),
@@ -197,39 +194,6 @@ def replay(
         if not left:
             break
     return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
-
-
-def plan(
-    cases: Sequence[Case],
-    numbers: Sequence[int],
-    *,
-    token: int,
-    memcheck: bool,
-    codes: dict[str, int],
-    settings: Callable[[Trace], tuple[int, ...]],
-) -> bytes:
-    """The cases with these numbers, as the driver reads them."""
-    parts = [struct.pack("<iQiiii", _MAGIC, token, memcheck, _FIRST_LIMIT_MS, _SHORT_LIMIT_MS, len(numbers))]
-    for number in numbers:
-        trace = cases[number].trace
-        values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
-        quiet = cases[number].visibility is Visibility.HIDDEN  # its prints would tell what it asks
-        parts.append(struct.pack(f"<{3 + _SETTINGS}i", number, len(trace.operations), quiet, *values))
-        parts.append(_encode_all(Same(trace), tuple(codes.items())))
-    return b"".join(parts)
-
-
-@lru_cache(maxsize=1024)
-def _encode_all(trace: Same[Trace], codes: tuple[tuple[str, int], ...]) -> bytes:
-    """The operations of a trace; they are the same for every submission of a class."""
-    return b"".join(_encode(operation, dict(codes)) for operation in trace.value.operations)
-
-
-def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
-    values = [argument if isinstance(argument, int) else 0 for argument in operation.arguments]
-    nulls = sum(1 << i for i, argument in enumerate(operation.arguments) if argument is None)
-    padded = (values + [0] * 5)[:5]
-    return _CALL.pack(codes[operation.name], operation.target or 0, nulls, *padded)
 
 
 class Frames:
@@ -268,6 +232,8 @@ def _take_down(played: list[Played], frame: Frame) -> None:
             )
         case Kind.BLOCK:
             one.events.append(_event(frame))
+        case Kind.UNDEFINED:
+            one.undefined.append(frame)
         case Kind.FAULT:
             one.fault = _fault(frame)
         case Kind.LEFT:

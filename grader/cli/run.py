@@ -34,6 +34,7 @@ _STEPS = {
     "_memcheck": "running them again under Valgrind",
     "_diagnose": "looking for the cause",
     "_score": "counting points",
+    "_advise": "looking for advice",
 }
 
 
@@ -54,6 +55,13 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
     seed: Seed = None,
     without_valgrind: Annotated[
         bool, typer.Option("--without-valgrind", help="Go on without Valgrind; record and report say so.")
+    ] = False,
+    advice: Annotated[
+        bool,
+        typer.Option(
+            "--advice",
+            help="Look also for undefined behaviour, unchecked allocations and scratch memory; costs no point.",
+        ),
     ] = False,
     instructor: Annotated[
         bool,
@@ -87,6 +95,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
         cases=cases,
         seed=chosen.rubric.seed if seed is None else seed,
         valgrind=not without_valgrind,
+        advise=advice,
     )
     verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]
     accepted = all(verdict.passed for verdict in verdicts)

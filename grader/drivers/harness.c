@@ -67,7 +67,7 @@ enum { FRAMES_DEPTH = 32 };
 
 /* ---------------------------------------------------------------- frames */
 
-enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA };
+enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED };
 
 struct frame {
     uint64_t token;
@@ -83,6 +83,7 @@ static struct {
     int32_t case_number, operation;
     uint32_t attempt;
     int report;
+    int32_t failing; /* see struct one_case */
 } now;
 
 static struct {
@@ -198,7 +199,7 @@ static size_t block_count, block_room;
 static unsigned char *arena, *arena_next, *arena_end;
 static int some_too_small; /* of the blocks of this case */
 
-enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL };
+enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL, FAILED, SCRATCH };
 enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE };
 
 static uintptr_t start_of(const struct block *block)
@@ -242,8 +243,30 @@ static void remember(void *start, size_t size, void *caller)
     heap.live++;
 }
 
+/* Is this the allocation that the plan wants to fail? */
+static int must_fail(size_t size, void *caller)
+{
+    if (now.failing <= 0 || --now.failing > 0)
+        return 0;
+    report_block(FAILED, 0, &(struct block){.size = size, .caller = caller, .operation = now.operation}, caller);
+    return 1;
+}
+
+/* Tell of memory that goes back in the call that allocated it. */
+static void look_for_scratch(void *start, void *caller)
+{
+    enum { MOST_TOLD = 64 };
+    static int told;
+    const struct block *block = start ? block_below((uintptr_t)start) : NULL;
+    if (block != NULL && start_of(block) == (uintptr_t)start && !block->freed && block->operation == now.operation
+        && told++ < MOST_TOLD)
+        report_block(SCRATCH, 0, block, caller);
+}
+
 static void *allocate(size_t size, size_t align, int zero, void *caller)
 {
+    if (must_fail(size, caller))
+        return NULL;
     if (size > LARGEST || align > LARGEST)
         return NULL;
     unsigned char *start = arena_next + BEFORE;
@@ -497,6 +520,8 @@ char *harness_strndup(const char *text, size_t most)
 
 void harness_free(void *start)
 {
+    if (now.failing < 0)
+        look_for_scratch(start, CALLER);
     release(start, CALLER);
 }
 
@@ -601,10 +626,86 @@ static void set_up_output(void)
     setvbuf(stderr, NULL, _IONBF, 0);
 }
 
+/* ---------------------------------------------------------------- undefined behaviour */
+
+/* What a build with -fsanitize=undefined calls, with names and layout of gcc's libubsan; other programs have none of
+ * these calls. Unlike libubsan each sends a frame in place of a text: what it is and where, once for each place in a
+ * case. Then the case goes on. Of the arguments only those that are looked at are declared. */
+struct place {
+    const char *file;
+    uint32_t line, column;
+};
+
+struct mismatch {
+    struct place place;
+    const void *type;
+    unsigned char log_align, access;
+};
+
+enum undefined {
+    OVERFLOW = 1, DIVISION, SHIFT, BOUNDS, ARRAY_SIZE, BAD_VALUE, NULL_ARGUMENT, NULL_RESULT, POINTER_SUM, NULL_POINTER,
+    MISALIGNED, OBJECT_SIZE, BUILTIN, UNREACHABLE
+};
+
+static void undefined(enum undefined what, struct place *place)
+{
+    const uint32_t told = UINT32_MAX; /* no column is that far to the right; libubsan marks its places so, too */
+    struct {
+        uint32_t what, line, column;
+        char file[128];
+    } body = {what, place->line, place->column, ""};
+    if (place->column == told)
+        return;
+    place->column = told;
+    size_t length = strnlen(place->file, sizeof body.file);
+    memcpy(body.file, place->file, length);
+    send_frame(UNDEFINED, &body, offsetof(__typeof__(body), file) + length);
+}
+
+#define UNDEFINED_BY(name, what)               \
+    void __ubsan_handle_##name(struct place *); \
+    void __ubsan_handle_##name(struct place *place) { undefined(what, place); }
+
+UNDEFINED_BY(add_overflow, OVERFLOW)
+UNDEFINED_BY(sub_overflow, OVERFLOW)
+UNDEFINED_BY(mul_overflow, OVERFLOW)
+UNDEFINED_BY(negate_overflow, OVERFLOW)
+UNDEFINED_BY(divrem_overflow, DIVISION)
+UNDEFINED_BY(shift_out_of_bounds, SHIFT)
+UNDEFINED_BY(out_of_bounds, BOUNDS)
+UNDEFINED_BY(vla_bound_not_positive, ARRAY_SIZE)
+UNDEFINED_BY(load_invalid_value, BAD_VALUE)
+UNDEFINED_BY(nonnull_arg, NULL_ARGUMENT)
+UNDEFINED_BY(pointer_overflow, POINTER_SUM)
+UNDEFINED_BY(invalid_builtin, BUILTIN)
+
+void __ubsan_handle_type_mismatch_v1(struct mismatch *, uintptr_t);
+void __ubsan_handle_type_mismatch_v1(struct mismatch *of, uintptr_t pointer)
+{
+    int misaligned = (pointer & (((uintptr_t)1 << of->log_align) - 1)) != 0;
+    undefined(pointer == 0 ? NULL_POINTER : misaligned ? MISALIGNED : OBJECT_SIZE, &of->place);
+}
+
+void __ubsan_handle_nonnull_return_v1(void *, struct place *);
+void __ubsan_handle_nonnull_return_v1(void *attribute, struct place *place)
+{
+    (void)attribute;
+    undefined(NULL_RESULT, place);
+}
+
+_Noreturn void __ubsan_handle_builtin_unreachable(struct place *);
+_Noreturn void __ubsan_handle_builtin_unreachable(struct place *place)
+{
+    undefined(UNREACHABLE, place);
+    _exit(EXIT_BY_STUDENT); /* there is no code to go on with */
+}
+
 /* ---------------------------------------------------------------- cases */
 
 struct one_case {
-    int32_t number, operations, quiet, settings[SETTINGS];
+    int32_t number, operations, quiet;
+    int32_t failing; /* n: the n-th allocation fails; -1: none, but tell of memory freed by the call that made it */
+    int32_t settings[SETTINGS];
     struct call calls[];
 };
 
@@ -627,6 +728,7 @@ static void run_case(const struct one_case *one, long limit)
     tidy_arena();
     block_count = 0;
     some_too_small = 0;
+    now.failing = one->failing;
     lab_start(one->settings);
     for (int32_t i = 0; i < one->operations; i++) {
         heap.allocations = heap.frees = heap.bad_frees = heap.broken = 0;
@@ -842,7 +944,7 @@ int main(int argc, char **argv)
         } else {
             run_natively(one, &limit, short_limit);
         }
-        at += 3 + SETTINGS + one->operations * (int32_t)(sizeof(struct call) / sizeof(int32_t));
+        at += 4 + SETTINGS + one->operations * (int32_t)(sizeof(struct call) / sizeof(int32_t));
     }
     send_frame(DONE, NULL, 0);
     (void)no_data;

@@ -9,6 +9,7 @@ from pathlib import Path
 from grader import rubric
 from grader.build.c import build
 from grader.build.project import CProject
+from grader.build.watched import build_watched
 from grader.grammar import Grammar, Number, Signature
 from grader.lab import Lab
 from grader.labs.paged_kv_clues import CLUES
@@ -106,6 +107,7 @@ def lab() -> Lab:
         rubric=rules,
         model=PagedKV,
         build=partial(build, project),
+        build_watched=partial(build_watched, project),
         driver_settings=_driver_settings,
         clues=CLUES,
         describe_poke=describe_poke,

@@ -144,11 +144,17 @@ def second_case() -> Case:
     )
 
 
-def attempted(source: str | bytes, *cases: Case, valgrind: bool = False) -> Attempt:
+def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise: bool = False) -> Attempt:
     """All steps of the grader on this source, with everything that they leave behind."""
     with tempfile.TemporaryDirectory() as folder, sandbox.workspace() as work:
         attempt = Attempt(
-            lab=lab(), path=_written(folder, source), cases=cases, work=work, seed=lab().rubric.seed, valgrind=valgrind
+            lab=lab(),
+            path=_written(folder, source),
+            cases=cases,
+            work=work,
+            seed=lab().rubric.seed,
+            valgrind=valgrind,
+            advise=advise,
         )
         for step in STEPS:
             attempt = step(attempt)

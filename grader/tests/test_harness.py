@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from grader import replay
+from grader import plan
 from grader.attempt import Attempt
 from grader.compare import End
 from grader.tests.programs import (
@@ -37,7 +37,7 @@ _DEEP = (
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of a second of CPU time for an operation, so that tests need not wait."""
-    monkeypatch.setattr(replay, "_FIRST_LIMIT_MS", 100)
+    monkeypatch.setattr(plan, "_FIRST_LIMIT_MS", 100)
 
 
 def trouble(statements: str, *, top: str = POSIX) -> str:

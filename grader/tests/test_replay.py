@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from grader import casefile, replay as module, sandbox
+from grader import casefile, sandbox
 from grader.errors import DriverError
 from grader.grammar import Case
 from grader.lab import Program
 from grader.labs.paged_kv import lab
+from grader.plan import plan
 from grader.process import Command, Completed, Limits
 from grader.replay import Kind, Played, Replayed, replay
 from grader.sandbox import Workspace
@@ -259,7 +260,7 @@ def test_the_plan_says_every_operation_to_the_driver() -> None:
     cases = (first_case(), second_case())
     chosen = lab()
     codes = {name: number for number, name in enumerate(chosen.grammar.operations)}
-    words = module.plan(cases, (0, 1), token=TOKEN, memcheck=False, codes=codes, settings=chosen.driver_settings)
+    words = plan(cases, (0, 1), token=TOKEN, memcheck=False, codes=codes, settings=chosen.driver_settings)
     calls = list(itertools.chain.from_iterable(case.trace.operations for case in cases))
 
     assert words.count(TOKEN.to_bytes(8, "little")) == 1

@@ -1,0 +1,55 @@
+"""Cases as drivers/harness.c reads them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from grader.grammar import Case
+from grader.same import Same
+from grader.verdict import Visibility
+from reference.operation import Operation, Trace
+
+__all__ = ["plan"]
+
+_MAGIC = 0x504C414E
+_SETTINGS = 4
+_CALL = struct.Struct("<8i")
+_FIRST_LIMIT_MS = 500  # of CPU time for one operation; a right one needs microseconds
+_SHORT_LIMIT_MS = 5
+
+
+def plan(
+    cases: Sequence[Case],
+    numbers: Sequence[int],
+    *,
+    token: int,
+    memcheck: bool,
+    codes: dict[str, int],
+    settings: Callable[[Trace], tuple[int, ...]],
+    failing: Sequence[int] = (),
+) -> bytes:
+    """The cases with these numbers, as the driver reads them."""
+    parts = [struct.pack("<iQiiii", _MAGIC, token, memcheck, _FIRST_LIMIT_MS, _SHORT_LIMIT_MS, len(numbers))]
+    for number in numbers:
+        trace = cases[number].trace
+        values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
+        quiet = cases[number].visibility is Visibility.HIDDEN  # its prints would tell what it asks
+        head = (number, len(trace.operations), quiet, failing[number] if failing else 0)
+        parts.append(struct.pack(f"<{4 + _SETTINGS}i", *head, *values))
+        parts.append(_encode_all(Same(trace), tuple(codes.items())))
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=1024)
+def _encode_all(trace: Same[Trace], codes: tuple[tuple[str, int], ...]) -> bytes:
+    """The operations of a trace; they are the same for every submission of a class."""
+    return b"".join(_encode(operation, dict(codes)) for operation in trace.value.operations)
+
+
+def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
+    values = [argument if isinstance(argument, int) else 0 for argument in operation.arguments]
+    nulls = sum(1 << i for i, argument in enumerate(operation.arguments) if argument is None)
+    padded = (values + [0] * 5)[:5]
+    return _CALL.pack(codes[operation.name], operation.target or 0, nulls, *padded)
