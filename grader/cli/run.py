@@ -57,11 +57,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
         bool, typer.Option("--without-valgrind", help="Go on without Valgrind; record and report say so.")
     ] = False,
     advice: Annotated[
-        bool,
-        typer.Option(
-            "--advice",
-            help="Look also for undefined behaviour, unchecked allocations and scratch memory; costs no point.",
-        ),
+        bool, typer.Option("--advice", help="Look also for what costs no point, but twice the time.")
     ] = False,
     instructor: Annotated[
         bool,

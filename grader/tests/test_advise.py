@@ -182,7 +182,7 @@ _FAILURES = {
     ),
     "create_sequence does not notice that the allocation at line {} fails": (
         "if ((s->block_table[i] = table_new()) == NULL)\n\t\t\tgoto rollback;",
-        "s->block_table[i] = table_new();\n\t\tif (!s->block_table[i] && (need = i * L2_PT_SIZE) < 0)\n\t\t\tgoto rollback;",
+        "s->block_table[i] = table_new();\n\t\tif (!s->block_table[i] && (need = i * 16) < 0)\n\t\t\tgoto rollback;",
     ),
     "create_sequence returns NULL when the allocation at line {} fails, but loses": (
         "rollback:\n\tshell_free(s);\n",
