@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import casefile, pipeline, replay, sandbox
+from grader import casefile, pipeline, plan, sandbox
 from grader.attempt import Attempt
 from grader.errors import DriverError, GraderError, ToolMissing, UsageError
 from grader.grammar import Case
@@ -57,7 +57,7 @@ def written(folder: Path, source: str) -> Path:
 def test_the_steps_are_the_table_of_contents() -> None:
     """In this order, each named once."""
     assert [step.__name__ for step in STEPS] == [
-        "_collect", "_build", "_replay", "_compare", "_memcheck", "_diagnose", "_score",
+        "_collect", "_build", "_replay", "_compare", "_memcheck", "_diagnose", "_score", "_advise",
     ]  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def test_a_failure_of_ours_is_an_exception_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, temporary: Path, tmp_path: Path
 ) -> None:
     """No record with fewer points comes of it."""
-    monkeypatch.setattr(replay, "_MAGIC", 7)  # the driver does not know such a plan
+    monkeypatch.setattr(plan, "_MAGIC", 7)  # the driver does not know such a plan
     with pytest.raises(DriverError):
         grade(written(tmp_path, right()), lab(), [first_case()], seed=1)
 
