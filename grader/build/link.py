@@ -192,10 +192,8 @@ def _make(project: CProject, kept: Path) -> None:
         for name in ("native.o", "valgrind.o"):
             renamed = [part for old in _RENAMED for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
             _run_ours(["objcopy", *renamed, name], Path(made))
-            _run_ours(
-                ["objcopy", "--wildcard", "--keep-global-symbol=main", f"--keep-global-symbol={prefix}*", name],
-                Path(made),
-            )
+            global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", "__ubsan_handle_*")]
+            _run_ours(["objcopy", "--wildcard", *global_names, name], Path(made))
         for name in ("driver.o", "harness.o", "checking.o"):
             (Path(made) / name).unlink()
         with contextlib.suppress(OSError):  # another grader was quicker
