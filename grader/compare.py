@@ -32,6 +32,7 @@ class End(StrEnum):
     REACHED = "reached"  # every operation came back
     CRASH = "crash"
     HANG = "hang"
+    NO_TIME = "no-time"  # the time for the whole submission was used up before or in it
     LEFT = "left"  # the program called exit or abort
     STOPPED = "stopped"  # the reports stop without a reason that we saw
     UNREADABLE = "unreadable"  # its structures are so broken that the handout no longer says what comes next
@@ -192,6 +193,8 @@ def _end(played: Played) -> End:
         return End.MISFIT
     if played.hung:
         return End.HANG
+    if played.no_time:
+        return End.NO_TIME
     if played.left is not None:
         return End.LEFT
     if played.fault is not None and not played.complete:

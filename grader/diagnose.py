@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from grader.compare import Comparison
+from grader.compare import Comparison, End
 from grader.lab import SEVERAL_TARGETS, Clue, Lab
 from grader.memcheck import Checked
 from grader.rubric import Judged
@@ -75,6 +75,7 @@ def case_findings(
 def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     """Name the rule that explains most of the cases that went wrong."""
     sick = [one for one in found if one.clue is not None and one.cause is not None]
+    sick = [one for one in sick if one.comparison.end is not End.NO_TIME] or sick  # those only follow from others
     if not sick:
         return Diagnosed(diagnosis=None, verdict=Verdict.ACCEPTED)
     votes: dict[str, float] = {}

@@ -4,6 +4,7 @@ GraderError                 exit code 3: our fault; costs no student a point
 ├── ToolMissing             a program that we need is not installed, with the command that installs it
 ├── CannotStart             a program is there and cannot be started
 ├── DriverError             our own driver did not build, or broke its own protocol
+├── TooBusy                 this machine has no time for a program that does its work
 └── InputError              exit code 2: what we were given to read is wrong
     ├── UsageError          an option or a path
     ├── CaseFileError       a case file; all its mistakes at once
@@ -26,6 +27,7 @@ __all__ = [
     "InputError",
     "Problem",
     "RubricError",
+    "TooBusy",
     "ToolMissing",
     "UsageError",
 ]
@@ -67,6 +69,10 @@ class CannotStart(GraderError):
 
 class DriverError(GraderError):
     """The driver, which is ours, did not do what it must."""
+
+
+class TooBusy(GraderError):
+    """The machine gives a program no time, so nothing can be said about it."""
 
 
 class InputError(GraderError):

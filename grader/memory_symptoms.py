@@ -119,24 +119,7 @@ def _lost_whole(comparison: Comparison) -> set[int]:
 
 def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
     """(case number, symptom) for everything that Valgrind saw."""
-    for case, operation in checked.stopped.items():
-        at = min(operation, len(comparisons[case].case.trace.operations) - 1)
-        call = comparisons[case].case.trace.operations[at].name
-        finding = finding_of(
-            comparisons[case],
-            at,
-            verdict=Verdict.RUN_TIME_ERROR,
-            kind=STOPS_UNDER_VALGRIND,
-            message=f"Valgrind: {call} crashes or does not come back; without Valgrind it goes on by chance",
-            source=(),
-        )
-        symptom = Symptom(
-            operation=at,
-            verdict=Verdict.RUN_TIME_ERROR,
-            kind=STOPS_UNDER_VALGRIND,
-            finding=replace(finding, tool=Tool.VALGRIND),
-        )
-        yield case, symptom
+    yield from _cut_off(comparisons, checked)
     for error in checked.errors:
         comparison = comparisons[error.case]
         last = len(comparison.case.trace.operations) - 1
@@ -159,6 +142,31 @@ def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
             Symptom(operation=operation, verdict=verdict, kind=kind, finding=replace(finding, tool=Tool.VALGRIND)),
         )
     yield from _repeated(comparisons, checked)
+
+
+def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
+    """Cases that crash or hang under Valgrind only."""
+    crashed = [(case, at, ()) for case, at in checked.stopped.items()]
+    hung = [(case, at, lines) for case, (at, lines) in checked.hung.items()]
+    for case, operation, lines in (*crashed, *hung):
+        operations = comparisons[case].case.trace.operations
+        at = min(operation, len(operations) - 1)
+        verdict = Verdict.TIME_LIMIT_EXCEEDED if case in checked.hung else Verdict.RUN_TIME_ERROR
+        does = "does not come back" if case in checked.hung else "crashes"
+        finding = finding_of(
+            comparisons[case],
+            at,
+            verdict=verdict,
+            kind=STOPS_UNDER_VALGRIND,
+            message=f"Valgrind: {operations[at].name} {does}; without Valgrind it goes on by chance",
+            source=lines,
+        )
+        yield (
+            case,
+            Symptom(
+                operation=at, verdict=verdict, kind=STOPS_UNDER_VALGRIND, finding=replace(finding, tool=Tool.VALGRIND)
+            ),
+        )
 
 
 def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:

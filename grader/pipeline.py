@@ -7,7 +7,7 @@ raises.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,13 +20,14 @@ from grader.compare import compare
 from grader.diagnose import case_findings, diagnose
 from grader.grammar import Case
 from grader.lab import Built, Lab
-from grader.memcheck import memcheck
+from grader.memcheck import Checked, memcheck
 from grader.record import Record
 from grader.replay import replay
 from grader.rubric import Judged
 from grader.score import rule_scores, total
 from grader.symbols import source_lines
 from grader.symptoms import stacks_of
+from grader.verdict import Advice
 
 __all__ = ["STEPS", "Early", "Progress", "grade"]
 
@@ -111,10 +112,21 @@ def _memcheck(attempt: Attempt) -> Attempt:
         attempt.built.program,
         attempt.cases,
         sound,
+        natively={i: attempt.comparisons[i].played.cpu_seconds for i in sound},
         codes=_codes(attempt.lab),
         settings=attempt.lab.driver_settings,
     )
-    return replace(attempt, checked=checked, spent=attempt.spent | {"memcheck": checked.cpu_seconds})
+    advice = (*attempt.advice, *_of_unchecked(checked, len(sound)))
+    return replace(attempt, checked=checked, advice=advice, spent=attempt.spent | {"memcheck": checked.cpu_seconds})
+
+
+def _of_unchecked(checked: Checked, asked: int) -> Iterator[Advice]:
+    if checked.unchecked:
+        message = (
+            f"Valgrind saw {asked - len(checked.unchecked)} of {asked} cases only: the program is far too slow or does "
+            "not come back under it. What is not seen costs no point, but run Valgrind yourself."
+        )
+        yield Advice(kind="memcheck-unfinished", message=message)
 
 
 def _diagnose(attempt: Attempt) -> Attempt:
@@ -169,7 +181,7 @@ def _would_score(attempt: Attempt) -> int | None:
     stopped = attempt.built is not None and attempt.built.stopped
     if attempt.can_run or stopped or source is None or source.finding is not None:
         return None
-    with sandbox.workspace() as work:
+    with sandbox.workspace(attempt.work.budget) as work:
         again = replace(attempt, work=work, relaxed=True, valgrind=False)
         for step in STEPS[1:]:
             again = step(again)

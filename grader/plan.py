@@ -16,8 +16,8 @@ __all__ = ["plan"]
 _MAGIC = 0x504C414E
 _SETTINGS = 4
 _CALL = struct.Struct("<8i")
-_FIRST_LIMIT_MS = 500  # of CPU time for one operation; a right one needs microseconds
-_SHORT_LIMIT_MS = 5
+_TIMES = (60_000, 4_000, 1_000_000)  # microseconds: first, least and hangs; see "time" in harness.c
+_TOTAL_SECONDS = 10.0
 
 
 def plan(
@@ -29,9 +29,11 @@ def plan(
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
     failing: Sequence[int] = (),
+    total: float = _TOTAL_SECONDS,
 ) -> bytes:
-    """The cases with these numbers, as the driver reads them."""
-    parts = [struct.pack("<iQiiii", _MAGIC, token, memcheck, _FIRST_LIMIT_MS, _SHORT_LIMIT_MS, len(numbers))]
+    """The cases with these numbers, as the driver reads them. `total` is the time for all of them, in seconds."""
+    times = (*_TIMES, max(1, int(total * 1e6)))
+    parts = [struct.pack("<iQiiiiii", _MAGIC, token, memcheck, *times, len(numbers))]
     for number in numbers:
         trace = cases[number].trace
         values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from grader.errors import CannotStart
 from grader.reaper import adopt_orphans, end_leftovers
-from grader.traffic import Pipes, Traffic
+from grader.silence import Silence
+from grader.traffic import Pipes, Stopped, Traffic
 
 __all__ = ["Completed", "Limits", "run"]
 
@@ -36,6 +37,10 @@ class Limits:
     file_size: int | None = None
     processes: int | None = None
     open_files: int | None = 64
+    silent_seconds: float | None = None
+    """Between two words on its first channel, in its own time (see grader.silence)."""
+    silent_start_seconds: float = 0.0
+    """Before the first word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,11 @@ class Completed:
     exit_code: int | None
     signal: int | None
     timed_out: bool
+    """Was it ended, because it was late or silent?"""
     cpu_seconds: float
+    wall_seconds: float = 0.0
+    silent: bool = False
+    """Did it say nothing for too long?"""
     stdout: bytes = b""
     stderr: bytes = b""
     channels: tuple[bytes, ...] = ()
@@ -102,7 +111,7 @@ def run(
                 pipes.close(end)
             room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
             traffic = Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
-            timed_out = not traffic.pump(process.pid, started + limits.wall_seconds)
+            stopped = traffic.pump(process.pid, started + limits.wall_seconds, _silence(process.pid, limits))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -114,13 +123,21 @@ def run(
     return Completed(
         exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
         signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-        timed_out=timed_out,
+        timed_out=stopped is not Stopped.ENDED,
+        silent=stopped is Stopped.SILENT,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
+        wall_seconds=time.monotonic() - started,
         stdout=traffic.taken("stdout"),
         stderr=traffic.taken("stderr"),
         channels=tuple(traffic.taken(f"channel {i}") for i in range(channels)),
         cut=frozenset(traffic.cut),
     )
+
+
+def _silence(pid: int, limits: Limits) -> Silence | None:
+    if limits.silent_seconds is None:
+        return None
+    return Silence(pid, most=limits.silent_seconds, at_start=limits.silent_start_seconds)
 
 
 def _start(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
-from grader.errors import DriverError
+from grader.errors import DriverError, TooBusy
 from grader.grammar import Case
 from grader.lab import Program
 from grader.plan import plan
@@ -36,9 +36,12 @@ __all__ = [
 ]
 
 _FRAME = struct.Struct("<QIIiiIIIIII")
+_TOTAL_SECONDS = 10.0  # for all cases; right programs need a tenth of a second
+_SILENT_SECONDS = 2.0  # the harness says something after every operation, and after every hang
 _MOST_PROCESSES = 3
 _MOST_OUTPUT = 2000
 _EXIT_BAD_PLAN = 100
+_HUNG, _WITHOUT_TIME = 1, 2
 
 
 class Kind(IntEnum):
@@ -134,6 +137,8 @@ class Played:
     """The program called exit (signal 1) or abort (signal 2)."""
     misfit: bool = False
     hung: bool = False
+    no_time: bool = False
+    """It was not begun, or not brought to its end, because all the time for the submission was used up."""
     ended: bool = False
     """An END frame came: the parent of the case saw it end."""
     status: int = 0
@@ -164,25 +169,39 @@ def replay(
     failing: Sequence[int] = (),
 ) -> Replayed:
     """Run all cases natively, one forked process each. Raises `DriverError` when our own side breaks.
+
     `failing`: for each case which allocation fails, see harness.c.
-    Should the whole program end in the middle, the cases that had not begun get another one.
+    Should the whole program end in the middle, the cases that had not begun get another one. Raises `TooBusy` when
+    the machine is so busy that it had to be ended although it worked.
     """
     played = [Played(case) for case in cases]
     left = list(range(len(cases)))
     output, spent = b"", 0.0
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
-        feed = plan(cases, left, token=token, memcheck=False, codes=codes, settings=settings, failing=failing)
+        total = min(_TOTAL_SECONDS, work.budget.cpu)
+        feed = plan(
+            cases, left, token=token, memcheck=False, codes=codes, settings=settings, failing=failing, total=total
+        )
         done = work.run(
             lambda ends: [f"./{program.place(work)}", *map(str, ends)],
-            limits=replace(RUN_LIMITS, wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left))),
+            limits=replace(
+                RUN_LIMITS,
+                wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
+                silent_seconds=_SILENT_SECONDS,
+                silent_start_seconds=_SILENT_SECONDS,
+            ),
             feeds=[feed],
             channels=1,
         )
         if done.exit_code == _EXIT_BAD_PLAN:
             raise DriverError("the driver could not read its plan or had no memory")
+        if done.timed_out and not done.silent:
+            raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
         begun: list[int] = []
+        finished = False
         for frame in Frames(done.channels[0], token):
+            finished |= frame.kind == Kind.DONE
             if frame.kind == Kind.BEGIN and frame.case in left[left.index(begun[-1]) if begun else 0 :]:
                 begun.append(frame.case)
             if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
@@ -191,6 +210,10 @@ def replay(
         output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood of one hides not the other
         spent += done.cpu_seconds
         left = [number for number in left if number not in begun]
+        if finished or done.silent or work.budget.empty:
+            for number in left + [number for number in begun[-1:] if not played[number].ended]:
+                played[number].no_time = True
+            break
         if not left:
             break
     return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
@@ -242,7 +265,7 @@ def _take_down(played: list[Played], frame: Frame) -> None:
             one.misfit = True
         case Kind.END:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
-            one.ended, one.status, one.hung = True, status, bool(hung)
+            one.ended, one.status, one.hung, one.no_time = True, status, hung == _HUNG, hung == _WITHOUT_TIME
             one.cpu_seconds = microseconds / 1e6
 
 

@@ -10,11 +10,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from grader import process
+from grader.budget import Budget
 from grader.errors import CannotStart
 from grader.process import Command, Completed, Limits
 from grader.record import Protection
@@ -22,7 +23,7 @@ from grader.record import Protection
 __all__ = ["COMPILE_LIMITS", "RUN_LIMITS", "Workspace", "protection", "workspace"]
 
 COMPILE_LIMITS = Limits(wall_seconds=30, cpu_seconds=10, address_space=4 << 30, file_size=64 << 20, processes=64)
-RUN_LIMITS = Limits(wall_seconds=120, cpu_seconds=120, address_space=8 << 30, file_size=1 << 20, processes=64)
+RUN_LIMITS = Limits(wall_seconds=120, cpu_seconds=12, address_space=8 << 30, file_size=1 << 20, processes=64)
 
 _FIRST_USER = 61_184
 """User ids from here on belong to nobody; 64 of them, so that gradings side by side have different ones."""
@@ -33,10 +34,11 @@ _LIMITS = ("resource limits", "no new privileges", "clean environment", "private
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A private folder and the rights of what runs there."""
+    """A private folder, the rights of what runs there, and its time."""
 
     folder: Path
     user: int | None
+    budget: Budget = field(default_factory=Budget)
 
     def run(
         self,
@@ -46,16 +48,24 @@ class Workspace:
         feeds: Sequence[bytes] = (),
         channels: int = 0,
     ) -> Completed:
-        """Run a program in the folder with few rights; see `grader.process.run`."""
-        return process.run(
+        """Run a program in the folder with few rights, paid from the budget; see `grader.process.run`."""
+        done = process.run(
             command,
             cwd=self.folder,
-            limits=limits if self.user is not None else _without_process_limit(limits),
+            limits=replace(
+                limits,
+                wall_seconds=self.budget.wall_limit(limits.wall_seconds),
+                cpu_seconds=self.budget.cpu_limit(limits.cpu_seconds),
+                # it counts all processes of a user: with our own user it would count our own
+                processes=limits.processes if self.user is not None else None,
+            ),
             environment=_environment(self.folder),
             user=self.user,
             feeds=feeds,
             channels=channels,
         )
+        self.budget.take(done.cpu_seconds, done.wall_seconds)
+        return done
 
     def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
         """Put a file of ours there in the place of what is there; what runs there may not write to it."""
@@ -67,15 +77,15 @@ class Workspace:
 
 
 @contextlib.contextmanager
-def workspace() -> Iterator[Workspace]:
-    """A fresh private folder, gone with everything in it at the end."""
+def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
+    """A fresh private folder, gone with everything in it at the end; with what is left of a budget, or a new one."""
     user = _unprivileged_user()  # asked first: nothing may come between the folder and its end
     folder = Path(tempfile.mkdtemp(prefix="grade-"))
     try:
         if user is not None:
             os.chown(folder, user, user)
         folder.chmod(0o700)
-        yield Workspace(folder=folder, user=user)
+        yield Workspace(folder=folder, user=user, budget=budget or Budget())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -108,17 +118,6 @@ def _can_change_user() -> bool:
     except (CannotStart, ValueError):
         return False
     return tried.succeeded
-
-
-def _without_process_limit(limits: Limits) -> Limits:
-    """The limit counts all processes of a user: with our own user it would count our own."""
-    return Limits(
-        wall_seconds=limits.wall_seconds,
-        cpu_seconds=limits.cpu_seconds,
-        address_space=limits.address_space,
-        file_size=limits.file_size,
-        open_files=limits.open_files,
-    )
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -76,7 +76,11 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
         End.CRASH: (Verdict.RUN_TIME_ERROR, f"{call} crashes ({_signal_words(comparison)})"),
         End.HANG: (
             Verdict.TIME_LIMIT_EXCEEDED,
-            f"{call} does not come back; it ran into the time limit twice",
+            f"{call} does not come back within its time limit",
+        ),
+        End.NO_TIME: (
+            Verdict.TIME_LIMIT_EXCEEDED,
+            f"not {'finished' if at else 'run'}: calls that are far too slow used up the time for all cases",
         ),
         End.LEFT: (Verdict.RUN_TIME_ERROR, f"{call} ends the whole program ({_left_words(comparison)})"),
         End.STOPPED: (Verdict.RUN_TIME_ERROR, f"the program ends in {call} without a word"),

@@ -7,9 +7,12 @@ import fcntl
 import os
 import selectors
 import time
+from enum import Enum, auto
 from typing import Self
 
-__all__ = ["Pipes", "Traffic"]
+from grader.silence import LOOK, Silence
+
+__all__ = ["Pipes", "Stopped", "Traffic"]
 
 _CHUNK = 1 << 20
 _BREATH = 0.002
@@ -45,6 +48,17 @@ class Pipes:
             os.close(end)
 
 
+class Stopped(Enum):
+    """Why the traffic with a program came to its end."""
+
+    ENDED = auto()  # the program ended by itself
+    LATE = auto()  # the deadline came first
+    SILENT = auto()  # it said nothing for too long
+
+
+_WORDS = "channel 0"
+
+
 class Traffic:
     """Moves bytes between us and a running program, so that neither waits for the other for ever."""
 
@@ -57,8 +71,8 @@ class Traffic:
         self.cut: set[str] = set()
         self.selector = selectors.DefaultSelector()
 
-    def pump(self, pid: int, deadline: float) -> bool:
-        """Work until the program has ended and its pipes are empty. False: the deadline came first."""
+    def pump(self, pid: int, deadline: float, silence: Silence | None = None) -> Stopped:
+        """Work until the program has ended and its pipes are empty, or the deadline comes, or it is silent too long."""
         with self.selector:
             for end in self.outputs:
                 os.set_blocking(end, False)
@@ -70,9 +84,7 @@ class Traffic:
             self.selector.register(watch, selectors.EVENT_READ)
             try:
                 while True:
-                    ready = self.selector.select(max(0.0, deadline - time.monotonic()))
-                    if not ready:
-                        return False
+                    ready = self.selector.select(max(0.0, min(LOOK, deadline - time.monotonic())))
                     ended = any(key.fd == watch for key, _ in ready)
                     for key, _ in ready:
                         if key.fd in self.feeds:
@@ -81,10 +93,19 @@ class Traffic:
                             self._take(key.fd)
                     if ended:
                         self._drain()
-                        return True
-                    time.sleep(_BREATH)
+                        return Stopped.SILENT if silence is not None and silence.asked else Stopped.ENDED
+                    if silence is not None and silence.end(heard=self._said(ready)):
+                        return Stopped.SILENT
+                    if time.monotonic() >= deadline:
+                        return Stopped.LATE
+                    if ready:
+                        time.sleep(_BREATH)
             finally:
                 os.close(watch)
+
+    def _said(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
+        """Did something come on the channel where a program that works says something again and again?"""
+        return any(self.outputs.get(key.fd) == _WORDS for key, _ in ready)
 
     def taken(self, name: str) -> bytes:
         """Everything that was read and kept of that output."""

@@ -14,6 +14,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -63,6 +64,19 @@ ssize_t writev(int descriptor, const struct iovec *parts, int count)
 
 int open(const char *path, int flags, ...) { return (int)ask(SYS_openat, AT_FDCWD, (long)path, flags, 0, 0, 0); }
 int dup2(int from, int to) { return (int)ask3(SYS_dup2, from, to, 0); }
+
+/* Valgrind brings its own way back from a handler. */
+sighandler_t signal(int number, sighandler_t handler)
+{
+    struct {
+        sighandler_t handler;
+        unsigned long flags;
+        void (*restorer)(void);
+        unsigned long mask;
+    } wanted = {handler, 0, NULL, 0}, before = {SIG_DFL, 0, NULL, 0};
+    long done = ask(SYS_rt_sigaction, number, (long)&wanted, (long)&before, sizeof wanted.mask, 0, 0);
+    return done == 0 ? before.handler : SIG_ERR;
+}
 
 _Noreturn void _exit(int status)
 {

@@ -10,8 +10,8 @@
  * "native": the parent forks one child for every case. The child does the operations and sends a STEP frame with the
  * canonical record after each (or a DELTA frame, with what is new in it); a crash or a time limit is caught on an alternate stack and sent as a FAULT frame
  * with the return addresses. The parent frames each case with BEGIN and END, which the child cannot forge into
- * another case's part because the grader takes the last END before the next BEGIN. A case that ran into its time
- * limit is run once more with twice the limit; after the first proven hang later limits are short.
+ * another case's part because the grader takes the last END before the next BEGIN. The parent limits the time of each
+ * operation too; how is said at "time".
  *
  * Under Valgrind (compiled a second time) all cases run in one process. No state is reported, only how many errors Valgrind
  * has counted; a client message puts the case and operation into Valgrind's own report, after its errors.
@@ -34,13 +34,13 @@ enum { MEMCHECK = 0 };
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -55,14 +55,16 @@ enum { MEMCHECK = 0 };
 #else
 #define VALGRIND_COUNT_ERRORS 0
 #define VALGRIND_PRINTF(...) ((void)0)
+#define VALGRIND_PRINTF_BACKTRACE(...) ((void)0)
 #define VALGRIND_DO_ADDED_LEAK_CHECK ((void)0)
 #define VALGRIND_MALLOCLIKE_BLOCK(start, size, redzone, zeroed) ((void)0)
 #define VALGRIND_FREELIKE_BLOCK(start, redzone) ((void)0)
 #define VALGRIND_MAKE_MEM_NOACCESS(start, size) ((void)0)
 #endif
 
-enum { PLAN_MAGIC = 0x504c414e, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, HEADER = 9, SETTINGS = 4 };
 enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100, EXIT_NO_ROOM = 101 };
+enum { CODES = 64 }; /* more than any lab has calls */
 enum { FRAMES_DEPTH = 32 };
 
 /* ---------------------------------------------------------------- frames */
@@ -600,10 +602,12 @@ static void catch_faults(void)
     backtrace(warm, 1); /* loads libgcc now, not inside a handler */
 }
 
-static void arm(long milliseconds)
+/* Under Valgrind it is the grader that asks: where is it? */
+static void on_asked(int signal_number)
 {
-    struct itimerval timer = {.it_value = {milliseconds / 1000, milliseconds % 1000 * 1000}};
-    setitimer(ITIMER_PROF, &timer, NULL);
+    (void)signal_number;
+    VALGRIND_PRINTF_BACKTRACE("pkv hang %d %d 0\n", now.case_number, now.operation);
+    _exit(EXIT_HANG);
 }
 
 /* What a program prints in a hidden case is not kept: it would tell what the case asks. */
@@ -721,8 +725,14 @@ static void tidy_arena(void)
     arena_next = arena;
 }
 
-/* Do all operations of a case; `limit` is the CPU time of one operation in milliseconds. */
-static void run_case(const struct one_case *one, long limit)
+/* How far the child is, in a page that it shares with its parent. */
+struct progress {
+    int32_t operation, inside; /* inside: in a call, not in what we do between two of them */
+};
+static volatile struct progress *progress;
+
+/* Do all operations of a case. */
+static void run_case(const struct one_case *one)
 {
     memset(&heap, 0, sizeof heap);
     tidy_arena();
@@ -734,11 +744,10 @@ static void run_case(const struct one_case *one, long limit)
         heap.allocations = heap.frees = heap.bad_frees = heap.broken = 0;
         now.operation = i;
         unsigned before = VALGRIND_COUNT_ERRORS;
-        if (!MEMCHECK)
-            arm(limit);
+        progress->operation = i;
+        progress->inside = 1;
         int fits = lab_apply(&one->calls[i]);
-        if (!MEMCHECK)
-            arm(0);
+        progress->inside = 0;
         check_canaries();
         if (!fits) {
             send_frame(MISFIT, NULL, 0);
@@ -766,77 +775,134 @@ static void run_case(const struct one_case *one, long limit)
     }
 }
 
-static long milliseconds_since(const struct timespec *start)
-{
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return (end.tv_sec - start->tv_sec) * 1000 + (end.tv_nsec - start->tv_nsec) / 1000000;
-}
+/* ---------------------------------------------------------------- time
+ *
+ * The time of a child is the CPU time that it used and the time that it slept; while it waits for a processor, or for
+ * somebody to read what it writes, it has none. So a busy machine makes nobody slow. The parent looks at it every
+ * millisecond and limits the time of each operation. All figures are in microseconds and come with the plan:
+ *
+ *   first   the limit of a call that never hung. One that runs into it is done again in a new child, alone, with twice
+ *           the limit. If it hangs again the call is proven to hang: that costs 3 x first, once for each call.
+ *   hangs   is shared from then on: the limit of a call that is proven to hang is what is left of it, divided by the
+ *           cases that are left, at least `least` and at most `first`. There is no second try any more.
+ *   total   of all cases together. A case that it ends, and those that follow, are said to be without time.
+ *
+ * A child that hangs is asked where it is (SIGPROF) and gets half its limit more to answer, then it is killed.
+ */
+static struct {
+    int64_t first, least, hangs, total;
+} times;
+static int8_t proven[CODES];
 
-/* Is the child waiting for a processor (and not asleep)? Then the wall clock proves nothing. */
-static int wants_processor(pid_t child)
-{
-    char path[64], text[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
-        return 0;
-    size_t length = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[length] = '\0';
-    const char *state = strrchr(text, ')');
-    return state != NULL && strchr("RD", state[2]) != NULL;
-}
+enum hung { RETURNED, HUNG, WITHOUT_TIME };
 
 struct outcome {
     int32_t status, hung;
     int64_t cpu_microseconds;
 };
 
-static long cpu_milliseconds(pid_t child)
+static int64_t microseconds(clockid_t clock)
 {
-    clockid_t clock;
-    struct timespec used;
-    if (clock_getcpuclockid(child, &clock) != 0 || clock_gettime(clock, &used) != 0)
-        return 0;
-    return used.tv_sec * 1000 + used.tv_nsec / 1000000;
+    struct timespec at;
+    return clock_gettime(clock, &at) == 0 ? at.tv_sec * 1000000LL + at.tv_nsec / 1000 : 0;
 }
 
-/* Wait for the child, which limits the CPU time of each operation itself. Here are the wall clock, for one that
- * sleeps, and the CPU time of the whole case, for one that has switched its own limit off. */
-static struct outcome wait_for(pid_t child, long limit)
+/* Does nobody read what the child writes? Then it sleeps through no fault of its own. */
+static int waits_for_reader(void)
 {
-    const long wall_limit = 4 * limit, cpu_limit = 4 * limit + 400, grace = 200;
-    struct timespec start;
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    struct outcome outcome = {0, 0, 0};
+    struct pollfd ends[] = {{now.report, POLLOUT, 0}, {STDOUT_FILENO, POLLOUT, 0}, {STDERR_FILENO, POLLOUT, 0}};
+    return poll(ends, 3, 0) < 3;
+}
+
+static char *look_up(const char *form, pid_t child)
+{
+    static char text[512];
+    char path[64];
+    snprintf(path, sizeof path, form, (int)child, (int)child);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    text[length < 0 ? 0 : length] = '\0';
+    return text;
+}
+
+/* Is it asleep or stopped, and not waiting for a processor or a disk? Or has it children that compute for it? */
+static int sleeps(pid_t child)
+{
+    const char *state = strrchr(look_up("/proc/%d/stat", child), ')');
+    return (state != NULL && strchr("STt", state[2]) != NULL) || look_up("/proc/%d/task/%d/children", child)[0] != '\0';
+}
+
+static int64_t limit_of(int32_t code, int32_t cases_left)
+{
+    if (!proven[code])
+        return now.attempt * times.first;
+    int64_t share = times.hangs / cases_left;
+    return share < times.least ? times.least : share > times.first ? times.first : share;
+}
+
+static int32_t code_now(const struct one_case *one)
+{
+    int32_t at = progress->operation;
+    return at >= 0 && at < one->operations ? one->calls[at].code & (CODES - 1) : 0;
+}
+
+/* Wait for the child; `code` is set to the call that it hangs in. */
+static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t cases_left, int32_t *code)
+{
+    enum { LOOK = 1000 };
+    struct outcome outcome = {0, RETURNED, 0};
     struct rusage usage;
     sigset_t child_ended;
     sigemptyset(&child_ended);
     sigaddset(&child_ended, SIGCHLD);
-    long asked = -1;
+    clockid_t clock;
+    int known = clock_getcpuclockid(child, &clock) == 0;
+    int64_t looked = microseconds(CLOCK_MONOTONIC), slept = 0, used = 0, since = 0, asked = 0, grace = 0;
+    int32_t operation = -1;
+    enum hung why = RETURNED;
     while (wait4(child, &outcome.status, WNOHANG, &usage) != child) {
-        long elapsed = milliseconds_since(&start);
-        int sleeps = elapsed >= wall_limit && !wants_processor(child);
-        if (asked < 0 && (sleeps || elapsed >= 20 * wall_limit || cpu_milliseconds(child) >= cpu_limit)) {
-            outcome.hung = 1;
-            asked = elapsed;
-            kill(child, SIGPROF); /* where is it? */
-        } else if (asked >= 0 && elapsed >= asked + grace) {
+        int64_t wall = microseconds(CLOCK_MONOTONIC), passed = wall - looked;
+        looked = wall;
+        if (passed >= LOOK / 2 && !waits_for_reader() && sleeps(child))
+            slept += passed < 2 * LOOK ? passed : 2 * LOOK; /* we too may have waited for a processor */
+        used = slept + (known ? microseconds(clock) : 0);
+        if (!progress->inside || progress->operation != operation) {
+            operation = progress->inside ? progress->operation : -1;
+            since = used;
+        }
+        if (why == RETURNED) {
+            int64_t limit = limit_of(code_now(one), cases_left);
+            why = used >= times.total ? WITHOUT_TIME : operation >= 0 && used - since >= limit ? HUNG : RETURNED;
+            if (why != RETURNED) {
+                *code = code_now(one);
+                asked = used;
+                grace = limit / 2;
+                kill(child, SIGPROF); /* where is it? */
+            }
+        } else if (used - asked >= grace) {
             kill(child, SIGKILL);
         }
-        sigtimedwait(&child_ended, NULL, &(struct timespec){0, 20 * 1000000L});
+        sigtimedwait(&child_ended, NULL, &(struct timespec){0, LOOK * 1000L});
     }
-    outcome.hung |= WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == EXIT_HANG;
+    int killed = WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGKILL;
+    if (why != RETURNED && (killed || (WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == EXIT_HANG)))
+        outcome.hung = why;
     outcome.cpu_microseconds = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000LL
         + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    used = slept + outcome.cpu_microseconds;
+    times.total -= used;
+    if (outcome.hung && proven[*code])
+        times.hangs -= used;
     return outcome;
 }
 
-static struct outcome fork_case(const struct one_case *one, long limit)
+static struct outcome fork_case(const struct one_case *one, int32_t cases_left, int32_t *code)
 {
     now.operation = -1;
     memset(&heap, 0, sizeof heap);
+    *progress = (struct progress){-1, 0};
     send_frame(BEGIN, NULL, 0);
     fflush(stdout);
     pid_t child = fork();
@@ -849,24 +915,25 @@ static struct outcome fork_case(const struct one_case *one, long limit)
         sigprocmask(SIG_SETMASK, &none, NULL);
         if (one->quiet)
             silence();
-        run_case(one, limit);
+        run_case(one);
         fflush(stdout);
         _exit(0);
     }
-    struct outcome outcome = wait_for(child, limit);
+    struct outcome outcome = wait_for(child, one, cases_left, code);
     kill(-child, SIGKILL); /* whatever it forked */
     send_frame(END, &outcome, sizeof outcome);
     return outcome;
 }
 
-static void run_natively(const struct one_case *one, long *limit, long short_limit)
+static void run_natively(const struct one_case *one, int32_t cases_left)
 {
+    int32_t code;
     now.attempt = 1;
-    if (!fork_case(one, *limit).hung)
+    if (fork_case(one, cases_left, &code).hung != HUNG || proven[code])
         return;
     now.attempt = 2;
-    if (fork_case(one, 2 * *limit).hung)
-        *limit = short_limit; /* proven: later cases need not wait as long to be believed */
+    if (fork_case(one, cases_left, &code).hung == HUNG)
+        proven[code] = 1;
 }
 
 static int32_t *read_plan(int descriptor, size_t *words)
@@ -904,11 +971,14 @@ int main(int argc, char **argv)
     now.report = descriptor_of(argv[2]);
     size_t words;
     const int32_t *plan = read_plan(descriptor_of(argv[1]), &words);
-    if (words < 7 || plan[0] != PLAN_MAGIC || plan[3] != MEMCHECK)
+    if (words < HEADER || plan[0] != PLAN_MAGIC || plan[3] != MEMCHECK)
         return EXIT_BAD_PLAN;
     memcpy(&now.token, plan + 1, sizeof now.token);
-    long limit = plan[4], short_limit = plan[5];
-    int32_t cases = plan[6];
+    times.first = plan[4];
+    times.least = plan[5];
+    times.hangs = plan[6];
+    times.total = plan[7];
+    int32_t cases = plan[8];
     set_up_output();
 
     block_room = MEMCHECK ? MOST_BLOCKS / 64 : MOST_BLOCKS; /* a leak check looks through it */
@@ -918,6 +988,7 @@ int main(int argc, char **argv)
     arena_end = arena + arena_bytes;
     if (MEMCHECK) {
         VALGRIND_MAKE_MEM_NOACCESS(arena, arena_bytes);
+        signal(SIGPROF, on_asked);
     } else {
         record = harness_pages(RECORD_WORDS * sizeof *record);
         last_record = harness_pages(RECORD_WORDS * sizeof *record);
@@ -927,10 +998,13 @@ int main(int argc, char **argv)
         sigaddset(&child_ended, SIGCHLD);
         sigprocmask(SIG_BLOCK, &child_ended, NULL);
     }
+    progress = mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (progress == MAP_FAILED)
+        return EXIT_BAD_PLAN;
     keep_statics(0);
 
-    const int32_t *at = plan + 7;
-    for (int32_t i = 0; i < cases; i++) {
+    const int32_t *at = plan + HEADER;
+    for (int32_t i = 0; i < cases && times.total > 0; i++) {
         const struct one_case *one = (const void *)at;
         now.case_number = one->number;
         if (MEMCHECK) {
@@ -938,11 +1012,11 @@ int main(int argc, char **argv)
             now.operation = -1;
             send_frame(BEGIN, NULL, 0);
             keep_statics(1);
-            run_case(one, limit);
-            struct outcome fine = {0, 0, 0};
+            run_case(one);
+            struct outcome fine = {0, RETURNED, 0};
             send_frame(END, &fine, sizeof fine);
         } else {
-            run_natively(one, &limit, short_limit);
+            run_natively(one, cases - i);
         }
         at += 4 + SETTINGS + one->operations * (int32_t)(sizeof(struct call) / sizeof(int32_t));
     }

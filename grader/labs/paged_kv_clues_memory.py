@@ -185,6 +185,12 @@ LAST = (
     ),
     Clue(
         rule="memory-error",
+        kinds=("no-time",),
+        hint="The calls compute or sleep for so long that the time for all cases was used up. A call needs "
+        "microseconds: which loop goes round far too often?",
+    ),
+    Clue(
+        rule="memory-error",
         kinds=("stops-under-valgrind",),
         hint="{call} works by chance only: it reads memory that was never set or is not yours. Run Valgrind on it.",
     ),
