@@ -16,9 +16,10 @@ from pathlib import Path
 
 from grader.compare import REFUSALS, Comparison, End, compare
 from grader.errors import GraderError
+from grader.frames import Frame
 from grader.grammar import Case
 from grader.lab import Lab, Program
-from grader.replay import BlockEvent, Event, Frame, Played, Replayed, replay
+from grader.replay import BlockEvent, Event, Played, Replayed, replay
 from grader.sandbox import Workspace
 from grader.symbols import source_lines
 from grader.symptom import Lines, stack_of

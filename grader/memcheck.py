@@ -17,11 +17,11 @@ from functools import partial
 from xml.etree import ElementTree as ET
 
 from grader.errors import DriverError
+from grader.frames import Frames, Kind
 from grader.grammar import Case
 from grader.lab import Program
 from grader.plan import plan
 from grader.process import Limits
-from grader.replay import Frames, Kind
 from grader.sandbox import RUN_LIMITS, Workspace
 from grader.verdict import SourceLine
 from reference.operation import Trace

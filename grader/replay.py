@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import secrets
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
 from grader.errors import DriverError, TooBusy
+from grader.frames import Frame, Frames, Kind
 from grader.grammar import Case
 from grader.lab import Program
 from grader.plan import plan
@@ -26,37 +27,18 @@ __all__ = [
     "BlockEvent",
     "Event",
     "Fault",
-    "Frame",
-    "Frames",
-    "Kind",
     "Played",
     "PlayedStep",
     "Replayed",
     "replay",
 ]
 
-_FRAME = struct.Struct("<QIIiiIIIIII")
 _TOTAL_SECONDS = 10.0  # for all cases; right programs need a tenth of a second
 _SILENT_SECONDS = 2.0  # the harness says something after every operation, and after every hang
 _MOST_PROCESSES = 3
 _MOST_OUTPUT = 2000
 _EXIT_BAD_PLAN = 100
 _HUNG, _WITHOUT_TIME = 1, 2
-
-
-class Kind(IntEnum):
-    """Kinds of frames, as in harness.c."""
-
-    BEGIN = 1
-    STEP = 2
-    END = 3
-    FAULT = 4
-    LEFT = 5
-    BLOCK = 6
-    MISFIT = 7
-    DONE = 8
-    DELTA = 9
-    UNDEFINED = 10
 
 
 class Event(IntEnum):
@@ -68,24 +50,6 @@ class Event(IntEnum):
     TOO_SMALL = 4
     FAILED = 5
     SCRATCH = 6
-
-
-class Frame(NamedTuple):
-    """One frame as it came; a named tuple, because one grading has thousands."""
-
-    kind: int
-    body: bytes
-    case: int
-    operation: int
-    attempt: int
-    allocations: int
-    frees: int
-    bad_frees: int
-    broken: int
-    live: int
-
-
-_KINDS = frozenset(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,30 +181,6 @@ def replay(
         if not left:
             break
     return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
-
-
-class Frames:
-    """The frames in a stream of bytes. After bytes that are no frame it looks for the token to go on from."""
-
-    def __init__(self, stream: bytes, token: int) -> None:
-        self.stream = stream
-        self.token = token.to_bytes(8, "little")
-
-    def __iter__(self) -> Iterator[Frame]:
-        place = 0
-        while (place := self.stream.find(self.token, place)) >= 0:
-            if place + _FRAME.size > len(self.stream):
-                return
-            _, kind, length, *rest = _FRAME.unpack_from(self.stream, place)
-            start = place + _FRAME.size
-            end = start + length
-            body = self.stream[start:end]
-            lies = len(body) < length or self.token in body  # its length would swallow other frames
-            if kind not in _KINDS or lies:
-                place += 1
-                continue
-            yield Frame(kind, body, *rest)
-            place = end
 
 
 def _take_down(played: list[Played], frame: Frame) -> None:

@@ -36,8 +36,8 @@ _DEEP = (
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth of a second of CPU time for an operation, so that tests need not wait."""
-    monkeypatch.setattr(plan, "_FIRST_LIMIT_MS", 100)
+    """A hundredth of a second for an operation, so that tests need not wait."""
+    monkeypatch.setattr(plan, "_TIMES", (10_000, 4_000, 200_000))
 
 
 def trouble(statements: str, *, top: str = POSIX) -> str:
@@ -201,7 +201,7 @@ def test_a_loop_that_switches_the_timer_off_is_ended_too(statements: str) -> Non
 def test_a_slow_first_try_is_no_hang() -> None:
     """One call beyond the limit, but within twice the limit: it gets its second try, and passes."""
     top = POSIX + "#include <time.h>\n"
-    work = "clock_t end = clock() + CLOCKS_PER_SEC * 14 / 100; while (clock() < end) { }"
+    work = "clock_t end = clock() + CLOCKS_PER_SEC * 14 / 1000; while (clock() < end) { }"
     attempt = attempted(trouble(work, top=top), first_case())
 
     assert attempt.comparisons[0].end is End.REACHED

@@ -14,12 +14,13 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from grader import casefile, sandbox
 from grader.errors import DriverError
+from grader.frames import Kind
 from grader.grammar import Case
 from grader.lab import Program
 from grader.labs.paged_kv import lab
 from grader.plan import plan
 from grader.process import Command, Completed, Limits
-from grader.replay import Kind, Played, Replayed, replay
+from grader.replay import Played, Replayed, replay
 from grader.sandbox import Workspace
 from grader.tests.programs import SAMPLES, attempted, expected_records, first_case, second_case
 
