@@ -109,6 +109,19 @@ def test_what_hangs_under_valgrind_only_is_ended_soon(statement: str) -> None:
         assert finding.source[0].line == line_of(source)
 
 
+def test_a_loop_over_unset_memory_has_its_line() -> None:
+    """Natively new memory is never 0, so it ends there by chance; this one needs nothing of libc."""
+    top = _TOP + "void *same(void *p);\n__attribute__((noipa)) void *same(void *p) { return p; }\n"
+    loop = "for (volatile int i = 0;; i++) { } /* HERE */"
+    source = around("append_kv", f"    int *p = same(malloc(64));\n    if (p[3] == 0) {loop}\n    free(p);", top=top)
+    attempt = attempted(source, first_case(), valgrind=True)
+    hang = next(one for one in findings(attempt) if one.verdict is Verdict.TIME_LIMIT_EXCEEDED)
+
+    assert attempt.checked is not None
+    assert list(attempt.checked.hung) == [0]
+    assert hang.source[0].line == line_of(source)
+
+
 @pytest.mark.parametrize(
     "command",
     [
