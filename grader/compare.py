@@ -15,7 +15,7 @@ from grader.grammar import Case
 from grader.replay import Event, Played, PlayedStep
 from grader.rubric import Rule
 from grader.same import Same
-from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory, Step, play
+from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory, Span, Step, play
 from reference.operation import Reply, Trace
 
 __all__ = ["REFUSALS", "Comparison", "Deviation", "End", "compare"]
@@ -65,6 +65,8 @@ class Comparison:
     """The first operation that the reference accepts and the program refused."""
     lost: int
     """Allocations that nobody freed, when the case reached its end."""
+    allowed: tuple[tuple[Span, ...], ...] = ()
+    """What each operation may touch (see `Model.allowed`), up to the first one that went wrong physically."""
 
     def is_cleanup(self, number: int) -> bool:
         """Is it an operation that the grader added to clean up behind the case?"""
@@ -96,18 +98,22 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
     before: bytes | None = None
     unreadable = False
     refused: int | None = None
+    allowed: list[tuple[Span, ...]] = []
     follows = True  # the program's state is the reference's, byte by byte
     for number, (wanted, step) in enumerate(zip(right, played.steps, strict=False)):
         reply = wanted.reply
-        follows = follows and step.record == wanted.record
+        followed, follows = follows, follows and step.record == wanted.record
         if follows:
             judgement = Judgement(expected=reply, actual=reply, differences=())
+            allowed.append(wanted.allowed)
         else:
             try:
                 judgement = own.judge(before, wanted.operation, step.record)
             except (CannotGoOn, CannotPoke):
                 unreadable = True
                 break
+            if followed:
+                allowed.append(own.allowed())  # after the program's own choice of blocks
         heap = tuple(_heap(judgement, step))
         if heap:
             judgement = replace(judgement, differences=(*judgement.differences, *heap))
@@ -131,6 +137,7 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         ended_at=len(actual),
         refused=refused,
         lost=lost,
+        allowed=tuple(allowed),
     )
 
 

@@ -13,12 +13,15 @@ from grader.compare import Comparison, End
 from grader.lab import SEVERAL_TARGETS, Clue, Lab
 from grader.memcheck import Checked
 from grader.rubric import Judged
-from grader.symptom import Lines, Symptom
+from grader.symptom import Lines, Symptom, finding_of
 from grader.symptoms import symptoms
-from grader.verdict import Diagnosis, Finding, Verdict, Visibility
+from grader.verdict import Diagnosis, Finding, Tool, Verdict, Visibility
 from reference.operation import Operation
 
-__all__ = ["CaseFindings", "Diagnosed", "case_findings", "diagnose"]
+__all__ = ["BREACH", "CaseFindings", "Diagnosed", "case_findings", "diagnose"]
+
+BREACH = "breach"
+"""Kind of a finding: a line that leaves shared memory wrong, beside the cause of the case."""
 
 _CLEANUP_VOTE = 0.05
 """Every case ends with a clean-up, so a defect that shows there shows everywhere; what shows earlier tells more."""
@@ -66,6 +69,7 @@ def case_findings(
         one.cause, one.clue = _best_clue(one, lab.clues)
     _prefer_simple(found, lab.clues)
     for one in found:
+        _name_line(one, lab.clues)
         if one.clue is not None and one.cause is not None:
             one.hint = _hint(one.clue, one.cause, one.comparison, lab)
         one.findings = list(_findings(one, lab))
@@ -222,11 +226,51 @@ def _findings(one: CaseFindings, lab: Lab) -> Iterator[Finding]:
             expected=difference.expected,
             actual=difference.actual,
             message=one.hint,
+            source=one.cause.source,
         )
+        yield from _breach(one, lab)
     for symptom in one.symptoms:
         if symptom.finding is not None:
             judged = Judged.LEAK if symptom.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
             yield replace(symptom.finding, rule=rule if symptom is one.cause else lab.rubric.judged(judged))
+
+
+def _name_line(one: CaseFindings, clues: Sequence[Clue]) -> None:
+    """The line of a store that breaks the same rule in the same operation is the line of the cause too."""
+    cause, named = one.cause, _named(one)
+    if cause is not None and named is not None and cause.difference is not None and not cause.culprits:
+        clue = _clue_of(named, one.comparison, clues)
+        if clue is not None and one.clue is not None and clue.rule == one.clue.rule:
+            one.cause = replace(cause, culprits=named.culprits)
+
+
+def _named(one: CaseFindings) -> Symptom | None:
+    """The first difference of the first bad operation whose line is known."""
+    return next((symptom for symptom in one.first() if symptom.culprits), None)
+
+
+def _clue_of(symptom: Symptom, comparison: Comparison, clues: Sequence[Clue]) -> Clue | None:
+    """The clue for one symptom alone; that there are several targets explains no line."""
+    plain = (clue for clue in clues if SEVERAL_TARGETS not in clue.circumstances)
+    return next((clue for clue in plain if _fits(clue, symptom, comparison)), None)
+
+
+def _breach(one: CaseFindings, lab: Lab) -> Iterator[Finding]:
+    """A difference beside the cause whose line is known, with the rule that it breaks itself."""
+    named = _named(one)
+    if named is None or named.difference is None or one.cause is None or one.cause.culprits:
+        return
+    clue = _clue_of(named, one.comparison, lab.clues)
+    operations = one.comparison.case.trace.operations
+    finding = finding_of(
+        one.comparison,
+        named.operation,
+        verdict=Verdict.WRONG_ANSWER,
+        kind=BREACH,
+        message=f"by this line {operations[named.operation].name} leaves memory in a wrong state",
+        source=named.culprits,
+    )
+    yield replace(finding, rule=clue.rule if clue is not None else one.comparison.case.rule, tool=Tool.VALGRIND)
 
 
 def _operation(one: CaseFindings) -> Operation:

@@ -1,21 +1,21 @@
 """Valgrind over the same cases: one process for all of them, its XML through a pipe, each error with its operation.
 
 Errors and leaks come in the order in which they happened, and the harness puts a client message behind those of each
-operation; so every one of them belongs to a case, an operation and lines of the student's file. The document may end
-anywhere (a crash, a hostile program), therefore it is read piece by piece.
+operation; so every one of them belongs to a case, an operation and lines of the student's file (valgrind_xml.py).
+
+A call's contract says which bytes of a lab's shared memory it may touch (`Model.allowed`); see grader.breaches.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 import signal
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from xml.etree import ElementTree as ET
 
+from grader.breaches import LEAK, Contract, MemoryFault, Place, Told
 from grader.errors import DriverError
 from grader.frames import Frames, Kind
 from grader.grammar import Case
@@ -23,15 +23,17 @@ from grader.lab import Program
 from grader.plan import plan
 from grader.process import Limits
 from grader.sandbox import RUN_LIMITS, Workspace
+from grader.symbols import source_lines
+from grader.valgrind_xml import asked, attributed
 from grader.verdict import SourceLine
+from reference.model import Span
 from reference.operation import Trace
 
-__all__ = ["LEAK", "Checked", "MemoryFault", "memcheck"]
+__all__ = ["LEAK", "MOST_PROCESSES", "Checked", "MemoryFault", "memcheck"]
 
-LEAK = "Leak"
-"""Kinds of Valgrind that begin so are lost memory."""
+MOST_PROCESSES = 3
+"""So many for one submission, whatever it does."""
 
-_MOST_PROCESSES = 3
 _EXIT_NO_ROOM = 101  # harness.c: a case needs more memory than Valgrind was told of; it says nothing about the case
 _WALL_SECONDS = 60.0
 _CPU_SECONDS = 15  # for programs that are far too slow; a right one needs half a second
@@ -39,9 +41,6 @@ _SILENT_SECONDS = 0.3  # between two operations; right ones need a few milliseco
 _START_SECONDS = 8.0  # before the first case: Valgrind's own affair
 _MOST_OF = 0.7  # of its limit: the kernel counts by ticks and is not exact
 _SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those around it
-_PIECE = re.compile(rb"<(error|clientmsg)>.*?</\1>", re.DOTALL)
-_ANSWER = re.compile(rb"<clientmsg>(?:(?!</clientmsg>).)*pkv hang.*?(<stack>.*?</stack>)", re.DOTALL)
-_MARKER = re.compile(r"pkv (errors|leaks) (\d+) (\d+) (\d+)")
 _COMMAND = (
     "valgrind",
     "--tool=memcheck",
@@ -57,25 +56,12 @@ _COMMAND = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryFault:
-    """One error of Valgrind. `operation` counts from 0; for a leak it is the number of operations."""
-
-    case: int
-    operation: int
-    kind: str
-    message: str
-    lines: tuple[SourceLine, ...]
-    auxiliary: tuple[SourceLine, ...]
-    """Where the memory was allocated or freed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """What Valgrind saw."""
 
     errors: tuple[MemoryFault, ...]
-    counted: dict[tuple[int, int], int]
-    """How many errors it counted in each (case, operation), repeated ones too, which it does not print again."""
+    counted: dict[Place, int]
+    """How many errors it counted in each operation, repeated ones too, which it does not print again."""
     stopped: dict[int, int]
     """Cases that ran to their end natively and not under Valgrind, with the operation (from 0) they stopped in."""
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]]
@@ -84,6 +70,11 @@ class Checked:
     """Cases that were not seen to their end because the time or the processes were used up; that says nothing."""
     processes: int
     cpu_seconds: float
+    breaches: tuple[MemoryFault, ...] = ()
+    stores: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
+    """The lines that stored into shared memory which the operation may not touch, repeated ones too."""
+    copies: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
+    """The lines that read what the operation may only read; of a few cases with a difference."""
 
 
 def memcheck(
@@ -95,22 +86,56 @@ def memcheck(
     natively: Mapping[int, float],
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
+    allowed: Mapping[int, Sequence[tuple[Span, ...]]] | None = None,
+    strict: bool = False,
+    origins: bool = False,
+    most_processes: int = MOST_PROCESSES,
 ) -> Checked:
     """Run the cases with these numbers under Valgrind. If the process dies the rest goes on in another one.
 
     `natively` is the CPU time that each of them needs without Valgrind. A case that stops to say anything is run
-    again, alone, with twice the time, before it is said to hang.
+    again, alone, with twice the time, before it is said to hang. `allowed` is the contract of the first operations of
+    each case. `strict` forbids also what they may only read, so that a store there has its line; so has then a copy
+    from there. `origins` finds out where unset values came from.
     """
+    contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
+    encoded = {number: contract.encoded() for number, contract in contracts.items()}
+    slowest = max((natively[number] / len(cases[number].trace.operations) for number in numbers), default=0.0)
+    patience = max(_SILENT_SECONDS, _SLOWER * slowest)
+
+    def run(chosen: Sequence[int], times: int) -> _Run:
+        feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded)
+        return _run(work, program, feed, times * patience, origins=origins)
+
+    runs, stopped, hung = _all_runs(run, numbers, lambda done: done < most_processes and not work.budget.empty)
+    seen = {number for one in runs for number in one.ended} | stopped.keys() | hung.keys()
+    errors = [error for one in runs for error in one.errors]
+    counted = {place: count for one in runs for place, count in one.counted.items()}
+    told = Told(contracts, errors, counted)
+    return Checked(
+        errors=tuple(error for error in errors if not error.breach),
+        counted={place: count for place, count in counted.items() if not told.is_breach(place)},
+        stopped=stopped,
+        hung=hung,
+        unchecked=tuple(number for number in numbers if number not in seen),
+        processes=len(runs),
+        cpu_seconds=sum(one.cpu_seconds for one in runs),
+        breaches=tuple(told.breaches),
+        stores=told.lines(stores=True),
+        copies=told.lines(stores=False) if strict else {},
+    )
+
+
+def _all_runs(
+    run_of: Callable[[Sequence[int], int], _Run], numbers: Sequence[int], may_go_on: Callable[[int], bool]
+) -> tuple[list[_Run], dict[int, int], dict[int, tuple[int, tuple[SourceLine, ...]]]]:
+    """Process after process, until every case was seen; besides, what stopped and what hangs, and where."""
     runs: list[_Run] = []
     stopped: dict[int, int] = {}
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]] = {}
     left, suspect = list(numbers), None
-    slowest = max((natively[number] / len(cases[number].trace.operations) for number in numbers), default=0.0)
-    patience = max(_SILENT_SECONDS, _SLOWER * slowest)
-    while (left or suspect is not None) and len(runs) < _MOST_PROCESSES and not work.budget.empty:
-        chosen = left if suspect is None else [suspect]
-        feed = partial(plan, cases, chosen, memcheck=True, codes=codes, settings=settings)
-        run = _run(work, program, feed, patience if suspect is None else 2 * patience)
+    while (left or suspect is not None) and may_go_on(len(runs)):
+        run = run_of(left, 1) if suspect is None else run_of([suspect], 2)
         if not run.begun:
             raise DriverError(f"Valgrind did not start the program: {run.said or 'it says nothing'}")
         left = [number for number in left if number not in run.begun]
@@ -128,16 +153,7 @@ def memcheck(
         elif cut_off is not None and run.exit_code != _EXIT_NO_ROOM:
             stopped[cut_off] = run.at[1]
         suspect = None
-    seen = {number for run in runs for number in run.ended} | stopped.keys() | hung.keys()
-    return Checked(
-        errors=tuple(error for run in runs for error in run.errors),
-        counted={place: count for run in runs for place, count in run.counted.items()},
-        stopped=stopped,
-        hung=hung,
-        unchecked=tuple(number for number in numbers if number not in seen),
-        processes=len(runs),
-        cpu_seconds=sum(run.cpu_seconds for run in runs),
-    )
+    return runs, stopped, hung
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +162,10 @@ class _Run:
 
     begun: tuple[int, ...]
     ended: frozenset[int]
-    at: tuple[int, int]
+    at: Place
     """Case and operation that it came to."""
     errors: tuple[MemoryFault, ...]
-    counted: dict[tuple[int, int], int]
+    counted: dict[Place, int]
     hangs: bool
     where: tuple[SourceLine, ...]
     """The student's lines where it was when it was asked."""
@@ -166,7 +182,7 @@ class _Run:
         return replace(self, errors=errors, counted=counted)
 
 
-def _run(work: Workspace, program: Program, feed: Callable[..., bytes], patience: float) -> _Run:
+def _run(work: Workspace, program: Program, feed: Callable[..., bytes], patience: float, *, origins: bool) -> _Run:
     """One process, ended when it is silent for longer than `patience`."""
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(_CPU_SECONDS)
@@ -180,14 +196,20 @@ def _run(work: Workspace, program: Program, feed: Callable[..., bytes], patience
         silent_start_seconds=_START_SECONDS,
     )
     done = work.run(
-        lambda ends: [*_COMMAND, f"--xml-fd={ends[2]}", f"./{program.place(work, checked=True)}", *map(str, ends[:2])],
+        lambda ends: [
+            *_COMMAND,
+            *(["--track-origins=yes"] if origins else []),
+            f"--xml-fd={ends[2]}",
+            f"./{program.place(work, checked=True)}",
+            *map(str, ends[:2]),
+        ],
         limits=limits,
         feeds=[feed(token=token)],
         channels=2,
     )
     begun: list[int] = []
     ended: set[int] = set()
-    counted: dict[tuple[int, int], int] = {}
+    counted: dict[Place, int] = {}
     at = (-1, 0)
     for frame in Frames(done.channels[0], token):
         if frame.kind == Kind.BEGIN:
@@ -200,69 +222,21 @@ def _run(work: Workspace, program: Program, feed: Callable[..., bytes], patience
             at = (frame.case, frame.operation + 1)
             if count:
                 counted[frame.case, frame.operation] = count
+
+    def look_up(stack: tuple[int, ...]) -> tuple[SourceLine, ...]:
+        return source_lines(work, program, [stack], checked=True)[stack]
+
     by_limit = done.signal in (signal.SIGKILL, signal.SIGXCPU) and done.cpu_seconds > _MOST_OF * cpu_limit
     return _Run(
         begun=tuple(begun),
         ended=frozenset(ended),
         at=at,
-        errors=tuple(_attributed(done.channels[1], at, program.source_name)),
+        errors=tuple(attributed(done.channels[1], at, program.source_name, look_up)),
         counted=counted,
         hangs=done.silent,
-        where=_asked(done.channels[1], program.source_name),
+        where=asked(done.channels[1], program.source_name),
         out_of_time=(done.timed_out and not done.silent) or by_limit,
         exit_code=done.exit_code,
         said=done.stderr.decode(errors="replace").strip()[-500:],
         cpu_seconds=done.cpu_seconds,
     )
-
-
-def _asked(document: bytes, source_name: str) -> tuple[SourceLine, ...]:
-    """The student's lines on the stack of a program that was asked where it is."""
-    found = _ANSWER.search(document)
-    try:
-        return tuple(_lines(ET.fromstring(found.group(1)), source_name)) if found else ()
-    except ET.ParseError:
-        return ()
-
-
-def _attributed(document: bytes, last: tuple[int, int], source_name: str) -> Iterator[MemoryFault]:
-    """Errors wait for the next marker, which says where they belong; after the last one, where the process died."""
-    waiting: list[ET.Element] = []
-    for piece in _PIECE.finditer(document):
-        try:
-            element = ET.fromstring(piece.group(0))
-        except ET.ParseError:
-            continue
-        if element.tag == "error":
-            waiting.append(element)
-            continue
-        marker = _MARKER.search(element.findtext("text") or "")
-        if marker:
-            case, operation = int(marker.group(2)), int(marker.group(3))
-            yield from _errors(waiting, case, operation, source_name)
-            waiting = []
-    # what was cut off could not free any more: its leaks, which Valgrind tells of at the end, are none
-    cut_off = [element for element in waiting if not (element.findtext("kind") or "").startswith(LEAK)]
-    yield from _errors(cut_off, *last, source_name)
-
-
-def _errors(elements: list[ET.Element], case: int, operation: int, source_name: str) -> Iterator[MemoryFault]:
-    for element in elements:
-        stacks = [tuple(_lines(stack, source_name)) for stack in element.iter("stack")]
-        if any(stacks):  # without a line of the student's it is none of theirs
-            yield MemoryFault(
-                case=case,
-                operation=operation,
-                kind=element.findtext("kind") or "",
-                message=element.findtext("what") or element.findtext("xwhat/text") or "",
-                lines=stacks[0],
-                auxiliary=stacks[1] if len(stacks) > 1 else (),
-            )
-
-
-def _lines(stack: ET.Element, source_name: str) -> Iterator[SourceLine]:
-    for frame in stack.iter("frame"):
-        if frame.findtext("file") == source_name:
-            yield SourceLine(
-                file=source_name, line=int(frame.findtext("line") or 0), function=frame.findtext("fn") or ""
-            )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from grader.breaches import LEAK, UNSET
 from grader.compare import Comparison, End
-from grader.memcheck import LEAK, Checked
+from grader.memcheck import Checked
 from grader.replay import BlockEvent, Event
 from grader.symptom import Lines, Symptom, finding_of, stack_of
 from grader.verdict import SourceLine, Tool, Verdict
@@ -126,7 +127,7 @@ def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
         leak = error.kind.startswith(LEAK)
         verdict = Verdict.MEMORY_LEAK if leak else Verdict.MEMORY_ERROR
         kind = "leak" if leak else error.kind
-        made = f"; the memory was allocated or freed at {error.auxiliary[0]}" if error.auxiliary else ""
+        made = f"; {_origin(error.kind)} at {error.auxiliary[0]}" if error.auxiliary else ""
         operation = min(error.operation, last)
         what = "memory that was allocated here is never freed" if leak else error.message
         finding = finding_of(
@@ -167,6 +168,10 @@ def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
                 operation=at, verdict=verdict, kind=STOPS_UNDER_VALGRIND, finding=replace(finding, tool=Tool.VALGRIND)
             ),
         )
+
+
+def _origin(kind: str) -> str:
+    return "the value comes from memory allocated" if kind.startswith(UNSET) else "the memory was allocated or freed"
 
 
 def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:

@@ -20,7 +20,8 @@ from grader.compare import compare
 from grader.diagnose import case_findings, diagnose
 from grader.grammar import Case
 from grader.lab import Built, Lab
-from grader.memcheck import Checked, memcheck
+from grader.memcheck import MOST_PROCESSES, Checked, memcheck
+from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed
 from grader.record import Record
 from grader.replay import replay
 from grader.rubric import Judged
@@ -115,9 +116,14 @@ def _memcheck(attempt: Attempt) -> Attempt:
         natively={i: attempt.comparisons[i].played.cpu_seconds for i in sound},
         codes=_codes(attempt.lab),
         settings=attempt.lab.driver_settings,
+        allowed={i: attempt.comparisons[i].allowed for i in sound},
     )
-    advice = (*attempt.advice, *_of_unchecked(checked, len(sound)))
-    return replace(attempt, checked=checked, advice=advice, spent=attempt.spent | {"memcheck": checked.cpu_seconds})
+    return replace(
+        attempt,
+        checked=checked,
+        advice=(*attempt.advice, *_of_unchecked(checked, len(sound)), *advice(attempt.comparisons, checked)),
+        spent=attempt.spent | {"memcheck": checked.cpu_seconds},
+    )
 
 
 def _of_unchecked(checked: Checked, asked: int) -> Iterator[Advice]:
@@ -127,6 +133,34 @@ def _of_unchecked(checked: Checked, asked: int) -> Iterator[Advice]:
             "not come back under it. What is not seen costs no point, but run Valgrind yourself."
         )
         yield Advice(kind="memcheck-unfinished", message=message)
+
+
+def _pinpoint(attempt: Attempt) -> Attempt:
+    """Valgrind once more, only where something is wrong and its line is still unknown."""
+    checked = attempt.checked
+    if attempt.built is None or attempt.built.program is None or checked is None:
+        return attempt
+    diagnosis = attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
+    without_line = cases_without_line(attempt.comparisons, checked, diagnosis.case if diagnosis is not None else None)
+    unset = cases_with_unset(checked)
+    chosen = [*without_line, *(number for number in unset if number not in without_line)]
+    if not chosen or checked.processes >= MOST_PROCESSES:
+        return attempt
+    more = memcheck(
+        attempt.work,
+        attempt.built.program,
+        attempt.cases,
+        chosen,
+        codes=_codes(attempt.lab),
+        settings=attempt.lab.driver_settings,
+        allowed={number: attempt.comparisons[number].allowed for number in without_line},
+        natively={i: attempt.comparisons[i].played.cpu_seconds for i in chosen},
+        strict=True,
+        origins=bool(unset),
+        most_processes=1,
+    )
+    checked = completed(checked, more)
+    return _diagnose(replace(attempt, checked=checked, spent=attempt.spent | {"memcheck": checked.cpu_seconds}))
 
 
 def _diagnose(attempt: Attempt) -> Attempt:
@@ -195,6 +229,7 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _compare,
     _memcheck,
     _diagnose,
+    _pinpoint,
     _score,
     _advise,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from grader.grammar import Case
@@ -25,22 +25,25 @@ def plan(
     numbers: Sequence[int],
     *,
     token: int,
-    memcheck: bool,
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
+    contracts: Mapping[int, bytes] | None = None,
     failing: Sequence[int] = (),
     total: float = _TOTAL_SECONDS,
 ) -> bytes:
-    """The cases with these numbers, as the driver reads them. `total` is the time for all of them, in seconds."""
+    """The cases with these numbers, as the driver reads them; under Valgrind each with its `contracts`.
+
+    `failing`: for each case which allocation fails, see harness.c. `total`: seconds for all of them.
+    """
     times = (*_TIMES, max(1, int(total * 1e6)))
-    parts = [struct.pack("<iQiiiiii", _MAGIC, token, memcheck, *times, len(numbers))]
+    parts = [struct.pack("<iQiiiiii", _MAGIC, token, bool(contracts), *times, len(numbers))]
     for number in numbers:
         trace = cases[number].trace
         values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
         quiet = cases[number].visibility is Visibility.HIDDEN  # its prints would tell what it asks
         head = (number, len(trace.operations), quiet, failing[number] if failing else 0)
         parts.append(struct.pack(f"<{4 + _SETTINGS}i", *head, *values))
-        parts.append(_encode_all(Same(trace), tuple(codes.items())))
+        parts += [_encode_all(Same(trace), tuple(codes.items())), (contracts or {}).get(number, b"")]
     return b"".join(parts)
 
 

@@ -144,9 +144,7 @@ def replay(
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
         total = min(_TOTAL_SECONDS, work.budget.cpu)
-        feed = plan(
-            cases, left, token=token, memcheck=False, codes=codes, settings=settings, failing=failing, total=total
-        )
+        feed = plan(cases, left, token=token, codes=codes, settings=settings, failing=failing, total=total)
         done = work.run(
             lambda ends: [f"./{program.place(work)}", *map(str, ends)],
             limits=replace(

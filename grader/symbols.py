@@ -17,18 +17,18 @@ _PAIR = 2
 
 
 def source_lines(
-    work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]]
+    work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]], *, checked: bool = False
 ) -> dict[tuple[int, ...], tuple[SourceLine, ...]]:
     """The student's lines on each stack of return addresses, innermost first; functions inlined by gcc included.
 
     The first address of a stack is taken as it is (where a fault happened), the others as return addresses: the
-    call is the instruction before.
+    call is the instruction before. `checked`: addresses of the program that Valgrind runs.
     """
     wanted = list(dict.fromkeys(stacks))
     addresses = sorted({address for stack in wanted for address in _call_sites(stack)})
     if not addresses:
         return dict.fromkeys(wanted, ())
-    lines = _look_up(work, program, addresses)
+    lines = _look_up(work, program, addresses, checked=checked)
     found = {}
     for stack in wanted:
         frames = [line for address in _call_sites(stack) for line in lines.get(address, ())]
@@ -40,9 +40,9 @@ def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:
     return (*stack[:1], *(address - 1 for address in stack[1:] if address))
 
 
-def _look_up(work: Workspace, program: Program, addresses: list[int]) -> dict[int, list[SourceLine]]:
+def _look_up(work: Workspace, program: Program, addresses: list[int], *, checked: bool) -> dict[int, list[SourceLine]]:
     done = work.run(
-        ["addr2line", "-a", "-i", "-f", "-e", program.place(work), *map(hex, addresses)],
+        ["addr2line", "-a", "-i", "-f", "-e", program.place(work, checked=checked), *map(hex, addresses)],
         limits=Limits(wall_seconds=30),
     )
     if not done.succeeded:

@@ -25,11 +25,13 @@ class Symptom:
     difference: Difference | None = None
     judgement: Judgement | None = None
     finding: Finding | None = None
+    culprits: tuple[SourceLine, ...] = ()
+    """The student's lines behind a difference, where they are known."""
 
     @property
     def source(self) -> tuple[SourceLine, ...]:
         """The student's lines, innermost first."""
-        return self.finding.source if self.finding is not None else ()
+        return self.finding.source if self.finding is not None else self.culprits
 
 
 def finding_of(

@@ -8,11 +8,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 
+from grader.breaches import Place
 from grader.compare import Comparison, End
 from grader.memcheck import Checked
 from grader.memory_symptoms import frees_and_canaries, known, leaks, valgrind
 from grader.symptom import Lines, Symptom, finding_of, stack_of
-from grader.verdict import Verdict
+from grader.verdict import SourceLine, Verdict
+from reference.model import COPIED_MEMORY, SHARED_MEMORY, Difference
 
 __all__ = ["stacks_of", "symptoms"]
 
@@ -37,12 +39,12 @@ def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked |
     """The symptoms of every case, in the order of the cases."""
     found = [
         [
-            *_differences(comparison),
+            *_differences(comparison, number, checked),
             *_endings(comparison, lines),
             *frees_and_canaries(comparison, lines),
             *leaks(comparison, lines),
         ]
-        for comparison in comparisons
+        for number, comparison in enumerate(comparisons)
     ]
     for number, symptom in valgrind(comparisons, checked) if checked is not None else ():
         if not known(symptom, found[number]):
@@ -50,7 +52,7 @@ def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked |
     return found
 
 
-def _differences(comparison: Comparison) -> Iterator[Symptom]:
+def _differences(comparison: Comparison, number: int, checked: Checked | None) -> Iterator[Symptom]:
     for deviation in comparison.deviations:
         for difference in deviation.judgement.differences:
             if difference.facet == "heap":
@@ -60,7 +62,16 @@ def _differences(comparison: Comparison) -> Iterator[Symptom]:
                 verdict=Verdict.WRONG_ANSWER,
                 difference=difference,
                 judgement=deviation.judgement,
+                culprits=_culprits(difference, (number, deviation.operation), checked),
             )
+
+
+def _culprits(difference: Difference, place: Place, checked: Checked | None) -> tuple[SourceLine, ...]:
+    """The lines that Valgrind saw behind a difference in shared memory."""
+    if checked is None or SHARED_MEMORY not in difference.tags:
+        return ()
+    copies = checked.copies if COPIED_MEMORY in difference.tags else {}
+    return checked.stores.get(place) or copies.get(place, ())
 
 
 def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:

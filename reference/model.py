@@ -1,14 +1,34 @@
-"""What the grader knows of a reference engine: five functions, and how to play a trace with them."""
+"""What the grader knows of a reference engine: six functions, and how to play a trace with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from enum import Enum
+from typing import NamedTuple, Protocol
 
 from reference.operation import Operation, Reply, Trace
 
-__all__ = ["CannotGoOn", "CannotPoke", "Difference", "Judgement", "Model", "ModelFactory", "Step", "play"]
+__all__ = [
+    "COPIED_MEMORY",
+    "SHARED_MEMORY",
+    "Access",
+    "CannotGoOn",
+    "CannotPoke",
+    "Difference",
+    "Judgement",
+    "Model",
+    "ModelFactory",
+    "Span",
+    "Step",
+    "play",
+]
+
+SHARED_MEMORY = "shared-memory"
+"""Tag of a difference in the memory that `Model.allowed` speaks of: somebody stored into it, or did not."""
+
+COPIED_MEMORY = "copied-memory"
+"""Tag of such a difference where the operation should have put what it read elsewhere in that memory."""
 
 
 class CannotGoOn(Exception):
@@ -17,6 +37,23 @@ class CannotGoOn(Exception):
 
 class CannotPoke(Exception):
     """A poke does not fit the state it meets."""
+
+
+class Access(Enum):
+    """What an operation needs bytes for."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class Span(NamedTuple):
+    """Bytes of the memory that was handed to an engine, which one operation may touch."""
+
+    target: int
+    """The number of the engine."""
+    start: int
+    length: int
+    access: Access
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +82,12 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An operation, its reply, and the record after it."""
+    """An operation, its reply, the record after it, and what it may touch."""
 
     operation: Operation
     reply: Reply
     record: bytes
+    allowed: tuple[Span, ...]
 
 
 class Model(Protocol):
@@ -60,6 +98,9 @@ class Model(Protocol):
 
     def record(self) -> bytes:
         """All that a white-box test may see after the last operation."""
+
+    def allowed(self) -> tuple[Span, ...]:
+        """The only bytes handed to an engine that the last operation (judged or applied) may touch."""
 
     def restore(self, record: bytes) -> None:
         """Take over the state of a record. Raises `CannotGoOn` when it is too broken to continue from."""
@@ -79,4 +120,4 @@ def play(model: Model, trace: Trace) -> Iterator[Step]:
     """Apply the operations of `trace` one after the other and yield a step for each."""
     for operation in trace.operations:
         reply = model.apply(operation)
-        yield Step(operation=operation, reply=reply, record=model.record())
+        yield Step(operation=operation, reply=reply, record=model.record(), allowed=model.allowed())

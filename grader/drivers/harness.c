@@ -14,7 +14,9 @@
  * operation too; how is said at "time".
  *
  * Under Valgrind (compiled a second time) all cases run in one process. No state is reported, only how many errors Valgrind
- * has counted; a client message puts the case and operation into Valgrind's own report, after its errors.
+ * has counted; a client message puts the case and operation into Valgrind's own report, after its errors. The plan says
+ * which bytes of the lab's memory each call may touch; the others are forbidden, and client messages say where they
+ * were, so that the grader can tell a store into them from other errors.
  *
  * The student's malloc, free, exit and so on were renamed to the functions below. Memory comes from an arena and is
  * never used twice, with a gap before and behind each block. Natively new bytes are 0xA5, freed ones 0xDD, and the
@@ -60,6 +62,7 @@ enum { MEMCHECK = 0 };
 #define VALGRIND_MALLOCLIKE_BLOCK(start, size, redzone, zeroed) ((void)0)
 #define VALGRIND_FREELIKE_BLOCK(start, redzone) ((void)0)
 #define VALGRIND_MAKE_MEM_NOACCESS(start, size) ((void)0)
+#define VALGRIND_MAKE_MEM_DEFINED(start, size) ((void)0)
 #endif
 
 enum { PLAN_MAGIC = 0x504c414e, HEADER = 9, SETTINGS = 4 };
@@ -437,6 +440,39 @@ void harness_drop(void *pages, size_t size)
     munmap(pages, size ? size : 1);
 }
 
+enum { MOST_FORBIDDEN = 16 };
+static struct {
+    uintptr_t start, end;
+} forbidden[MOST_FORBIDDEN]; /* in this operation */
+static int forbidden_count;
+
+void harness_forbid(const void *start, size_t size)
+{
+    if (forbidden_count == MOST_FORBIDDEN)
+        return;
+    forbidden[forbidden_count].start = (uintptr_t)start;
+    forbidden[forbidden_count++].end = (uintptr_t)start + size;
+    VALGRIND_MAKE_MEM_NOACCESS(start, size);
+}
+
+void harness_allow(const void *start, size_t size)
+{
+    VALGRIND_MAKE_MEM_DEFINED(start, size);
+    (void)start;
+    (void)size;
+}
+
+/* Put what was forbidden, the case and the operation behind the operation's errors in Valgrind's report. */
+static void mark_errors(int32_t case_number, int32_t operation, int32_t errors)
+{
+    for (int i = 0; i < forbidden_count; i++)
+        VALGRIND_PRINTF("pkv forbidden %lx %lx\n", (unsigned long)forbidden[i].start, (unsigned long)forbidden[i].end);
+    VALGRIND_PRINTF("pkv errors %d %d %d\n", case_number, operation, errors);
+    (void)case_number;
+    (void)operation;
+    (void)errors;
+}
+
 /* ---------------------------------------------------------------- what the student's calls were renamed to */
 
 /* Declared here and not in harness.h: only the linker connects them with the student's code. */
@@ -710,7 +746,7 @@ struct one_case {
     int32_t number, operations, quiet;
     int32_t failing; /* n: the n-th allocation fails; -1: none, but tell of memory freed by the call that made it */
     int32_t settings[SETTINGS];
-    struct call calls[];
+    struct call calls[]; /* under Valgrind their contracts lie behind them */
 };
 
 /* Under Valgrind all cases share the arena. Long before it is full it is begun anew, between two cases. */
@@ -723,6 +759,12 @@ static void tidy_arena(void)
             VALGRIND_FREELIKE_BLOCK(start_of(&blocks[i]), BEFORE);
     VALGRIND_MAKE_MEM_NOACCESS(arena, arena_next - arena);
     arena_next = arena;
+}
+
+static size_t words_of(const struct one_case *one)
+{
+    size_t each = sizeof(struct call) + (MEMCHECK ? sizeof(struct contract) : 0);
+    return (sizeof *one + (size_t)one->operations * each) / sizeof(int32_t);
 }
 
 /* How far the child is, in a page that it shares with its parent. */
@@ -740,13 +782,15 @@ static void run_case(const struct one_case *one)
     some_too_small = 0;
     now.failing = one->failing;
     lab_start(one->settings);
+    const struct contract *contracts = MEMCHECK ? (const void *)(one->calls + one->operations) : NULL;
     for (int32_t i = 0; i < one->operations; i++) {
         heap.allocations = heap.frees = heap.bad_frees = heap.broken = 0;
+        forbidden_count = 0;
         now.operation = i;
         unsigned before = VALGRIND_COUNT_ERRORS;
         progress->operation = i;
         progress->inside = 1;
-        int fits = lab_apply(&one->calls[i]);
+        int fits = lab_apply(&one->calls[i], contracts ? &contracts[i] : NULL);
         progress->inside = 0;
         check_canaries();
         if (!fits) {
@@ -755,7 +799,7 @@ static void run_case(const struct one_case *one)
         }
         int32_t errors = (int32_t)(VALGRIND_COUNT_ERRORS - before);
         if (errors)
-            VALGRIND_PRINTF("pkv errors %d %d %d\n", one->number, i, errors);
+            mark_errors(one->number, i, errors);
         if (MEMCHECK) {
             send_frame(STEP, &errors, sizeof errors);
         } else {
@@ -1018,7 +1062,7 @@ int main(int argc, char **argv)
         } else {
             run_natively(one, cases - i);
         }
-        at += 4 + SETTINGS + one->operations * (int32_t)(sizeof(struct call) / sizeof(int32_t));
+        at += words_of(one);
     }
     send_frame(DONE, NULL, 0);
     (void)no_data;

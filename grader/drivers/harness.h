@@ -13,6 +13,17 @@ struct call {
     int32_t argument[5];
 };
 
+enum { MOST_SPANS = 2 };
+
+/* What one call may touch of the memory that a lab hands out; all else of it is then forbidden. Sent under Valgrind
+ * only, from which no state is judged. `on`: 0 when nothing is forbidden. */
+struct contract {
+    int32_t on;
+    struct span {
+        int32_t target, start, length; /* of which engine's memory; length 0: no span */
+    } may[MOST_SPANS];
+};
+
 /* What a pointer of the student's leads to; reference/paged_kv/record.py has the same numbers. */
 enum pointer { PTR_OK, PTR_NULL, PTR_STRAY, PTR_SMALL, PTR_FREED, PTR_SHARED };
 
@@ -20,8 +31,9 @@ enum pointer { PTR_OK, PTR_NULL, PTR_STRAY, PTR_SMALL, PTR_FREED, PTR_SHARED };
 
 /* Forget the last case. `settings` are the case's numbers in the order of the lab's list of settings. */
 void lab_start(const int32_t *settings);
-/* Do one operation. 0: a poke that does not fit the state; the case ends there. */
-int lab_apply(const struct call *call);
+/* Do one operation, with harness_forbid around it where there is a contract (NULL: natively).
+ * 0: a poke that does not fit the state; the case ends there. */
+int lab_apply(const struct call *call, const struct contract *contract);
 /* Write the canonical record with harness_put. Reads the student's memory, trusts nothing in it. */
 void lab_record(void);
 
@@ -30,6 +42,9 @@ void lab_record(void);
 /* `size` bytes of zeros that are neither the student's nor on any heap, and their end. */
 void *harness_pages(size_t size);
 void harness_drop(void *pages, size_t size);
+/* Valgrind shall report every access to these bytes; and shall not any more. Their content stays. */
+void harness_forbid(const void *start, size_t size);
+void harness_allow(const void *start, size_t size);
 /* Is there room for `need` bytes at `address`, by the table of the student's allocations? */
 enum pointer harness_pointer(const void *address, size_t need);
 /* Do these bytes lie outside their allocation, never written by anybody? (The allocation is too small.) */

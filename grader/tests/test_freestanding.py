@@ -94,6 +94,7 @@ def test_what_it_does_not_have_is_taken_from_libc() -> None:
         'printf("%d\\n", fresh[1]);',
         'fprintf(stderr, "%5.2f\\n", (double)fresh[1]);',
         'printf("%s\\n", (char *)fresh);',
+        "putchar(fresh[2]);",
         "fputc(fresh[2], stdout);",
         "fwrite(fresh, 1, 4, stdout);",
     ],

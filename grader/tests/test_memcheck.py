@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader import memcheck as module
+from grader import valgrind_xml
 from grader.grammar import Case
 from grader.memcheck import LEAK, Checked
 from grader.tests.programs import (
@@ -18,7 +18,7 @@ from grader.tests.programs import (
     made,
     second_case,
 )
-from grader.verdict import Tool, Verdict
+from grader.verdict import SourceLine, Tool, Verdict
 
 _TOP = POSIX + (
     "#include <stdlib.h>\n"
@@ -183,9 +183,9 @@ def test_a_document_may_end_anywhere(source_name: str) -> None:
         f"<error><kind>Leak_DefinitelyLost</kind><xwhat><text>lost</text></xwhat>{stack}</error>"
         "<clientmsg><tid>1</tid><text>pkv leaks 0 5 1\n</text></clientmsg></valgrindoutput>"
     ).encode()
-    whole = list(module._attributed(document, (9, 9), "llm_memory.c"))
+    whole = list(valgrind_xml.attributed(document, (9, 9), "llm_memory.c", nowhere))
     for end in range(len(document)):
-        cut = list(module._attributed(document[:end], (9, 9), "llm_memory.c"))
+        cut = list(valgrind_xml.attributed(document[:end], (9, 9), "llm_memory.c", nowhere))
 
         assert len(cut) <= len(whole)
         assert {error.kind for error in cut} <= {error.kind for error in whole}
@@ -200,9 +200,15 @@ def test_a_document_may_end_anywhere(source_name: str) -> None:
         assert whole == []  # nothing of it is the student's
 
 
+def nowhere(_: tuple[int, ...]) -> tuple[SourceLine, ...]:
+    """Finds no line of the student's."""
+    return ()
+
+
 @pytest.mark.parametrize(
     "junk",
     [
+        b"<error><stack><frame><ip>0xzz</ip><line>seven</line></frame></stack></error>",
         b"<error>",
         b"<error></kind></error>",
         b"<error>&lol;</error>",
@@ -216,7 +222,7 @@ def test_junk_in_the_document_is_passed_over(junk: bytes) -> None:
         b"<error><kind>InvalidRead</kind><stack><frame><file>llm_memory.c</file><line>7</line></frame></stack></error>"
     )
     marker = b"<clientmsg><text>pkv errors 2 1 1</text></clientmsg>"
-    found = list(module._attributed(good + marker + junk + good + marker, (9, 9), "llm_memory.c"))
+    found = list(valgrind_xml.attributed(good + marker + junk + good + marker, (9, 9), "llm_memory.c", nowhere))
 
     assert (found[0].case, found[0].operation) == (2, 1)
     assert 1 <= len(found) <= 2

@@ -57,7 +57,7 @@ def written(folder: Path, source: str) -> Path:
 def test_the_steps_are_the_table_of_contents() -> None:
     """In this order, each named once."""
     assert [step.__name__ for step in STEPS] == [
-        "_collect", "_build", "_replay", "_compare", "_memcheck", "_diagnose", "_score", "_advise",
+        "_collect", "_build", "_replay", "_compare", "_memcheck", "_diagnose", "_pinpoint", "_score", "_advise",
     ]  # fmt: skip
 
 

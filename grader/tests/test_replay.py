@@ -261,7 +261,7 @@ def test_the_plan_says_every_operation_to_the_driver() -> None:
     cases = (first_case(), second_case())
     chosen = lab()
     codes = {name: number for number, name in enumerate(chosen.grammar.operations)}
-    words = plan(cases, (0, 1), token=TOKEN, memcheck=False, codes=codes, settings=chosen.driver_settings)
+    words = plan(cases, (0, 1), token=TOKEN, codes=codes, settings=chosen.driver_settings)
     calls = list(itertools.chain.from_iterable(case.trace.operations for case in cases))
 
     assert words.count(TOKEN.to_bytes(8, "little")) == 1

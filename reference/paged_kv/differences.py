@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reference.model import Difference
+from reference.model import COPIED_MEMORY, SHARED_MEMORY, Difference
 from reference.operation import Operation, Reply
 from reference.paged_kv.engine import Effect
 from reference.paged_kv.pool import GUARD_BYTES, place_name
@@ -266,6 +266,7 @@ class _PoolFacets:
 
     def _tags(self, place: int, have: int) -> Iterator[str]:
         block = (place * KV_SIZE - GUARD_BYTES) // BLOCK_SIZE
+        yield SHARED_MEMORY
         if have == 0:
             yield "zeroed"
         if not 0 <= block < self.words.pool_bytes // BLOCK_SIZE:
@@ -276,6 +277,8 @@ class _PoolFacets:
             yield "shared-block"
         if self.effect.copied and block == self.effect.copied[1]:
             yield "new-block"
+            if place != self.target:
+                yield COPIED_MEMORY
         if have == self._data():
             yield "data"
 

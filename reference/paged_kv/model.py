@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import replace
 
-from reference.model import CannotGoOn, CannotPoke, Difference, Judgement
+from reference.model import Access, CannotGoOn, CannotPoke, Difference, Judgement, Span
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv import pokes
 from reference.paged_kv.differences import choice_difference, differences
@@ -26,7 +26,7 @@ from reference.paged_kv.record import (
     encode_reply,
 )
 from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
 
 __all__ = ["PagedKV"]
 
@@ -49,6 +49,7 @@ class PagedKV:
         self.pools: dict[int, Pool] = {}
         self.effect = Effect()
         """Which bytes of the pool the last call was allowed to touch."""
+        self._target = 0
         self._reply = encode_reply(ReplyKind.NOTHING, 0)
         self._choose: Callable[[array[int]], int] = first_fit
         self._decoded: dict[bytes, RecordState] = {}
@@ -56,7 +57,8 @@ class PagedKV:
     def apply(self, operation: Operation) -> Reply:
         """Do one operation; see `reference.model.Model`."""
         self.effect = Effect()
-        engine = self.engines.get(operation.target or 0)
+        self._target = operation.target or 0
+        engine = self.engines.get(self._target)
         if operation.name == "llm_init":
             reply = self._init(operation)
         elif operation.name in _POKES:
@@ -77,6 +79,18 @@ class PagedKV:
         for slot in self.slots:
             parts += encode(self.engines.get(slot), self.pools.get(slot))
         return b"".join(parts)
+
+    def allowed(self) -> tuple[Span, ...]:
+        """The slot of an append, or both blocks of its copy; nothing for any other call (Global Constraint 4)."""
+        if self.effect.stored is None:
+            return ()
+        if self.effect.copied is None:
+            return (Span(self._target, self.effect.stored, KV_SIZE, Access.WRITE),)
+        old, new = self.effect.copied
+        return (
+            Span(self._target, new * BLOCK_SIZE, BLOCK_SIZE, Access.WRITE),
+            Span(self._target, old * BLOCK_SIZE, BLOCK_SIZE, Access.READ),
+        )
 
     def restore(self, record: bytes) -> None:
         """Take over the state that a program was in; see `reference.model.Model`."""

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192 };
+enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192, PAGE = 4096 };
 enum setting { SEED, ENGINES, POOL_ALIGN };
 /* in the order of the lab's list of operations */
 enum code { INIT, CREATE, FREE, FORK, APPEND, DESTROY, MOVE_L2, UNMAP, SET_KV_COUNT };
@@ -30,9 +30,10 @@ static size_t region_words(int32_t pool_bytes)
     return ((size_t)pool_bytes + 2 * GUARD + 3) / 4;
 }
 
+/* Whole pages, so that a store a little behind the pool is a store into forbidden memory too. */
 static size_t pages_of(int32_t pool_bytes)
 {
-    return region_words(pool_bytes) * 4 + 2 * GUARD;
+    return (region_words(pool_bytes) * 4 + 2 * GUARD + PAGE - 1) / PAGE * PAGE;
 }
 
 static void drop_pool(struct slot *slot)
@@ -160,16 +161,14 @@ static int set_kv_count(LLMEngine *engine, const int32_t *argument)
 static void init(const struct call *call)
 {
     int32_t number = call->target;
-    if (call->nulls & 1) {
+    if (call->nulls & 1)
         slots[number].engine = llm_init(NULL, (size_t)call->argument[1]);
-    } else {
-        make_pool(number, call->argument[0]);
+    else
         slots[number].engine = llm_init(slots[number].pool, (size_t)call->argument[0]);
-    }
     reply_engine(slots[number].engine);
 }
 
-int lab_apply(const struct call *call)
+static int apply(const struct call *call)
 {
     struct slot *slot = &slots[call->target];
     LLMEngine *engine = slot->engine;
@@ -205,6 +204,37 @@ int lab_apply(const struct call *call)
         return set_kv_count(engine, argument);
     }
     return 0;
+}
+
+/* All pools and their guards are forbidden but for what the contract lists. */
+static void forbid_pools(const struct contract *contract)
+{
+    for (int32_t number = 1; number <= engines; number++)
+        if (slots[number].pages != NULL)
+            harness_forbid(slots[number].pages, pages_of(slots[number].pool_bytes));
+    for (int i = 0; i < MOST_SPANS; i++)
+        if (contract->may[i].length)
+            harness_allow(slots[contract->may[i].target].pool + contract->may[i].start,
+                          (size_t)contract->may[i].length);
+}
+
+static void allow_pools(void)
+{
+    for (int32_t number = 1; number <= engines; number++)
+        if (slots[number].pages != NULL)
+            harness_allow(slots[number].pages, pages_of(slots[number].pool_bytes));
+}
+
+int lab_apply(const struct call *call, const struct contract *contract)
+{
+    if (call->code == INIT && !(call->nulls & 1))
+        make_pool(call->target, call->argument[0]);
+    if (contract == NULL || !contract->on)
+        return apply(call);
+    forbid_pools(contract);
+    int fits = apply(call);
+    allow_pools();
+    return fits;
 }
 
 /* ---------------------------------------------------------------- the record */

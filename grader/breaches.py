@@ -1,0 +1,113 @@
+"""What Valgrind saw, and which of it are breaches: accesses to shared memory that an operation may not touch.
+
+Only differences of the native pass cost points: a breach is no memory error, it gives such a difference its line. What
+nobody sees after the call (a read, the same value stored again) is not even that.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from grader.grammar import Case
+from grader.verdict import SourceLine
+from reference.model import Access, Span
+
+__all__ = ["LEAK", "STORE", "UNSET", "Contract", "MemoryFault", "Place", "Told"]
+
+LEAK = "Leak"
+"""Kinds of Valgrind that begin so are lost memory."""
+
+UNSET = "Uninit"
+"""Kinds of Valgrind that begin so are values that were never set."""
+
+STORE = "InvalidWrite"
+"""Valgrind's kind of a store where none may be."""
+
+_MOST_SPANS = 2
+_CONTRACT = struct.Struct(f"<{1 + 3 * _MOST_SPANS}i")
+_NOTHING_ALLOWED = _CONTRACT.pack(1, *[0] * 3 * _MOST_SPANS)
+
+Place = tuple[int, int]
+"""Numbers of a case and of one of its operations, both from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFault:
+    """One error of Valgrind. `operation` counts from 0; for a leak it is the number of operations."""
+
+    case: int
+    operation: int
+    kind: str
+    message: str
+    lines: tuple[SourceLine, ...]
+    auxiliary: tuple[SourceLine, ...]
+    """Where the memory was allocated or freed."""
+    breach: bool = False
+    """Was it an access to shared memory that its operation may not touch?"""
+
+
+class Contract:
+    """What each operation of a case may touch. Operations behind those of `allowed` may touch everything."""
+
+    def __init__(self, case: Case, allowed: Sequence[tuple[Span, ...]], *, strict: bool) -> None:
+        self.calls = [operation.name for operation in case.trace.operations]
+        self.allowed = allowed
+        self.strict = strict
+
+    def guards(self, operation: int) -> bool:
+        """Is anything forbidden in this operation?"""
+        return operation < len(self.allowed)
+
+    def encoded(self) -> bytes:
+        """As the driver reads it: struct contract, one for each operation."""
+        free = bytes(_CONTRACT.size * (len(self.calls) - len(self.allowed)))
+        return b"".join([*map(self._encode, self.allowed), free])
+
+    def _encode(self, spans: tuple[Span, ...]) -> bytes:
+        if not spans:
+            return _NOTHING_ALLOWED
+        places = [span[:3] for span in spans if not (self.strict and span.access is Access.READ)]
+        numbers = [number for place in places for number in place]
+        return _CONTRACT.pack(1, *numbers, *[0] * (3 * _MOST_SPANS - len(numbers)))
+
+
+class Told:
+    """Tells breaches from memory errors where Valgrind only counted: it prints the same stack once."""
+
+    def __init__(
+        self, contracts: Mapping[int, Contract], errors: Sequence[MemoryFault], counted: Mapping[Place, int]
+    ) -> None:
+        self.contracts = contracts
+        self.guarded = {place: count for place, count in counted.items() if contracts[place[0]].guards(place[1])}
+        self.breaches = [error for error in errors if error.breach]
+        others = [error for error in errors if not error.breach and not error.kind.startswith(LEAK)]
+        self.printed = Counter((breach.case, breach.operation) for breach in self.breaches)
+        self.faulty = {(error.case, error.operation) for error in others}
+        self.faulty_calls = {self._call(error.case, error.operation) for error in others}
+        self.breaching_calls = {self._call(breach.case, breach.operation) for breach in self.breaches}
+
+    def is_breach(self, place: Place) -> bool:
+        """Is everything that was counted there a breach? In a call that has shown both, what repeats counts as both."""
+        if place not in self.guarded or place in self.faulty:
+            return False
+        call = self._call(*place)
+        repeats = self.guarded[place] > self.printed[place]
+        return call in self.breaching_calls and not (repeats and call in self.faulty_calls)
+
+    def lines(self, *, stores: bool) -> dict[Place, tuple[SourceLine, ...]]:
+        """The lines behind the breaches of each operation; of one that only repeats, those of the same call."""
+        found = {}
+        wanted = [breach for breach in self.breaches if (breach.kind == STORE) is stores]
+        for place in self.guarded:
+            same = [one for one in wanted if self._call(one.case, one.operation) == self._call(*place)]
+            here = [one for one in same if (one.case, one.operation) == place]
+            if same:
+                found[place] = (here or same)[0].lines
+        return found
+
+    def _call(self, case: int, operation: int) -> str:
+        calls = self.contracts[case].calls
+        return calls[min(operation, len(calls) - 1)]
