@@ -68,7 +68,8 @@ int dup2(int from, int to) { return (int)ask3(SYS_dup2, from, to, 0); }
 /* The way back from a handler. What stands before it tells Valgrind where the interrupted function's stack pointer,
  * return address and saved registers are (as in libc), so that it finds the lines of a program that hangs. */
 void freestanding_back(void);
-__asm__(".cfi_startproc\n"
+__asm__(".text\n"
+        ".cfi_startproc\n"
         ".cfi_signal_frame\n"
         ".cfi_escape 0x0f, 4, 0x77, 0xa0, 0x01, 0x06\n" /* rsp: at 160 in the context */
         ".cfi_escape 0x10, 16, 3, 0x77, 0xa8, 0x01\n"   /* rip */

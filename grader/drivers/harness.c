@@ -42,6 +42,7 @@ enum { MEMCHECK = 0 };
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -965,6 +966,8 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
     }
     struct outcome outcome = wait_for(child, one, cases_left, code);
     kill(-child, SIGKILL); /* whatever it forked */
+    while (waitpid(-child, NULL, 0) > 0) /* the dead count too where the number of processes is limited */
+        ;
     send_frame(END, &outcome, sizeof outcome);
     return outcome;
 }
@@ -1037,6 +1040,7 @@ int main(int argc, char **argv)
         record = harness_pages(RECORD_WORDS * sizeof *record);
         last_record = harness_pages(RECORD_WORDS * sizeof *record);
         catch_faults();
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         sigset_t child_ended;
         sigemptyset(&child_ended);
         sigaddset(&child_ended, SIGCHLD);
