@@ -57,6 +57,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         advice=(*built.advice, *attempt.advice),
         output=_output(attempt),
         memcheck=attempt.valgrind,
+        instructions=attempt.instructions,
         seed=attempt.seed,
         protection=sandbox.protection(),
         environment=Environment(

@@ -30,12 +30,15 @@ class Attempt:
     valgrind: bool = True
     advise: bool = False
     """Is advice wanted that costs time?"""
+    counting: bool = False
+    """Are instructions to be counted?"""
     relaxed: bool = False
     source: Source | None = None
     built: Built | None = None
     replayed: Replayed | None = None
     comparisons: tuple[Comparison, ...] = ()
     checked: Checked | None = None
+    instructions: int | None = None
     found: tuple[CaseFindings, ...] = ()
     diagnosed: Diagnosed | None = None
     advice: tuple[Advice, ...] = ()

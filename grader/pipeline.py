@@ -19,6 +19,7 @@ from grader.collect import collect
 from grader.compare import compare
 from grader.diagnose import case_findings, diagnose
 from grader.grammar import Case
+from grader.instructions import count_instructions
 from grader.lab import Built, Lab
 from grader.memcheck import MOST_PROCESSES, Checked, memcheck
 from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed
@@ -47,17 +48,26 @@ def grade(
     seed: int,
     valgrind: bool = True,
     advise: bool = False,
+    instructions: bool = False,
     progress: Progress = lambda _: None,
     early: Early | None = None,
 ) -> Record:
     """Grade the submission at `path`. Raises `GraderError` when we, not the student, are at fault.
 
-    `advise` also looks for what costs no point, but nearly as much time again (see grader.advise).
+    `advise` also looks for what costs no point, but nearly as much time again (see grader.advise); `instructions`
+    counts them (see grader.instructions).
     """
-    tools.require(*lab.tools, *(["valgrind"] if valgrind else []))
+    tools.require(*lab.tools, *(["valgrind"] if valgrind or instructions else []))
     with sandbox.workspace() as work:
         attempt = Attempt(
-            lab=lab, path=path, cases=tuple(cases), work=work, seed=seed, valgrind=valgrind, advise=advise
+            lab=lab,
+            path=path,
+            cases=tuple(cases),
+            work=work,
+            seed=seed,
+            valgrind=valgrind,
+            advise=advise,
+            counting=instructions,
         )
         for step in STEPS:
             progress(step.__name__)
@@ -105,7 +115,7 @@ def _memcheck(attempt: Attempt) -> Attempt:
     """Valgrind sees the cases that neither crashed nor hung natively."""
     if attempt.built is None or attempt.built.program is None or not attempt.valgrind or attempt.relaxed:
         return attempt
-    sound = [i for i, one in enumerate(attempt.comparisons) if one.played.complete or one.played.misfit]
+    sound = _sound(attempt)
     if not sound:
         return attempt
     checked = memcheck(
@@ -163,6 +173,24 @@ def _pinpoint(attempt: Attempt) -> Attempt:
     return _diagnose(replace(attempt, checked=checked, spent=attempt.spent | {"memcheck": checked.cpu_seconds}))
 
 
+def _count(attempt: Attempt) -> Attempt:
+    """Callgrind sees the same cases, when somebody wants a leaderboard."""
+    if attempt.built is None or attempt.built.program is None or not attempt.counting or attempt.relaxed:
+        return attempt
+    sound = _sound(attempt)
+    if not sound:
+        return attempt
+    counted = count_instructions(
+        attempt.work,
+        attempt.built.program,
+        attempt.cases,
+        sound,
+        codes=_codes(attempt.lab),
+        settings=attempt.lab.driver_settings,
+    )
+    return replace(attempt, instructions=counted)
+
+
 def _diagnose(attempt: Attempt) -> Attempt:
     if attempt.built is None or attempt.built.program is None or not attempt.comparisons:
         return attempt
@@ -204,6 +232,11 @@ def _timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
     return replace(attempt, spent=attempt.spent | {name: own})
 
 
+def _sound(attempt: Attempt) -> list[int]:
+    """The cases that neither crashed nor hung."""
+    return [i for i, one in enumerate(attempt.comparisons) if one.played.complete or one.played.misfit]
+
+
 def _codes(lab: Lab) -> dict[str, int]:
     """The driver numbers operations in the order of the lab's grammar."""
     return {name: number for number, name in enumerate(lab.grammar.operations)}
@@ -228,6 +261,7 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _replay,
     _compare,
     _memcheck,
+    _count,
     _diagnose,
     _pinpoint,
     _score,

@@ -80,6 +80,8 @@ class Record:
     """What the program printed, bounded. Shown, never parsed."""
     memcheck: bool = True
     """Did Valgrind run?"""
+    instructions: int | None = None
+    """What the demanded functions executed over the cases that ran to their end, where it was counted."""
     seed: int = 0
     protection: Protection = Protection()
     environment: Environment = Environment()
@@ -91,7 +93,7 @@ class Record:
 
 
 def _comparable(record: Record) -> Record:
-    return replace(record, cpu_seconds={}, environment=Environment(), protection=Protection())
+    return replace(record, cpu_seconds={}, environment=Environment(), protection=Protection(), instructions=None)
 
 
 @cache

@@ -190,7 +190,8 @@ def _make(project: CProject, kept: Path) -> None:
             includes = [f"-I{folder}", f"-I{project.header.parent}"] if command[0] == "gcc" else []
             _run_ours([*command, *includes, "-o", name], Path(made))
         for name in ("native.o", "valgrind.o"):
-            renamed = [part for old in _RENAMED for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
+            doors = (*_RENAMED, *(f"call_{demanded}" for demanded in project.functions))
+            renamed = [part for old in doors for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
             _run_ours(["objcopy", *renamed, name], Path(made))
             global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", "__ubsan_handle_*")]
             _run_ours(["objcopy", "--wildcard", *global_names, name], Path(made))

@@ -32,11 +32,17 @@ _STEPS = {
     "_replay": "running the cases",
     "_compare": "comparing with the reference",
     "_memcheck": "running them again under Valgrind",
+    "_count": "counting instructions",
     "_diagnose": "looking for the cause",
     "_pinpoint": "looking for lines",
     "_score": "counting points",
     "_advise": "looking for advice",
 }
+
+_Instructions = Annotated[
+    bool,
+    typer.Option("--instructions", help="Also count the instructions of the demanded functions, for a leaderboard."),
+]
 
 
 def run(  # noqa: PLR0917 - a command's options, which typer passes by name
@@ -60,6 +66,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
     advice: Annotated[
         bool, typer.Option("--advice", help="Look also for what costs no point, but twice the time.")
     ] = False,
+    instructions: _Instructions = False,
     instructor: Annotated[
         bool,
         typer.Option("--instructor", help="Show hidden cases too, and what a program that does not compile had got."),
@@ -93,6 +100,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
         seed=chosen.rubric.seed if seed is None else seed,
         valgrind=not without_valgrind,
         advise=advice,
+        instructions=instructions,
     )
     verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]
     accepted = all(verdict.passed for verdict in verdicts)

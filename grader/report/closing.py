@@ -53,6 +53,7 @@ def footer(page: Page, record: Record, audience: Audience) -> None:
     for label, text in (
         ("compiler", environment.compiler),
         ("memory", _memory(record)),
+        ("work", _work(record)),
         ("protection", f"{protection.level}{active}"),
         ("seed", str(record.seed)),
         ("grader", environment.grader),
@@ -71,6 +72,10 @@ def _memory(record: Record) -> str:
         "Valgrind did not run. Not checked: reads outside an allocation, use of freed memory, values used "
         "before they are set. Leaks and bad calls of free were counted all the same."
     )
+
+
+def _work(record: Record) -> str:
+    return "" if record.instructions is None else f"{record.instructions:,} instructions in the demanded functions"
 
 
 def _reproduce(page: Page, record: Record, audience: Audience) -> None:

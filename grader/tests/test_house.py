@@ -26,7 +26,7 @@ LEVELS = (
     ("grader.lab", "grader.plan", "grader.casefile", "grader.report", "grader.reproduce"),
     ("grader.build", "grader.replay", "grader.symbols", "grader.breaches"),
     ("grader.valgrind_xml",),
-    ("grader.compare", "grader.memcheck"),
+    ("grader.compare", "grader.memcheck", "grader.instructions"),
     ("grader.symptom", "grader.pinpoint"),
     ("grader.memory_symptoms",),
     ("grader.symptoms",),

@@ -93,6 +93,7 @@ def test_an_interrupt_in_the_middle_leaves_the_old_file(tmp_path: Path, monkeypa
         {"cpu_seconds": {"build": 9.0}},
         {"environment": Environment(compiler="another gcc")},
         {"protection": Protection(level="more")},
+        {"instructions": 7},
     ],
 )
 def test_machine_and_time_are_no_part_of_a_result(change: dict[str, object]) -> None:

@@ -1,0 +1,121 @@
+"""How many instructions the demanded functions execute over the cases: the same number in every run, for a leaderboard.
+
+Callgrind runs the cases once more and counts only behind the doors of the harness, functions with nothing but a jump
+in them (HARNESS_DOOR in drivers/harness.h). So the count holds what the student's code does and what it calls of libc,
+of freestanding.c where that suffices, with one instruction a call for the door. It holds neither our driver nor our
+allocator: each function in the place of malloc, free and so on is a door the other way. Toggling on the demanded
+functions themselves would be wrong: one that calls another of them would switch the count off
+(https://valgrind.org/docs/manual/cl-manual.html, --toggle-collect).
+
+The number depends on compiler, libc and kind of processor, and on which cases ran to their end: compare it between
+submissions with all points, graded on one machine. It never counts for points.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from grader.breaches import Contract
+from grader.errors import DriverError
+from grader.frames import Frames, Kind
+from grader.grammar import Case
+from grader.lab import Program
+from grader.plan import plan
+from grader.process import Limits
+from grader.sandbox import RUN_LIMITS, Workspace
+from reference.operation import Trace
+
+__all__ = ["count_instructions"]
+
+_DOOR = re.compile(r"h[0-9a-f]{16}_\w+")  # link.py chooses the digits anew for every program
+_SUMMARY = re.compile(rb"^summary: (\d+)$", re.MULTILINE)
+_MOST_BYTES = 1 << 20
+_WALL_SECONDS = 60.0
+_CPU_SECONDS = 15  # a class of cases needs a quarter of a second
+_COMMAND = (
+    *("env", "LD_BIND_NOW=1"),  # else the first call of each function of libc counts the search for it
+    "valgrind",
+    "--tool=callgrind",
+    "--collect-atstart=no",
+    "--vgdb=no",
+)
+
+
+def count_instructions(
+    work: Workspace,
+    program: Program,
+    cases: Sequence[Case],
+    numbers: Sequence[int],
+    *,
+    codes: dict[str, int],
+    settings: Callable[[Trace], tuple[int, ...]],
+) -> int | None:
+    """Count over the cases with these numbers. None: the program has no doors, or did not run to its end."""
+    doors = _doors(program.checked)
+    if not doors:
+        return None
+    token = secrets.randbits(64)
+    nothing_forbidden = {number: Contract(cases[number], (), strict=False).encoded() for number in numbers}
+    profile = work.folder / f"profile-{secrets.token_hex(8)}"
+    done = work.run(
+        lambda ends: [
+            *_COMMAND,
+            *(f"--toggle-collect={door}" for door in doors),
+            f"--callgrind-out-file={profile}",
+            f"./{program.place(work, checked=True)}",
+            *map(str, ends),
+        ],
+        limits=Limits(
+            wall_seconds=_WALL_SECONDS,
+            cpu_seconds=_CPU_SECONDS,
+            file_size=RUN_LIMITS.file_size,
+            processes=RUN_LIMITS.processes,
+            open_files=None,
+        ),
+        feeds=[plan(cases, numbers, token=token, codes=codes, settings=settings, contracts=nothing_forbidden)],
+        channels=1,
+    )
+    frames = [(frame.kind, frame.case) for frame in Frames(done.channels[0], token)]
+    if not frames:
+        reason = done.stderr.decode(errors="replace").strip()[-500:]
+        raise DriverError(f"Callgrind did not start the program: {reason or 'it says nothing'}")
+    ended = {case for kind, case in frames if kind == Kind.END}
+    if not done.succeeded or ended != set(numbers):
+        return None
+    summary = _SUMMARY.search(_content(profile))
+    return int(summary[1]) if summary else None
+
+
+def _doors(program: bytes) -> list[str]:
+    """The functions between the student's code and ours. Theirs are local names by now: none can pass for one."""
+    from elftools.common.exceptions import ELFError  # noqa: PLC0415 - slow to import
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+    from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
+
+    try:
+        table = ELFFile(io.BytesIO(program)).get_section_by_name(".symtab")
+    except ELFError:
+        return []
+    if not isinstance(table, SymbolTableSection):
+        return []
+    return sorted(
+        symbol.name
+        for symbol in table.iter_symbols()
+        if _DOOR.fullmatch(symbol.name) and symbol["st_info"]["bind"] == "STB_GLOBAL"
+    )
+
+
+def _content(profile: Path) -> bytes:
+    """The beginning of the file, if it is one: the program shares the folder and may have put something else there."""
+    try:
+        descriptor = os.open(profile, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(_MOST_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
