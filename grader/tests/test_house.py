@@ -144,14 +144,18 @@ def test_only_the_command_line_prints() -> None:
 
 
 def test_one_door_to_other_programs() -> None:
-    """`subprocess` in process.py alone; no shell, no fork and no exec anywhere."""
+    """`subprocess` in process.py alone; no shell, no fork and no exec anywhere.
+
+    The benchmark's rivals go without our door: what that costs is one of its figures.
+    """
+    allowed = ("grader.process", "grader.bench.rivals", "grader.bench.per_case")
     doors = re.compile(r"os\.(system|popen|fork|forkpty|exec\w+|spawn\w+|posix_spawn\w*)|pty\.\w+|multiprocessing")
     wrong = []
     for module, path in modules().items():
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)]
-                if "subprocess" in names and module != "grader.process":
+                if "subprocess" in names and module not in allowed:
                     wrong.append(here(path, node.lineno))
             if isinstance(node, ast.Attribute) and doors.fullmatch(ast.unparse(node)):
                 wrong.append(here(path, node.lineno))

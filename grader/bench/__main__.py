@@ -1,0 +1,5 @@
+"""Run the benchmark."""
+
+from grader.bench.command import main
+
+main()

@@ -1,0 +1,96 @@
+"""`scripts/bench`: measure, print a table or JSON, and say with the exit code whether every target is held."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from grader.bench.figures import Section, as_rows, as_table, exit_code
+from grader.bench.lines import full, quick
+from grader.bench.subject import ROOT, prepared
+from grader.errors import ExitCode, GraderError, InputError
+from grader.labs import DEFAULT, LABS
+from grader.verdict import Verdict
+
+__all__ = ["main"]
+
+_DESCRIPTION = """\
+What grading costs beside what else one could do: ratios of CPU time, each round's own, and their medians.
+
+G is the CPU time of the handout's `gcc -c` of the submission, V that of stock Valgrind on an empty program. "naive"
+starts a native and a Valgrind process for every case, with the same driver, reference and Valgrind options as ours
+but without a sandbox, linked with the system's libc as the handout links it."""
+
+_EXAMPLES = """\
+exit code: 0 every target is held, 1 one is missed, 2 a wrong option, 3 the grader's own fault, 130 interrupted
+
+examples:
+  scripts/bench                       everything, under three minutes
+  scripts/bench --quick               the main lines, half a minute
+  scripts/bench --rounds 25           more certainty
+  scripts/bench --json > now.json     a list of {name, value, target, held}
+  scripts/bench --submission submissions/paged_kv/accepted/c11_showcase
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point; ends with an exit code."""
+    options = _options(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with prepared(options.submission, options.lab) as subject:
+            measured = (quick if options.quick else full)(subject, options.rounds, _tell)
+        code = report(measured, as_json=options.json)
+    except KeyboardInterrupt:
+        _tell("")
+        sys.stderr.write("bench: interrupted\n")
+        code = ExitCode.INTERRUPTED
+    except GraderError as error:
+        _tell("")
+        sys.stderr.write(f"bench: {error}\n")
+        code = error.exit_code if isinstance(error, InputError) else ExitCode.JUDGE_ERROR
+    sys.exit(code)
+
+
+def report(sections: Sequence[Section], *, as_json: bool) -> int:
+    """Print the figures; returns the exit code."""
+    figures = [figure for section in sections for figure in section.figures]
+    _tell("")
+    sys.stdout.write(json.dumps(as_rows(figures), indent=1) + "\n" if as_json else as_table(sections))
+    return exit_code(figures)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="the main lines only")
+    parser.add_argument("--rounds", type=_positive, default=9, metavar="N", help="measure everything N times (9)")
+    parser.add_argument("--json", action="store_true", help="print a list of {name, value, target, held}")
+    parser.add_argument("--lab", choices=list(LABS), default=DEFAULT, help="the assignment")
+    parser.add_argument("--submission", type=Path, metavar="PATH", help="what is graded (an accepted sample)")
+    options = parser.parse_args(arguments)
+    if options.submission is None:
+        options.submission = max((ROOT / "submissions" / options.lab / Verdict.ACCEPTED).iterdir())
+    return options
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def _tell(doing: str) -> None:
+    """A line on the terminal that is written over by the next one."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{doing}")
+        sys.stderr.flush()

@@ -1,0 +1,59 @@
+"""CPU time and wall time of pieces of work, measured side by side in rounds.
+
+CPU time is user + system of this process and of all children that it waited for, as the kernel tells with wait4. On a
+machine with other work the CPU time of two candidates wanders together, so that their quotient stays.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Candidate", "Tell", "Work", "cpu_of", "rounds_of", "wall_of"]
+
+Work = Callable[[], object]
+Tell = Callable[[str], None]
+"""Told what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something to measure; a dear one in the first `most` rounds only."""
+
+    name: str
+    work: Work
+    most: int = 1_000_000
+
+
+def rounds_of(candidates: Sequence[Candidate], rounds: int, tell: Tell) -> dict[str, list[float]]:
+    """The CPU seconds of each candidate in each round; in every round they come in another order."""
+    taken: dict[str, list[float]] = {candidate.name: [] for candidate in candidates}
+    order = random.Random(0)
+    for number in range(rounds):
+        due = [candidate for candidate in candidates if number < candidate.most]
+        for candidate in order.sample(due, len(due)):
+            tell(f"round {number + 1} of {rounds}: {candidate.name}")
+            taken[candidate.name].append(cpu_of(candidate.work))
+    return taken
+
+
+def cpu_of(work: Work) -> float:
+    """CPU seconds of this process and of the children that it waited for."""
+    before = _cpu()
+    work()
+    return _cpu() - before
+
+
+def wall_of(work: Work) -> float:
+    """Seconds on the clock."""
+    before = time.monotonic()
+    work()
+    return time.monotonic() - before
+
+
+def _cpu() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -1,0 +1,51 @@
+"""A plain harness for pytest: one process for each case, its records compared with what must come out.
+
+A rival: rivals.py copies this file, as test_per_case.py, into a folder beside a program and its cases.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOKEN = 7
+_HERE = Path(__file__).parent
+_HEAD = struct.Struct("<QII32x")
+_WHOLE, _CHANGED = 2, 9
+
+
+@pytest.mark.parametrize("plan", sorted(_HERE.glob("*.plan")), ids=lambda path: path.stem)
+def test_case(plan: Path) -> None:
+    """The program reports the expected state after every operation."""
+    report = os.memfd_create("report")
+    with plan.open("rb") as file:
+        done = subprocess.run(
+            [_HERE / "program", "0", str(report)], stdin=file, capture_output=True, pass_fds=[report], check=False
+        )
+    said = os.pread(report, os.fstat(report).st_size, 0)
+    os.close(report)
+
+    assert done.returncode == 0
+    assert _records(said) == plan.with_suffix(".expected").read_bytes()
+
+
+def _records(report: bytes) -> bytes:
+    """All records, one behind the other, out of the driver's frames."""
+    records = [b""]
+    place = 0
+    while place < len(report):
+        _, kind, length = _HEAD.unpack_from(report, place)
+        place += _HEAD.size
+        body = report[place : place + length]
+        place += length
+        if kind == _WHOLE:
+            records.append(body)
+        elif kind == _CHANGED:
+            same, tail = (4 * words for words in struct.unpack_from("<2i", body))
+            last = records[-1]
+            records.append(body[8:16] + last[8 : 8 + same] + body[16:] + last[len(last) - tail :])
+    return b"".join(records)

@@ -1,0 +1,133 @@
+"""What one would write instead: a native and a Valgrind process for every case, or pytest with a process for each.
+
+They do the whole work on the same submission and the same cases: they run them, read the records, and compare with
+the reference. They start processes as one does, without the grader's sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from grader.bench import per_case
+from grader.bench.subject import Subject
+from grader.compare import End
+from grader.errors import UsageError
+from grader.grammar import Case
+from grader.lab import Program
+from grader.process import Command, Completed, Limits
+from grader.sandbox import Workspace, workspace
+from grader.verdict import Visibility
+from reference.model import play
+
+__all__ = ["PlainFolder", "dynamic", "naive", "plain", "pytest_files", "pytest_run"]
+
+_NEEDS_LIBC = b'\n#include <stdio.h>\nint bench_needs_libc(void);\nint bench_needs_libc(void) { return puts(""); }\n'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainFolder(Workspace):
+    """Runs programs as anybody would: no user of its own, no limits, no session, nothing to clean up."""
+
+    def run(
+        self,
+        command: Sequence[str] | Command,
+        *,
+        limits: Limits,
+        feeds: Sequence[bytes] = (),
+        channels: int = 0,
+    ) -> Completed:
+        """The same programs with the same input, and files in memory in the place of pipes."""
+        with ExitStack() as stack:
+            ends = []
+            for content in [*feeds, *[b""] * channels]:
+                ends.append(os.memfd_create("bench"))
+                stack.callback(os.close, ends[-1])
+                os.pwrite(ends[-1], content, 0)
+            done = subprocess.run(
+                command(ends) if callable(command) else command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                pass_fds=ends,
+                timeout=limits.wall_seconds,
+                check=False,
+            )
+            taken = tuple(os.pread(end, os.fstat(end).st_size, 0) for end in ends[len(feeds) :])
+        return Completed(
+            exit_code=done.returncode if done.returncode >= 0 else None,
+            signal=-done.returncode if done.returncode < 0 else None,
+            timed_out=False,
+            cpu_seconds=0.0,
+            stdout=done.stdout,
+            stderr=done.stderr,
+            channels=taken,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InPlace(Program):
+    """A program that is put into the folder once and for all."""
+
+    def place(self, work: Workspace) -> str:
+        return self.name if (work.folder / self.name).exists() else super(_InPlace, self).place(work)
+
+
+def plain(folder: Path, name: str) -> PlainFolder:
+    """A fresh folder inside this one."""
+    inner = folder / name
+    inner.mkdir()
+    return PlainFolder(folder=inner, user=None)
+
+
+def dynamic(subject: Subject) -> Program:
+    """The submission linked as the handout links it, with the system's libc."""
+    with workspace() as work:
+        built = subject.lab.build(work, subject.source + _NEEDS_LIBC, own_headers={}, relaxed=False)
+    if built.program is None:
+        raise UsageError(f"{subject.path}: {built.findings[0].message}")
+    return built.program
+
+
+def naive(subject: Subject, work: Workspace, program: Program, cases: Sequence[Case]) -> int:
+    """One native and one Valgrind process for each case; how many cases have nothing wrong with them."""
+    standing = _InPlace(content=program.content, source_name=program.source_name)
+    return sum(_fine(subject, work, standing, case) for case in cases)
+
+
+def _fine(subject: Subject, work: Workspace, program: Program, case: Case) -> bool:
+    (comparison,) = subject.compare(subject.replay(work, [case], program))
+    checked = subject.memcheck(work, [case], program)
+    return comparison.end is End.REACHED and not comparison.deviations and not checked.counted and not checked.stopped
+
+
+def pytest_files(subject: Subject, folder: Path, program: Program) -> None:
+    """A folder as one would write it by hand: the program, the cases, what must come out, a test file."""
+    shutil.copy(per_case.__file__, folder / "test_per_case.py")
+    (folder / "program").write_bytes(program.content)
+    (folder / "program").chmod(0o755)
+    for number, case in enumerate(subject.cases):
+        shown = replace(case, visibility=Visibility.PUBLIC)
+        (folder / f"{number}.plan").write_bytes(subject.plan(shown, per_case.TOKEN))
+        records = [step.record for step in play(subject.lab.model(case.trace), case.trace)]
+        (folder / f"{number}.expected").write_bytes(b"".join(records))
+
+
+def pytest_run(folder: Path) -> bool:
+    """Run all its tests; did they pass?"""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_per_case.py"],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise UsageError(f"pytest: {done.stdout.decode(errors='replace')[-2000:]}")
+    return done.returncode == 0

@@ -1,0 +1,151 @@
+"""What is measured: a submission, the lab's cases, and the two yardsticks beside them.
+
+G is the CPU time of the handout's own `gcc -c` of the submission, V that of stock Valgrind on an empty program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader import casefile, pipeline, process, sandbox
+from grader.build.project import FLAGS
+from grader.collect import collect
+from grader.compare import Comparison, compare
+from grader.errors import DriverError, UsageError
+from grader.grammar import Case
+from grader.lab import Lab, Program
+from grader.labs import LABS
+from grader.memcheck import Checked, memcheck
+from grader.process import Limits
+from grader.record import Record
+from grader.replay import Replayed, plan, replay
+from grader.sandbox import Workspace
+from grader.verdict import Verdict
+
+__all__ = ["ROOT", "Subject", "prepared"]
+
+ROOT = Path(__file__).parents[2]
+_LIMITS = Limits(wall_seconds=300, open_files=None)
+_RUN = """import sys
+sys.argv = ["grade", "run", sys.argv[1], "--case", sys.argv[2]]
+from grader.cli import main
+try:
+    main()
+except SystemExit as end:
+    if end.code not in (0, 1):
+        raise"""
+_IMPORT = """import contextlib, importlib, sys
+for name in sys.argv[1:]:
+    with contextlib.suppress(ImportError):  # some names are made up by other modules
+        importlib.import_module(name)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A submission that builds, with a folder for the yardsticks' files."""
+
+    path: Path
+    lab: Lab
+    cases: tuple[Case, ...]
+    source: bytes
+    program: Program
+    folder: Path
+
+    def compile_strictly(self) -> None:
+        """G."""
+        command(["gcc", *FLAGS, "-c", self.lab.source_name, "-o", "bench.o"], self.folder)
+
+    def empty_under_valgrind(self) -> None:
+        """V."""
+        command(["valgrind", "-q", "./empty"], self.folder)
+
+    def grade(self, cases: Sequence[Case] | None = None) -> Record:
+        """The whole grading, as in a grader that goes on running."""
+        chosen = self.cases if cases is None else cases
+        return pipeline.grade(self.path, self.lab, chosen, seed=self.lab.rubric.seed)
+
+    def grade_in_a_process(self, case: Case) -> None:
+        """`grade run` with one case, from the start of Python to the report."""
+        _python(_RUN, str(self.path.absolute()), case.name)
+
+    def modules(self, case: Case) -> list[str]:
+        """All modules, but Python's own, that such a `grade run` has imported in the end."""
+        names = _python(f"{_RUN}\nprint(*sys.modules)", str(self.path.absolute()), case.name).splitlines()[-1].split()
+        return [name for name in names if name.partition(".")[0] not in (*sys.stdlib_module_names, "__main__")]
+
+    def start_and_import(self, modules: Sequence[str]) -> None:
+        """An interpreter that imports these modules and ends."""
+        _python(_IMPORT, *modules)
+
+    def load_cases(self) -> list[Case]:
+        """Read all case files."""
+        return casefile.load_folder(self.lab.cases, self.lab.grammar, seed=self.lab.rubric.seed)
+
+    def replay(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Replayed:
+        """The native pass."""
+        chosen = program or self.program
+        return replay(work, chosen, cases, codes=self._codes(), settings=self.lab.driver_settings)
+
+    def memcheck(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Checked:
+        """The Valgrind pass over all of these cases."""
+        chosen, numbers = program or self.program, range(len(cases))
+        return memcheck(work, chosen, cases, numbers, codes=self._codes(), settings=self.lab.driver_settings)
+
+    def compare(self, replayed: Replayed) -> list[Comparison]:
+        """The reference's states, and the comparison with them."""
+        return [compare(played, self.lab.model) for played in replayed.played]
+
+    def samples(self, verdict: Verdict) -> list[Path]:
+        """The labelled submissions that end so."""
+        return sorted((ROOT / "submissions" / self.lab.name / verdict).iterdir())
+
+    def plan(self, case: Case, token: int) -> bytes:
+        """What the driver reads to play this one case natively."""
+        return plan([case], [0], token=token, memcheck=False, codes=self._codes(), settings=self.lab.driver_settings)
+
+    def _codes(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.lab.grammar.operations)}
+
+
+def command(arguments: Sequence[str], folder: Path) -> None:
+    """Run a program that has to succeed. Raises `UsageError` with what it says when it does not."""
+    done = process.run(arguments, cwd=folder, limits=_LIMITS, environment={"PATH": os.environ["PATH"], "LC_ALL": "C"})
+    if not done.succeeded:
+        raise UsageError(f"{' '.join(arguments)}: {done.stderr.decode(errors='replace')}")
+
+
+def _python(program: str, *arguments: str) -> str:
+    done = process.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=ROOT,
+        limits=_LIMITS,
+        environment={"PATH": os.environ["PATH"], **({"HOME": os.environ["HOME"]} if "HOME" in os.environ else {})},
+    )
+    if not done.succeeded:
+        raise DriverError(f"python said: {done.stderr.decode(errors='replace')}")
+    return done.stdout.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
+    """Build the submission and the files for the yardsticks. Raises `UsageError` when it does not build."""
+    lab = LABS[lab_name]()
+    source = collect(path, lab.source_name, rule="").content
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
+        folder = Path(name)
+        built = lab.build(work, source, own_headers={}, relaxed=False)
+        if built.program is None:
+            raise UsageError(f"{path}: {built.findings[0].message}; --submission takes one that builds")
+        (folder / lab.source_name).write_bytes(source)
+        for header in (ROOT / "grader" / "drivers" / lab.name).glob("*.h"):
+            (folder / header.name).write_bytes(header.read_bytes())
+        (folder / "empty.c").write_text("int main(void) { return 0; }\n")
+        command(["gcc", "empty.c", "-o", "empty"], folder)
+        cases = tuple(casefile.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
+        yield Subject(path=path, lab=lab, cases=cases, source=source, program=built.program, folder=folder)

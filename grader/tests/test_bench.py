@@ -1,0 +1,263 @@
+"""The benchmark: that its arithmetic is right and that what it measures does the work; never how long that takes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from grader import sandbox
+from grader.bench import lines
+from grader.bench.command import main, report
+from grader.bench.figures import Figure, Section, Target, as_rows, as_table, differences, exit_code, ratio, worst
+from grader.bench.measure import Candidate, cpu_of, rounds_of
+from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
+from grader.bench.subject import Subject, prepared
+from grader.bench.traces import on_pool
+from grader.process import Limits
+from grader.tests.command import ROOT, SAMPLES
+from grader.tests.programs import ACCEPTED, POSIX, around, first_case
+from grader.verdict import Verdict
+
+_CASES = ("append/first_append_after_fork_copies", "append/record_zero")
+"""Both append, and only the first one to sequence 2."""
+_SAMPLE = SAMPLES / "accepted" / "visitor_camel_case_allman"
+
+
+def quiet(_: str) -> None:
+    """Tell nobody."""
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[Subject]:
+    """A right program with two cases."""
+    with prepared(_SAMPLE, "paged_kv") as made:
+        yield replace(made, cases=tuple(case for case in made.cases if case.name in _CASES))
+
+
+def other(subject: Subject, folder: Path, source: str) -> Subject:
+    """The same with another program."""
+    (folder / "llm_memory.c").write_text(source, encoding="utf-8")
+    with prepared(folder, "paged_kv") as made:
+        return replace(made, cases=subject.cases)
+
+
+def test_a_ratio_is_the_median_of_each_rounds_own() -> None:
+    """Not the quotient of medians; rounds that only one took part in do not count."""
+    figure = ratio("x", [10.0, 1.0, 6.0], [10.0, 4.0, 2.0, 99.0], minus=0.5)
+
+    assert (figure.value, figure.low, figure.high) == (0.5, -0.25, 2.5)
+    assert differences([3.0, 5.0], [1.0, 9.0, 7.0]) == [2.0, -4.0]
+    assert worst("x", [1.0, 5.0, 2.0]).value == 5.0
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "held"),
+    [
+        (Target(3), 2.9, True),
+        (Target(3), 3.0, True),
+        (Target(3), 3.1, False),
+        (Target(30, at_least=True), 29.9, False),
+        (Target(30, at_least=True), 30.0, True),
+        (None, 1.0, None),
+    ],
+)
+def test_a_target_is_held_up_to_its_limit(target: Target | None, value: float, held: object) -> None:
+    """From below or from above; without one there is nothing to hold, and only a missed one gives exit code 1."""
+    figure = Figure(name="x", value=value, low=value, high=value, target=target)
+
+    assert figure.held is held
+    assert exit_code([figure]) == (1 if held is False else 0)
+
+
+def test_the_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON has four keys each; the table fits into 100 columns and shouts where a target is missed."""
+    missed = Figure(
+        name="slow" * 12, value=258_000.0, low=249_000.0, high=358_000.0, target=Target(300_000, at_least=True)
+    )
+    fine = Figure(name="fine", value=0.031, low=-0.02, high=0.5, target=Target(0.1))
+    bare = Figure(name="bare", value=1.0, low=1.0, high=1.0)
+    sections = [Section("Targets", (missed, fine)), Section("Parts", (bare,))]
+
+    assert report(sections, as_json=True) == 1
+    assert json.loads(capsys.readouterr().out) == [
+        {"name": "slow" * 12, "value": 258_000.0, "target": 300_000, "held": False},
+        {"name": "fine", "value": 0.031, "target": 0.1, "held": True},
+        {"name": "bare", "value": 1.0, "target": None, "held": None},
+    ]
+    assert report(sections[1:], as_json=False) == 0
+    table = as_table(sections).splitlines()
+    assert max(map(len, table)) <= 100
+    assert [line.split()[-1] for line in table if "=" in line] == ["MISSED", "held"]
+
+
+def test_rounds_measure_everybody_side_by_side() -> None:
+    """Each once a round and in changing order; a dear one only as often as it may."""
+    seen: list[str] = []
+    candidates = [Candidate(name, lambda name=name: seen.append(name)) for name in "abc"]  # type: ignore[misc]
+    taken = rounds_of([*candidates, Candidate("dear", lambda: seen.append("dear"), most=2)], 6, quiet)
+    rounds = [seen[:4], seen[4:8], *(seen[i : i + 3] for i in range(8, 20, 3))]
+
+    assert {name: len(seconds) for name, seconds in taken.items()} == {"a": 6, "b": 6, "c": 6, "dear": 2}
+    assert all(sorted(one) == sorted(set(one)) for one in rounds)
+    assert len({tuple(one) for one in rounds}) > 1
+
+
+def test_cpu_time_is_that_of_children_and_not_of_sleep() -> None:
+    """What the kernel says with wait4."""
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+
+    assert cpu_of(lambda: subprocess.run([sys.executable, "-c", burn], check=True)) >= 0.3
+    assert cpu_of(lambda: time.sleep(0.3)) < 0.2
+
+
+def test_the_naive_harness_judges(subject: Subject, tmp_path: Path) -> None:
+    """It finds a right program right, a wrong one wrong, and by Valgrind alone a value that was never set."""
+    tmp_path.joinpath("wrong").mkdir()
+    tmp_path.joinpath("unset").mkdir()
+    wrong = other(
+        subject, tmp_path / "wrong", around("append_kv", after="if (seq_id == 2) engine->free_local_blocks++;")
+    )
+    reads = "int *volatile p = malloc(4); if (*p == 12345) abort(); free(p);"
+    unset = other(subject, tmp_path / "unset", around("append_kv", reads, top=f"{POSIX}#include <stdlib.h>\n"))
+    found = [
+        naive(one, plain(tmp_path, f"work{number}"), program, one.cases)
+        for number, one in enumerate((subject, wrong, unset))
+        for program in (one.program,)
+    ]
+
+    assert found == [2, 1, 0]
+
+
+def test_the_naive_harness_links_like_the_handout(subject: Subject, tmp_path: Path) -> None:
+    """With the system's libc, which is what makes Valgrind's start dear; the program is as right as before."""
+    program = dynamic(subject)
+
+    assert [
+        ELFFile(io.BytesIO(one.content)).get_section_by_name(".interp") is not None
+        for one in (program, subject.program)
+    ] == [True, False]
+    assert naive(subject, plain(tmp_path, "work"), program, subject.cases) == 2
+
+
+def test_the_pytest_harness_judges(subject: Subject, tmp_path: Path) -> None:
+    """One test for each case; a program with a wrong state fails."""
+    tmp_path.joinpath("source").mkdir()
+    text = around("append_kv", after="if (seq_id == 2) engine->free_local_blocks++;")
+    wrong = other(subject, tmp_path / "source", text)
+    right_folder, wrong_folder = (plain(tmp_path, name).folder for name in ("right", "wrong"))
+    pytest_files(subject, right_folder, subject.program)
+    pytest_files(subject, wrong_folder, wrong.program)
+
+    assert len(list(right_folder.glob("*.plan"))) == 2
+    assert (pytest_run(right_folder), pytest_run(wrong_folder)) == (True, False)
+
+
+def test_the_plain_way_says_what_the_sandbox_says(subject: Subject, tmp_path: Path) -> None:
+    """The same stage, the same result: what is compared is the wrapping alone."""
+    reads = "int *volatile p = malloc(4); if (*p == 12345) abort(); free(p);"
+    unset = other(subject, tmp_path, around("append_kv", reads, top=f"{POSIX}#include <stdlib.h>\n"))
+    with sandbox.workspace() as work:
+        there = unset.memcheck(work, unset.cases)
+    here = unset.memcheck(plain(tmp_path, "work"), unset.cases)
+
+    assert there.errors
+    assert (here.errors, here.counted, here.stopped) == (there.errors, there.counted, there.stopped)
+
+
+def test_the_plain_way_knows_how_a_program_ended(tmp_path: Path) -> None:
+    """By exit code or by signal, with what it wrote to the extra channel."""
+    work, limits = plain(tmp_path, "work"), Limits()
+    wrote = work.run(
+        lambda ends: ["sh", "-c", f"cat /dev/fd/{ends[0]} > /dev/fd/{ends[1]}; exit 3"],
+        limits=limits,
+        feeds=[b"hello"],
+        channels=1,
+    )
+    killed = work.run(["sh", "-c", "kill -9 $$"], limits=limits)
+
+    assert (wrote.exit_code, wrote.channels) == (3, (b"hello",))
+    assert (killed.exit_code, killed.signal) == (None, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("blocks", [64, 4096])
+def test_long_traces_are_right_programs_bread(subject: Subject, blocks: int) -> None:
+    """The same calls on every pool, most of them successful, and a right program does them right."""
+    case = on_pool(first_case(), blocks, operations=150, seed=3)
+    with sandbox.workspace() as work:
+        (comparison,) = subject.compare(subject.replay(work, [case]))
+
+    assert case.trace.operations[1:] == on_pool(first_case(), 1024, operations=150, seed=3).trace.operations[1:]
+    assert len(comparison.actual) == len(case.trace.operations) == 151
+    assert sum(reply.refused for reply in comparison.expected) < 15
+    assert not comparison.deviations
+
+
+def test_everything_is_measured(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line for every target of the design, on few cases and few samples."""
+    few = {
+        verdict: subject.samples(verdict)[:1] for verdict in Verdict if verdict in ("run_time_error", "memory_error")
+    }
+    monkeypatch.setattr(Subject, "samples", lambda _, verdict: few.get(verdict, ACCEPTED[:1]))
+    monkeypatch.setattr(lines, "_DEAR_ROUNDS", 1)
+    sections = {section.title: section.figures for section in lines.full(subject, 1, quiet)}
+    targets = {str(figure.target) for figure in sections["Targets"]}
+
+    assert {"<= 5", "<= 1.40", "<= 2", ">= 30", "<= 1", "<= 3", ">= 300,000", "<= 0.10"} <= targets
+    assert (">= 0.85" in targets) == (len(os.sched_getaffinity(0)) > 1)
+    assert set(sections) == {"Targets", "Rivals without a target", "Parts", "Growth"}
+    assert all(figure.value > 0 for title in ("Parts", "Growth") for figure in sections[title])
+
+
+def test_the_command_says_all_in_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON of a real run: 1 exactly when something in it is missed."""
+    with pytest.raises(SystemExit) as end:
+        main(["--quick", "--rounds", "1", "--json", "--submission", str(_SAMPLE)])
+    said = capsys.readouterr()
+    rows = json.loads(said.out)
+
+    assert said.err == ""
+    assert all(list(row) == ["name", "value", "target", "held"] for row in rows)
+    assert all((row["held"] is None) == (row["target"] is None) for row in rows)
+    assert end.value.code == int(any(row["held"] is False for row in rows))
+    assert as_rows([]) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--rounds", "0"],
+        ["--submission", "no/such/place"],
+        ["--submission", str(SAMPLES / "compile_error" / "sign_compare")],
+    ],
+)
+def test_a_wrong_option_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """And says why, before anything is measured."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    said = capsys.readouterr()
+
+    assert (end.value.code, said.out) == (2, "")
+    assert said.err
+
+
+def test_an_interrupt_is_130() -> None:
+    """No traceback, nothing printed that looks like a result."""
+    bench = subprocess.Popen(
+        [sys.executable, "-m", "grader.bench"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    time.sleep(3)
+    bench.send_signal(signal.SIGINT)
+    out, err = bench.communicate(timeout=60)
+
+    assert (bench.returncode, out, err) == (130, b"", b"bench: interrupted\n")
