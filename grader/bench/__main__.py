@@ -1,5 +1,11 @@
 """Run the benchmark."""
 
-from grader.bench.command import main
+import sys
 
-main()
+try:
+    from grader.bench.command import main
+
+    main()
+except KeyboardInterrupt:  # during the imports, which take a moment
+    sys.stderr.write("bench: interrupted\n")
+    sys.exit(130)

@@ -28,6 +28,8 @@ from grader.process import Limits
 from grader.tests.command import ROOT, SAMPLES
 from grader.tests.programs import ACCEPTED, POSIX, around, first_case
 from grader.verdict import Verdict
+from reference.operation import Operation, Reply
+from reference.paged_kv import PagedKV
 
 _CASES = ("append/first_append_after_fork_copies", "append/record_zero")
 """Both append, and only the first one to sequence 2."""
@@ -201,6 +203,23 @@ def test_long_traces_are_right_programs_bread(subject: Subject, blocks: int) -> 
     assert len(comparison.actual) == len(case.trace.operations) == 151
     assert sum(reply.refused for reply in comparison.expected) < 15
     assert not comparison.deviations
+
+
+def test_the_reference_plays_in_every_round(subject: Subject) -> None:
+    """What the grader keeps of cases that it knows is no speed of reference and comparison."""
+    applied = []
+
+    class Counting(PagedKV):
+        def apply(self, operation: Operation) -> Reply:
+            applied.append(operation)
+            return super().apply(operation)
+
+    counting = replace(subject, lab=replace(subject.lab, model=Counting))
+    figures = lines._operations(counting, 3, quiet)
+    once = sum(len(case.trace.operations) for case in subject.cases)
+
+    assert len(applied) == 3 * (once + 20 * 201)
+    assert all(figure.value > 0 for figure in figures)
 
 
 def test_everything_is_measured(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
