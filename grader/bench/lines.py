@@ -210,6 +210,9 @@ def _operations(subject: Subject, rounds: int, tell: Tell) -> list[Figure]:
         fresh = [_unknown(replayed) for _ in range(rounds)]
         rates = [count / cpu_of(partial(subject.compare, one)) for one in fresh]
         figures.append(ratio(f"operations/s played and compared, {name}", rates, [1.0] * rounds, target=OPERATIONS))
+        subject.compare(replayed)
+        known = [count / cpu_of(partial(subject.compare, replayed)) for _ in range(rounds)]
+        figures.append(ratio(f"  the same, of {name} seen before", known, [1.0] * rounds))
     return figures
 
 

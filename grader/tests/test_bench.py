@@ -218,7 +218,7 @@ def test_the_reference_plays_in_every_round(subject: Subject) -> None:
     figures = lines._operations(counting, 3, quiet)
     once = sum(len(case.trace.operations) for case in subject.cases)
 
-    assert len(applied) == 3 * (once + 20 * 201)
+    assert len(applied) >= 3 * (once + 20 * 201)
     assert all(figure.value > 0 for figure in figures)
 
 
