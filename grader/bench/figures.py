@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Figure", "Section", "Target", "as_rows", "as_table", "differences", "exit_code", "ratio", "worst"]
+__all__ = ["Figure", "Section", "Target", "as_rows", "as_table", "best", "differences", "exit_code", "ratio", "worst"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,23 @@ def ratio(
 ) -> Figure:
     """The median of the quotients of each round, less `minus`; rounds in which only one was measured do not count."""
     return _middle(name, [a / b - minus for a, b in zip(above, below, strict=False)], target)
+
+
+def best(
+    name: str, above: Sequence[float], below: Sequence[float], *, target: Target | None = None, minus: float = 0.0
+) -> Figure:
+    """The quotient of the two smallest, less `minus`: other work on the machine only ever adds.
+
+    For what differs by less than single rounds do.
+    """
+    rounds = [a / b - minus for a, b in zip(above, below, strict=True)]
+    return Figure(
+        name=f"{name} (best of {len(rounds)})",
+        value=min(above) / min(below) - minus,
+        low=min(rounds),
+        high=max(rounds),
+        target=target,
+    )
 
 
 def worst(name: str, values: Sequence[float], *, target: Target | None = None) -> Figure:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader import pipeline, sandbox
 from grader.attempt import Attempt
-from grader.bench.figures import Figure, Section, Target, differences, ratio, worst
+from grader.bench.figures import Figure, Section, Target, best, differences, ratio, worst
 from grader.bench.measure import Candidate, Tell, cpu_of, rounds_of, wall_of
 from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
 from grader.bench.subject import Subject
@@ -54,8 +54,8 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
         _processes(subject),
         _processes_of_faulty(subject, tell),
         *_operations(subject, rounds, tell),
-        ratio(
-            "sandbox: extra CPU of the memcheck stage",
+        best(
+            "sandbox: extra CPU of memcheck",
             passes["memcheck, sandboxed"],
             passes["memcheck, plain"],
             minus=1.0,
@@ -234,7 +234,7 @@ def _hanging(subject: Subject, tell: Tell) -> list[Figure]:
         grade = partial(replace(subject, path=path).grade)
         wall.append(wall_of(lambda grade=grade: cpu.append(cpu_of(grade))))  # type: ignore[misc]
     name = f"a hanging submission, worst of {len(paths)}"
-    return [worst(f"{name}: CPU seconds", cpu, target=HANG_SECONDS), worst(f"{name}: seconds on the clock", wall)]
+    return [worst(f"{name}: CPU seconds", cpu, target=HANG_SECONDS), worst(f"{name}: wall seconds", wall)]
 
 
 def _more_cases(subject: Subject, tell: Tell) -> list[Figure]:

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from grader import pipeline
-from grader.bench.figures import Figure, Target
+from grader.bench.figures import Figure, Target, best
 from grader.bench.measure import Tell, wall_of
 from grader.grammar import Case
 from grader.labs import LABS
@@ -24,10 +24,7 @@ _EACH = 2
 
 
 def efficiency(path: Path, lab_name: str, cases: Sequence[Case], rounds: int, *, target: Target, tell: Tell) -> Figure:
-    """Seconds of one worker for N gradings over those of two for 2 N: the best seconds of each.
-
-    Wall time on a machine with other work wanders upwards only, hence the best and not the median.
-    """
+    """Seconds of one worker for N gradings over those of two for 2 N."""
     alone: list[float] = []
     together: list[float] = []
     with _pool(1, path, lab_name, cases) as one, _pool(2, path, lab_name, cases) as two:
@@ -35,14 +32,7 @@ def efficiency(path: Path, lab_name: str, cases: Sequence[Case], rounds: int, *,
             tell(f"round {number + 1} of {rounds}: two workers")
             alone.append(wall_of(lambda: _graded(one, _EACH)))
             together.append(wall_of(lambda: _graded(two, 2 * _EACH)))
-    ratios = [a / b for a, b in zip(alone, together, strict=True)]
-    return Figure(
-        name=f"two workers on two cores, efficiency (best of {rounds})",
-        value=min(alone) / min(together),
-        low=min(ratios),
-        high=max(ratios),
-        target=target,
-    )
+    return best("two workers on two cores, efficiency", alone, together, target=target)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from elftools.elf.elffile import ELFFile
 from grader import sandbox
 from grader.bench import lines
 from grader.bench.command import main, report
-from grader.bench.figures import Figure, Section, Target, as_rows, as_table, differences, exit_code, ratio, worst
+from grader.bench.figures import Figure, Section, Target, as_rows, as_table, best, differences, exit_code, ratio, worst
 from grader.bench.measure import Candidate, cpu_of, rounds_of
 from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
 from grader.bench.subject import Subject, prepared
@@ -61,6 +61,13 @@ def test_a_ratio_is_the_median_of_each_rounds_own() -> None:
     assert (figure.value, figure.low, figure.high) == (0.5, -0.25, 2.5)
     assert differences([3.0, 5.0], [1.0, 9.0, 7.0]) == [2.0, -4.0]
     assert worst("x", [1.0, 5.0, 2.0]).value == 5.0
+
+
+def test_the_best_is_the_quotient_of_the_smallest() -> None:
+    """What other work added to single rounds is left out; the rounds' own quotients are shown beside it."""
+    figure = best("x", [4.0, 2.0, 9.0], [1.0, 8.0, 3.0], minus=1.0)
+
+    assert (figure.name, figure.value, figure.low, figure.high) == ("x (best of 3)", 1.0, -0.75, 3.0)
 
 
 @pytest.mark.parametrize(
