@@ -28,7 +28,10 @@ from reference.model import play
 
 __all__ = ["PlainFolder", "dynamic", "naive", "plain", "pytest_files", "pytest_run"]
 
-_NEEDS_LIBC = b'\n#include <stdio.h>\nint bench_needs_libc(void);\nint bench_needs_libc(void) { return puts(""); }\n'
+_NEEDS_LIBC = (
+    b"\n#include <stdlib.h>\nlong bench_needs_libc(const char *);\n"
+    b"long bench_needs_libc(const char *text) { return strtol(text, NULL, 10); }\n"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +78,9 @@ class PlainFolder(Workspace):
 class _InPlace(Program):
     """A program that is put into the folder once and for all."""
 
-    def place(self, work: Workspace) -> str:
-        return self.name if (work.folder / self.name).exists() else super(_InPlace, self).place(work)
+    def place(self, work: Workspace, *, checked: bool = False) -> str:
+        name = "checked" if checked else "program"
+        return name if (work.folder / name).exists() else super(_InPlace, self).place(work, checked=checked)
 
 
 def plain(folder: Path, name: str) -> PlainFolder:
@@ -87,7 +91,7 @@ def plain(folder: Path, name: str) -> PlainFolder:
 
 
 def dynamic(subject: Subject) -> Program:
-    """The submission linked as the handout links it, with the system's libc."""
+    """The submission with the system's libc under Valgrind, as the handout links it."""
     with workspace() as work:
         built = subject.lab.build(work, subject.source + _NEEDS_LIBC, own_headers={}, relaxed=False)
     if built.program is None:
@@ -97,7 +101,7 @@ def dynamic(subject: Subject) -> Program:
 
 def naive(subject: Subject, work: Workspace, program: Program, cases: Sequence[Case]) -> int:
     """One native and one Valgrind process for each case; how many cases have nothing wrong with them."""
-    standing = _InPlace(content=program.content, source_name=program.source_name)
+    standing = _InPlace(content=program.content, checked=program.checked, source_name=program.source_name)
     return sum(_fine(subject, work, standing, case) for case in cases)
 
 

@@ -22,9 +22,10 @@ from grader.grammar import Case
 from grader.lab import Lab, Program
 from grader.labs import LABS
 from grader.memcheck import Checked, memcheck
+from grader.plan import plan
 from grader.process import Limits
 from grader.record import Record
-from grader.replay import Replayed, plan, replay
+from grader.replay import Replayed, replay
 from grader.sandbox import Workspace
 from grader.verdict import Verdict
 

@@ -153,7 +153,7 @@ def test_the_naive_harness_links_like_the_handout(subject: Subject, tmp_path: Pa
     program = dynamic(subject)
 
     assert [
-        ELFFile(io.BytesIO(one.content)).get_section_by_name(".interp") is not None
+        ELFFile(io.BytesIO(one.checked)).get_section_by_name(".interp") is not None
         for one in (program, subject.program)
     ] == [True, False]
     assert naive(subject, plain(tmp_path, "work"), program, subject.cases) == 2
