@@ -22,7 +22,7 @@ class Target:
         return value >= self.limit if self.at_least else value <= self.limit
 
     def __str__(self) -> str:
-        return f"{'>=' if self.at_least else '<='} {_shown(self.limit)}"
+        return f"{'>=' if self.at_least else '<='} {self.limit:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +118,10 @@ def _line(figure: Figure) -> str:
 
 
 def _shown(value: float) -> str:
-    """Three digits that matter, and no more for whole numbers than they have."""
+    """Enough digits to see on which side of a target it lies; a whole number has no more than it has."""
     if value == int(value):
         return f"{value:,.0f}"
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3
     return f"{value:,.{digits}f}"
 
 

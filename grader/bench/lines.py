@@ -23,9 +23,9 @@ from grader.verdict import Verdict
 
 __all__ = ["full", "quick"]
 
-GRADING_G, GRADING_V, START_G = Target(5.0), Target(1.4), Target(2.0)
-NAIVE, OPERATIONS, WORKERS = Target(30.0, at_least=True), Target(300_000, at_least=True), Target(0.85, at_least=True)
-SANDBOX, HANG_SECONDS, ONE_PROCESS, MOST_PROCESSES = Target(0.10), Target(3.0), Target(1), Target(3)
+GRADING_G, GRADING_V, START_G = Target(5), Target(1.4), Target(2)
+NAIVE, OPERATIONS, WORKERS = Target(30, at_least=True), Target(300_000, at_least=True), Target(0.85, at_least=True)
+SANDBOX, HANG_SECONDS, ONE_PROCESS, MOST_PROCESSES = Target(0.1), Target(3), Target(1), Target(3)
 """The design's targets, section "Now"."""
 
 _EVERY = 20
