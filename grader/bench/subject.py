@@ -32,6 +32,7 @@ from grader.verdict import Verdict
 __all__ = ["ROOT", "Subject", "prepared"]
 
 ROOT = Path(__file__).parents[2]
+_NATIVELY = 0.001  # CPU seconds of a case, from which its time limit under Valgrind follows
 _LIMITS = Limits(wall_seconds=300, open_files=None)
 _RUN = """import sys
 sys.argv = ["grade", "run", sys.argv[1], "--case", sys.argv[2]]
@@ -96,7 +97,10 @@ class Subject:
     def memcheck(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Checked:
         """The Valgrind pass over all of these cases."""
         chosen, numbers = program or self.program, range(len(cases))
-        return memcheck(work, chosen, cases, numbers, codes=self._codes(), settings=self.lab.driver_settings)
+        natively = dict.fromkeys(numbers, _NATIVELY)
+        return memcheck(
+            work, chosen, cases, numbers, natively=natively, codes=self._codes(), settings=self.lab.driver_settings
+        )
 
     def compare(self, replayed: Replayed) -> list[Comparison]:
         """The reference's states, and the comparison with them."""
@@ -108,7 +112,7 @@ class Subject:
 
     def plan(self, case: Case, token: int) -> bytes:
         """What the driver reads to play this one case natively."""
-        return plan([case], [0], token=token, memcheck=False, codes=self._codes(), settings=self.lab.driver_settings)
+        return plan([case], [0], token=token, codes=self._codes(), settings=self.lab.driver_settings)
 
     def _codes(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.lab.grammar.operations)}
