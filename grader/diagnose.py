@@ -85,7 +85,7 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     votes: dict[str, float] = {}
     for one in sick:
         assert one.clue is not None
-        votes[one.clue.rule] = votes.get(one.clue.rule, 0) + (_CLEANUP_VOTE if _only_in_cleanup(one) else 1)
+        votes[one.clue.rule] = votes.get(one.clue.rule, 0) + (_CLEANUP_VOTE if _shows_anyway(one) else 1)
     ranked = sorted(votes, key=lambda rule: -votes[rule])
     chosen = _most_common_verdict([one for one in sick if one.clue is not None and one.clue.rule == ranked[0]])
     shortest = min(chosen, key=lambda one: _difficulty(one, ranked[0]))
@@ -93,6 +93,13 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     assert clue is not None
     assert cause is not None
     return Diagnosed(diagnosis=_diagnosis(shortest, clue, cause, lab, also=tuple(ranked[1:])), verdict=cause.verdict)
+
+
+def _shows_anyway(one: CaseFindings) -> bool:
+    """Would nearly every case show it, whatever it asks? What shows in the clean-up, and memory lost before it."""
+    last = len(one.comparison.case.trace.operations) - 1
+    leaks = one.cause is not None and one.cause.verdict is Verdict.MEMORY_LEAK
+    return _only_in_cleanup(one) or (leaks and one.comparison.is_cleanup(last))
 
 
 def _only_in_cleanup(one: CaseFindings) -> bool:
@@ -204,7 +211,19 @@ def _fits(clue: Clue, symptom: Symptom, comparison: Comparison) -> bool:
 def _circumstances(symptom: Symptom, comparison: Comparison, index: int) -> frozenset[str]:
     reply = symptom.judgement.expected if symptom.judgement else comparison.expected[index]
     targets = {operation.target for operation in comparison.case.trace.operations} - {None}
-    return reply.circumstances | ({SEVERAL_TARGETS} if len(targets) > 1 else frozenset())
+    several = len(targets) > 1 or _made_anew(comparison, index)
+    return reply.circumstances | ({SEVERAL_TARGETS} if several else frozenset())
+
+
+def _made_anew(comparison: Comparison, index: int) -> bool:
+    """Is it not the first engine (or whatever a lab has) of its number? The first call to a number makes one."""
+    operations = comparison.case.trace.operations[: index + 1]
+    accepted = [
+        operation.name
+        for operation, reply in zip(operations, comparison.expected, strict=False)
+        if operation.target == operations[-1].target and not reply.refused
+    ]
+    return accepted.count(accepted[0]) > 1 if accepted else False
 
 
 def _is_memory_error(symptom: Symptom) -> bool:

@@ -17,7 +17,7 @@ from reference.operation import Operation, Trace
 __all__ = ["SEVERAL_TARGETS", "Build", "Built", "Clue", "Lab", "Program"]
 
 SEVERAL_TARGETS = "several-targets"
-"""The circumstance that a case has more than one engine, or whatever a lab's operations go to."""
+"""The circumstance that a case has more than one engine, or whatever a lab's operations go to, or had one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

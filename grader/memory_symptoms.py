@@ -5,34 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from grader.blocks import HELD, BlockEvent, Event
 from grader.breaches import LEAK, UNSET
 from grader.compare import Comparison, End
 from grader.memcheck import Checked
-from grader.replay import BlockEvent, Event
 from grader.symptom import Lines, Symptom, finding_of, stack_of
 from grader.verdict import SourceLine, Tool, Verdict
 
 __all__ = ["frees_and_canaries", "known", "leaks", "valgrind"]
 
-_FREE_KINDS = {1: "double-free", 2: "free-inside", 3: "free-foreign"}
+_FREE_KINDS = {
+    1: "double-free",
+    2: "free-inside",
+    3: "free-foreign",
+    7: "free-pool",
+    8: "free-static",
+    9: "free-stack",
+}
 
 _FREE_WORDS = {
-    "double-free": "frees memory that is already freed",
-    "free-inside": "frees an address inside an allocation, not its start",
-    "free-foreign": "frees memory that malloc never returned (the pool, the list's dummy head, or a stray pointer)",
+    "double-free": "frees {size} bytes{made} that were already freed{freed}",
+    "free-inside": "frees an address inside an allocation of {size} bytes{made}, {number} bytes behind its start",
+    "free-foreign": "frees an address that malloc never returned",
+    "free-pool": "frees the pool, which the caller owns",
+    "free-static": "frees a global or static variable",
+    "free-stack": "frees a local variable",
 }
 
 _BROKEN_KINDS = {4: "underrun", 5: "overrun", 6: "write-after-free"}
 
 _BROKEN_WORDS = {
-    "underrun": "writes before the start of an allocation of {size} bytes",
-    "overrun": "writes past the end of an allocation of {size} bytes",
-    "write-after-free": "writes into memory that was already freed ({size} bytes)",
+    "underrun": "writes before the start of an allocation of {size} bytes{made}",
+    "overrun": "writes past the end of an allocation of {size} bytes{made}",
+    "write-after-free": "writes into {size} bytes{made} that were already freed{freed}",
 }
+
+_SMALL_WORDS = "an allocation of {size} bytes{made} is too small for what it holds: {number} bytes are needed"
 
 STOPS_UNDER_VALGRIND = "stops-under-valgrind"
 
-_MOST_LEAK_LINES = 4
+_MOST_LEAKS = 4
 
 
 def known(symptom: Symptom, others: Iterable[Symptom]) -> bool:
@@ -45,63 +57,97 @@ def known(symptom: Symptom, others: Iterable[Symptom]) -> bool:
 def frees_and_canaries(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
     """Bad calls of free, writes outside of allocations or after their end, allocations that are too small."""
     for event in comparison.played.events:
+        at = event.allocated_at
         if event.event is Event.BAD_FREE:
-            kind = _FREE_KINDS[event.detail]
-            source = lines.get(stack_of(event.caller), ())
-            message = _FREE_WORDS[kind]
+            kind, at = _FREE_KINDS.get(event.detail, "free-foreign"), event.caller
+            words = _FREE_WORDS[kind]
         elif event.event is Event.BROKEN:
-            kind = _BROKEN_KINDS[event.detail]
-            source = lines.get(stack_of(event.allocated_at), ())
-            message = _BROKEN_WORDS[kind].format(size=event.size)
-            if source:
-                message += f" that was made at {source[0]}"
+            kind = _BROKEN_KINDS.get(event.detail, "overrun")
+            words = _BROKEN_WORDS[kind]
         elif event.event is Event.TOO_SMALL:
-            kind = "too-small"
-            source = lines.get(stack_of(event.allocated_at), ())
-            message = f"an allocation of {event.size} bytes is too small for what it holds"
+            kind, words = "too-small", _SMALL_WORDS
         else:
             continue
+        message = words.format(
+            size=event.size,
+            number=event.number,
+            made=_made(event, comparison, lines),
+            freed=_freed(event, comparison, lines),
+        )
         if event.operation < comparison.ended_at or comparison.end is not End.REACHED:
             yield Symptom(
                 operation=event.operation,
                 verdict=Verdict.MEMORY_ERROR,
                 kind=kind,
                 finding=finding_of(
-                    comparison, event.operation, verdict=Verdict.MEMORY_ERROR, kind=kind, message=message, source=source
+                    comparison,
+                    event.operation,
+                    verdict=Verdict.MEMORY_ERROR,
+                    kind=kind,
+                    message=message,
+                    source=lines.get(stack_of(at), ()),
                 ),
             )
+
+
+def _made(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
+    """Which call made it, and where, in words that begin with a space; nothing where that is not known."""
+    line = next(iter(lines.get(stack_of(event.allocated_at), ())), None)
+    return f" made by {_call(event.allocated_by, comparison)} at {line}" if line is not None else ""
+
+
+def _freed(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
+    """The same of the free before."""
+    line = next(iter(lines.get(stack_of(event.freed_at), ())), None)
+    return f" by {_call(event.freed_by, comparison)} at {line}" if line is not None else ""
+
+
+def _call(number: int, comparison: Comparison) -> str:
+    operations = comparison.case.trace.operations
+    return f"{operations[number].name} (operation {number + 1})" if 0 <= number < len(operations) else "the program"
 
 
 def leaks(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
     """Allocations that are left when a case came to its end, one symptom for each line that made them."""
     if not comparison.lost:
         return
-    by_line: dict[tuple[SourceLine, ...], list[BlockEvent]] = {}
+    groups: dict[tuple[tuple[SourceLine, ...], int], list[BlockEvent]] = {}
     for event in comparison.played.events:
         if event.event is Event.LIVE:
-            by_line.setdefault(lines.get(stack_of(event.allocated_at), ()), []).append(event)
-    operations = comparison.case.trace.operations
+            source = lines.get(stack_of(event.allocated_at), ())
+            groups.setdefault((source, event.lost_by), []).append(event)
     whole = _lost_whole(comparison)
-    for source, events in list(by_line.items())[:_MOST_LEAK_LINES]:
-        first = events[0]
-        call = operations[first.allocated_by].name if 0 <= first.allocated_by < len(operations) else "the program"
-        total = sum(event.size for event in events)
-        where = f" at {source[0]}" if source else ""
-        count = "1 allocation" if len(events) == 1 else f"{len(events)} allocations"
-        message = f"{count} ({total} bytes) made by {call} (operation {first.allocated_by + 1}){where}: never freed"
+    for (source, lost_by), events in list(groups.items())[:_MOST_LEAKS]:
+        last = len(comparison.case.trace.operations) - 1
+        operation = min(lost_by, last) if lost_by >= 0 else last
         yield Symptom(
-            operation=len(operations) - 1,
+            operation=operation,
             verdict=Verdict.MEMORY_LEAK,
-            kind="leak-whole" if first.allocated_by in whole else "leak",
+            kind="leak-whole" if events[0].allocated_by in whole else "leak",
             finding=finding_of(
                 comparison,
-                len(operations) - 1,
+                operation,
                 verdict=Verdict.MEMORY_LEAK,
                 kind="leak",
-                message=message,
+                message=_leak_words(comparison, events, lines),
                 source=source,
             ),
         )
+
+
+def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lines) -> str:
+    """How much, made where, and what became of it."""
+    first = events[0]
+    operations = comparison.case.trace.operations
+    count = "1 allocation" if len(events) == 1 else f"{len(events)} allocations"
+    made = _made(first, comparison, lines)
+    if first.lost_by >= 0:
+        fate = f"lost by {_call(first.lost_by, comparison)}: nothing points there any more"
+    elif first.lost_by == HELD:
+        fate = f"left behind by {operations[-1].name}: a global or static variable of yours still leads there"
+    else:
+        fate = "never freed"
+    return f"{count} ({sum(event.size for event in events)} bytes){made}: {fate}"
 
 
 def _lost_whole(comparison: Comparison) -> set[int]:

@@ -21,6 +21,7 @@ from grader.diagnose import case_findings, diagnose
 from grader.grammar import Case
 from grader.instructions import count_instructions
 from grader.lab import Built, Lab
+from grader.lost import find_lost
 from grader.memcheck import MOST_PROCESSES, Checked, memcheck
 from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed
 from grader.record import Record
@@ -109,6 +110,19 @@ def _compare(attempt: Attempt) -> Attempt:
         return attempt
     comparisons = tuple(compare(played, attempt.lab.model) for played in attempt.replayed.played)
     return replace(attempt, comparisons=comparisons)
+
+
+def _find_lost(attempt: Attempt) -> Attempt:
+    if attempt.built is None or attempt.built.program is None or attempt.relaxed:
+        return attempt
+    comparisons, seconds = find_lost(
+        attempt.work,
+        attempt.built.program,
+        attempt.comparisons,
+        codes=_codes(attempt.lab),
+        settings=attempt.lab.driver_settings,
+    )
+    return replace(attempt, comparisons=comparisons, spent=attempt.spent | {"find lost": seconds})
 
 
 def _memcheck(attempt: Attempt) -> Attempt:
@@ -260,6 +274,7 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _build,
     _replay,
     _compare,
+    _find_lost,
     _memcheck,
     _count,
     _diagnose,

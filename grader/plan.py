@@ -30,13 +30,15 @@ def plan(
     contracts: Mapping[int, bytes] | None = None,
     failing: Sequence[int] = (),
     total: float = _TOTAL_SECONDS,
+    tracing: bool = False,
 ) -> bytes:
     """The cases with these numbers, as the driver reads them; under Valgrind each with its `contracts`.
 
     `failing`: for each case which allocation fails, see harness.c. `total`: seconds for all of them.
     """
     times = (*_TIMES, max(1, int(total * 1e6)))
-    parts = [struct.pack("<iQiiiiii", _MAGIC, token, bool(contracts), *times, len(numbers))]
+    mode = 2 if tracing else int(bool(contracts))
+    parts = [struct.pack("<iQiiiiii", _MAGIC, token, mode, *times, len(numbers))]
     for number in numbers:
         trace = cases[number].trace
         values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]

@@ -12,9 +12,9 @@ import secrets
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import NamedTuple
 
+from grader.blocks import BlockEvent, Event
 from grader.errors import DriverError, TooBusy
 from grader.frames import Frame, Frames, Kind
 from grader.grammar import Case
@@ -34,35 +34,12 @@ __all__ = [
 ]
 
 _TOTAL_SECONDS = 10.0  # for all cases; right programs need a tenth of a second
+_TRACING_SECONDS = 2.0
 _SILENT_SECONDS = 2.0  # the harness says something after every operation, and after every hang
 _MOST_PROCESSES = 3
 _MOST_OUTPUT = 2000
 _EXIT_BAD_PLAN = 100
 _HUNG, _WITHOUT_TIME = 1, 2
-
-
-class Event(IntEnum):
-    """What happened to an allocation."""
-
-    BAD_FREE = 1
-    BROKEN = 2
-    LIVE = 3
-    TOO_SMALL = 4
-    FAILED = 5
-    SCRATCH = 6
-
-
-@dataclass(frozen=True, slots=True)
-class BlockEvent:
-    """One allocation and what is wrong with it. Operations count from 0; -1 is unknown."""
-
-    event: Event
-    detail: int
-    operation: int
-    allocated_by: int
-    size: int
-    allocated_at: int
-    caller: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +75,7 @@ class Played:
     undefined: list[Frame] = field(default_factory=list)  # read by grader.advise
     fault: Fault | None = None
     left: Fault | None = None
-    """The program called exit (signal 1) or abort (signal 2)."""
+    """The program left the call; `signal` is harness.c's enum way, `code` the exit status."""
     misfit: bool = False
     hung: bool = False
     no_time: bool = False
@@ -131,10 +108,12 @@ def replay(
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
     failing: Sequence[int] = (),
+    tracing: bool = False,
 ) -> Replayed:
     """Run all cases natively, one forked process each. Raises `DriverError` when our own side breaks.
 
-    `failing`: for each case which allocation fails, see harness.c.
+    `failing`: for each case which allocation fails, see harness.c. With `tracing` no states come back, but since when
+    nothing points to memory that was never freed.
     Should the whole program end in the middle, the cases that had not begun get another one. Raises `TooBusy` when
     the machine is so busy that it had to be ended although it worked.
     """
@@ -143,8 +122,10 @@ def replay(
     output, spent = b"", 0.0
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
-        total = min(_TOTAL_SECONDS, work.budget.cpu)
-        feed = plan(cases, left, token=token, codes=codes, settings=settings, failing=failing, total=total)
+        total = min(_TRACING_SECONDS if tracing else _TOTAL_SECONDS, work.budget.cpu)
+        feed = plan(
+            cases, left, token=token, codes=codes, settings=settings, failing=failing, total=total, tracing=tracing
+        )
         done = work.run(
             lambda ends: [f"./{program.place(work)}", *map(str, ends)],
             limits=replace(
@@ -192,7 +173,7 @@ def _take_down(played: list[Played], frame: Frame) -> None:
                 PlayedStep(record, frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live)
             )
         case Kind.BLOCK:
-            one.events.append(_event(frame))
+            one.events.append(BlockEvent.read(frame.body, frame.operation))
         case Kind.UNDEFINED:
             one.undefined.append(frame)
         case Kind.FAULT:
@@ -214,11 +195,6 @@ def _undone(delta: bytes, last: list[PlayedStep]) -> bytes:
     if same < 0 or tail < 0 or 8 + same + tail > len(before):
         raise ValueError("a record is said to share more with the last one than that has")
     return b"".join((delta[8:16], before[8 : 8 + same], delta[16:], before[len(before) - tail :]))
-
-
-def _event(frame: Frame) -> BlockEvent:
-    event, detail, allocated_by, _, size, allocated_at, caller = struct.unpack("<iiiiQQQ", frame.body)
-    return BlockEvent(Event(event), detail, frame.operation, allocated_by, size, allocated_at, caller)
 
 
 def _fault(frame: Frame) -> Fault:

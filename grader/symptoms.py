@@ -20,6 +20,9 @@ __all__ = ["stacks_of", "symptoms"]
 
 _SI_KERNEL = 0x80  # how Linux reports an address outside the range of all addresses
 
+_WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
+_JUMP = 6  # the last of harness.c's enum way
+
 _RECURSION = 8  # the same return address so often on the stack
 
 
@@ -32,6 +35,7 @@ def stacks_of(comparisons: Iterable[Comparison]) -> Iterator[tuple[int, ...]]:
                 yield fault.stack
         for event in played.events:
             yield stack_of(event.allocated_at)
+            yield stack_of(event.freed_at)
             yield stack_of(event.caller)
 
 
@@ -93,7 +97,7 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
             Verdict.TIME_LIMIT_EXCEEDED,
             f"not {'finished' if at else 'run'}: calls that are far too slow used up the time for all cases",
         ),
-        End.LEFT: (Verdict.RUN_TIME_ERROR, f"{call} ends the whole program ({_left_words(comparison)})"),
+        End.LEFT: (Verdict.RUN_TIME_ERROR, f"{call} {_left_words(comparison)}"),
         End.STOPPED: (Verdict.RUN_TIME_ERROR, f"the program ends in {call} without a word"),
         End.UNREADABLE: (
             Verdict.WRONG_ANSWER,
@@ -101,10 +105,15 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
         ),
     }
     verdict, message = words[comparison.end]
+    kind = comparison.end.value
+    if comparison.end is End.CRASH and _is_wild(comparison):
+        kind = "crash-wild"
+    elif comparison.end is End.LEFT and fault is not None and fault.signal == _JUMP:
+        kind = "left-jump"
     yield Symptom(
         operation=at,
         verdict=verdict,
-        kind="crash-wild" if comparison.end is End.CRASH and _is_wild(comparison) else comparison.end.value,
+        kind=kind,
         finding=finding_of(comparison, at, verdict=verdict, kind=comparison.end.value, message=message, source=source),
     )
 
@@ -138,4 +147,9 @@ def _calls_itself(stack: tuple[int, ...]) -> bool:
 
 def _left_words(comparison: Comparison) -> str:
     left = comparison.played.left
-    return "abort" if left is not None and left.signal == 2 else "exit"
+    if left is None:
+        return ""
+    if left.signal == _JUMP:
+        return "jumps with longjmp to a call that has already returned"
+    way = _WAYS.get(left.signal, "exit")
+    return f"ends the whole program: it calls {way}({left.code if way != 'abort' else ''})"

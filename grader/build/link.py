@@ -23,26 +23,22 @@ from grader.sandbox import COMPILE_LIMITS, Workspace
 __all__ = ["Linked", "Symbols", "link"]
 
 _RENAMED = (
-    *(
-        "malloc",
-        "calloc",
-        "realloc",
-        "reallocarray",
-        "aligned_alloc",
-        "posix_memalign",
-        "strdup",
-        "strndup",
-        "free",
-    ),
+    *("malloc", "calloc", "realloc", "reallocarray", "free", "malloc_usable_size"),
+    *("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
     *("exit", "_exit", "_Exit", "quick_exit", "abort"),
+    *("strdup", "strndup", "asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk"),
+    *("getline", "getdelim", "__getdelim"),
+    *("setjmp", "_setjmp", "__sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"),
 )
 """What the harness has in the place of libc's."""
 
-_SECTIONS = {
-    **dict.fromkeys((".data", ".data.rel", ".data.rel.local", ".data.rel.ro", ".data.rel.ro.local"), "student_data"),
-    ".bss": "student_bss",
-}
-"""Writable data gets sections of its own, which the harness restores before every case."""
+_MARKS = ("first_tdata", "first_tbss")
+"""Names of marker.c, which stands before the student's object so that the harness knows where its variables begin."""
+
+_SECTIONS = {"SHT_PROGBITS": "student_data", "SHT_NOBITS": "student_bss"}
+"""Writable data, whatever its section is called, gets these, which the harness restores before every case."""
+
+_WRITE_ALLOC_TLS, _WRITE_ALLOC = 0x403, 0x003
 
 _FREESTANDING = (
     *("-fno-builtin", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns"),
@@ -71,6 +67,17 @@ class Symbols:
         return cls(frozenset({symbol.name for symbol in visible} - undefined), frozenset(undefined))
 
 
+def _variables(data: bytes) -> dict[str, str]:
+    """Sections of an object with writable data that is not thread-local, each with the name that it gets."""
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - slow to import
+
+    return {
+        section.name: _SECTIONS[section["sh_type"]]
+        for section in ELFFile(io.BytesIO(data)).iter_sections()
+        if section["sh_flags"] & _WRITE_ALLOC_TLS == _WRITE_ALLOC and section["sh_type"] in _SECTIONS
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
     """The two programs of one submission, or what the linker has against them."""
@@ -89,10 +96,11 @@ def link(project: CProject, work: Workspace, missing: Sequence[str]) -> Linked:
         work.add(name, content)
     _add_lines(work, "theirs.sym", (f"{name} {ours.prefix}{name}" for name in _RENAMED))
     _add_lines(work, "api.sym", project.functions)
-    sections = [f"--rename-section={old}={new}" for old, new in _SECTIONS.items()]
+    variables = _variables((work.folder / project.object_name).read_bytes())
+    sections = [f"--rename-section={old}={new}" for old, new in variables.items()]
     hide = ("--redefine-syms=theirs.sym", "--keep-global-symbols=api.sym")
     spent = _must(work, ["objcopy", *hide, *sections, project.object_name, "student.o"])
-    objects = ["student.o"]
+    objects = ["marker.o", "student.o"]
     if missing:
         include = f'#include "{project.header.name}"'
         _add_lines(work, "stubs.c", (include, *(project.functions[name] for name in missing)))
@@ -178,6 +186,7 @@ def _make(project: CProject, kept: Path) -> None:
         "driver.o": ["gcc", *FLAGS, "-c", str(project.driver)],
         "harness.o": ["gcc", *FLAGS, "-c", str(harness)],
         "checking.o": ["gcc", *FLAGS, "-DUNDER_VALGRIND", "-ffunction-sections", "-c", str(harness)],
+        "marker.o": ["gcc", *FLAGS, "-c", str(folder / "marker.c")],
         "native.o": ["ld", "-r", "driver.o", "harness.o"],
         "valgrind.o": ["ld", "-r", "driver.o", "checking.o"],
     }
@@ -189,9 +198,9 @@ def _make(project: CProject, kept: Path) -> None:
         for name, command in commands.items():
             includes = [f"-I{folder}", f"-I{project.header.parent}"] if command[0] == "gcc" else []
             _run_ours([*command, *includes, "-o", name], Path(made))
-        for name in ("native.o", "valgrind.o"):
-            doors = (*_RENAMED, *(f"call_{demanded}" for demanded in project.functions))
-            renamed = [part for old in doors for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
+        names = (*_RENAMED, *_MARKS, *(f"call_{demanded}" for demanded in project.functions))
+        renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
+        for name in ("marker.o", "native.o", "valgrind.o"):
             _run_ours(["objcopy", *renamed, name], Path(made))
             global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", "__ubsan_handle_*")]
             _run_ours(["objcopy", "--wildcard", *global_names, name], Path(made))

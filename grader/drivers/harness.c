@@ -22,6 +22,9 @@
  * never used twice, with a gap before and behind each block. Natively new bytes are 0xA5, freed ones 0xDD, and the
  * gaps are canaries. Valgrind is told of every block instead, and that the gaps are nobody's: so it finds the same
  * errors in a statically linked program, where it cannot see malloc, and such a program starts five times faster.
+ *
+ * "trace": natively, and after each operation the harness looks which live blocks nothing points to any more. No
+ * state is reported, only where each block that was never freed was lost. It is for the cases that lost something.
  */
 #define _GNU_SOURCE
 #include "harness.h"
@@ -36,8 +39,11 @@ enum { MEMCHECK = 0 };
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +72,7 @@ enum { MEMCHECK = 0 };
 #define VALGRIND_MAKE_MEM_DEFINED(start, size) ((void)0)
 #endif
 
-enum { PLAN_MAGIC = 0x504c414e, HEADER = 9, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, HEADER = 9, SETTINGS = 4 };
 enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100, EXIT_NO_ROOM = 101 };
 enum { CODES = 64 }; /* more than any lab has calls */
 enum { FRAMES_DEPTH = 32 };
@@ -88,7 +94,7 @@ static struct {
     uint64_t token;
     int32_t case_number, operation;
     uint32_t attempt;
-    int report;
+    int report, trace;
     int32_t failing; /* see struct one_case */
 } now;
 
@@ -184,19 +190,59 @@ static void send_record(void)
     record = swap;
 }
 
+/* ---------------------------------------------------------------- the student's own writable data */
+
+/* objcopy gave it sections of these names. Thread-local data cannot have its own: the linker lays it between that of
+ * marker.o, which stands before the student's object in the link, and ours, which stands behind it. */
+static char no_data __attribute__((section("student_data"), used)) = 1;
+static char no_bss __attribute__((section("student_bss"), used));
+extern char __start_student_data[], __stop_student_data[], __start_student_bss[], __stop_student_bss[];
+extern _Thread_local char harness_first_tdata, harness_first_tbss;
+static _Thread_local volatile char last_tdata = 1, last_tbss;
+
+static struct statics {
+    char *start, *stop, *kept; /* kept: as they were before the first case */
+} statics[4];
+enum { STATICS = sizeof statics / sizeof *statics };
+
+static void keep_statics(int restore)
+{
+    for (int i = 0; restore && i < STATICS; i++)
+        memcpy(statics[i].start, statics[i].kept, (size_t)(statics[i].stop - statics[i].start));
+    if (restore)
+        return;
+    statics[0] = (struct statics){__start_student_data, __stop_student_data, NULL};
+    statics[1] = (struct statics){__start_student_bss, __stop_student_bss, NULL};
+    statics[2] = (struct statics){&harness_first_tdata, (char *)(uintptr_t)&last_tdata, NULL};
+    statics[3] = (struct statics){&harness_first_tbss, (char *)(uintptr_t)&last_tbss, NULL};
+    for (int i = 0; i < STATICS; i++) {
+        size_t size = (size_t)(statics[i].stop - statics[i].start);
+        VALGRIND_MAKE_MEM_DEFINED(statics[i].start, size); /* it does not know that thread-local zeros are set */
+        statics[i].kept = memcpy(harness_pages(size), statics[i].start, size);
+    }
+}
+
+static int in_statics(const char *address, size_t need)
+{
+    for (int i = 0; i < STATICS; i++)
+        if (address >= statics[i].start && address <= statics[i].stop && need <= (size_t)(statics[i].stop - address))
+            return 1;
+    return 0;
+}
+
 /* ---------------------------------------------------------------- the student's memory */
 
 enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
 /* Valgrind needs a moment for every megabyte that it is told of. */
 static const size_t NATIVE_ARENA = (size_t)256 << 20, MEMCHECK_ARENA = (size_t)32 << 20, LARGEST = (size_t)64 << 20;
-enum { MOST_BLOCKS = 1 << 19, MOST_LEAK_CHECKS = 8 };
+enum { MOST_BLOCKS = 1 << 19, MOST_LEAK_CHECKS = 8, MOST_LIVE_TOLD = 1000 };
 
 struct block {
     uintptr_t start_hidden; /* XORed, so that Valgrind's leak search does not find it here */
     size_t size;
-    void *caller;
-    int32_t operation;
-    uint8_t freed, reported, told_small;
+    void *caller, *freed_by;
+    int32_t operation, freed_in, lost_in; /* since when nothing points to it, or UNKNOWN, or HELD: something does */
+    uint8_t freed, reported, told_small, reached;
 };
 static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
@@ -206,7 +252,8 @@ static unsigned char *arena, *arena_next, *arena_end;
 static int some_too_small; /* of the blocks of this case */
 
 enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL, FAILED, SCRATCH };
-enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE };
+enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE, POOL, STATIC, STACK };
+enum { UNKNOWN = -1, HELD = -2 };
 
 static uintptr_t start_of(const struct block *block)
 {
@@ -231,20 +278,33 @@ static struct block *block_below(uintptr_t address)
     return low ? &blocks[last = low - 1] : NULL;
 }
 
+/* `number`: how far behind the block's start a bad free points, or how large too small an allocation should be. */
+static void tell_of_block(enum event event, enum detail detail, const struct block *block, void *caller, int64_t number)
+{
+    static const struct block none = {.operation = UNKNOWN, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
+    if (block == NULL)
+        block = &none;
+    struct {
+        int32_t event, detail, operation, freed_in, lost_in, unused;
+        uint64_t size, allocated_at, freed_at, caller;
+        int64_t number;
+    } body = {event, detail, block->operation, block->freed_in, block->lost_in, 0, block->size,
+              (uint64_t)(uintptr_t)block->caller, (uint64_t)(uintptr_t)block->freed_by, (uint64_t)(uintptr_t)caller,
+              number};
+    send_frame(BLOCK, &body, sizeof body);
+}
+
 static void report_block(enum event event, enum detail detail, const struct block *block, void *caller)
 {
-    struct {
-        int32_t event, detail, operation, unused;
-        uint64_t size, allocated_at, caller;
-    } body = {event, detail, block ? block->operation : -1, 0, block ? block->size : 0,
-              block ? (uint64_t)(uintptr_t)block->caller : 0, (uint64_t)(uintptr_t)caller};
-    send_frame(BLOCK, &body, sizeof body);
+    tell_of_block(event, detail, block, caller, 0);
 }
 
 /* Addresses only rise, so the table stays sorted. */
 static void remember(void *start, size_t size, void *caller)
 {
-    blocks[block_count++] = (struct block){(uintptr_t)start ^ HIDE, size, caller, now.operation, 0, 0, 0};
+    blocks[block_count++] = (struct block){
+        .start_hidden = (uintptr_t)start ^ HIDE, .size = size, .caller = caller,
+        .operation = now.operation, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
     heap.allocations++;
     heap.live++;
 }
@@ -271,15 +331,16 @@ static void look_for_scratch(void *start, void *caller)
 
 static void *allocate(size_t size, size_t align, int zero, void *caller)
 {
-    if (must_fail(size, caller))
+    if (must_fail(size, caller) || size > LARGEST || align > LARGEST) {
+        errno = ENOMEM;
         return NULL;
-    if (size > LARGEST || align > LARGEST)
-        return NULL;
+    }
     unsigned char *start = arena_next + BEFORE;
     start += (align - (uintptr_t)start % align) % align;
     if (block_count == block_room || start > arena_end || size + BEHIND + 16 > (size_t)(arena_end - start)) {
         if (MEMCHECK)
             _exit(EXIT_NO_ROOM); /* natively there was room: nothing of this is the student's fault */
+        errno = ENOMEM;
         return NULL;
     }
     arena_next = start + size + BEHIND;
@@ -296,27 +357,68 @@ static void *allocate(size_t size, size_t align, int zero, void *caller)
     return start;
 }
 
+static const char *stack_base; /* main's frame */
+
+/* On the stack, in a function that runs or in one that has just returned. */
+static int on_stack(const char *address)
+{
+    enum { JUST_RETURNED = 64 * 1024 };
+    return address < stack_base && address >= (const char *)__builtin_frame_address(0) - JUST_RETURNED;
+}
+
+extern char _end[]; /* of the program's data; behind it is libc's heap, and main sees to it that there is no other */
+
+#ifdef UNDER_VALGRIND
+extern char _DYNAMIC[] __attribute__((weak)); /* a program without it has no function of libc that allocates ... */
+#pragma weak malloc_usable_size
+#pragma weak free /* ... and perhaps not these two */
+#endif
+
+/* Did libc itself allocate it, in a function that is not renamed? Whoever called that must free it. */
+static int libc_gave(void *start)
+{
+#ifdef UNDER_VALGRIND
+    if (_DYNAMIC != NULL && malloc_usable_size(start) > 0) /* Valgrind's, which knows every block */
+        return 1;
+#endif
+    return !MEMCHECK && (char *)start >= _end && (char *)start < (char *)sbrk(0);
+}
+
+/* What is wrong with freeing this address, or 0. */
+static enum detail bad_free(uintptr_t at, const struct block *block)
+{
+    if (block == NULL || at >= start_of(block) + (block->size ? block->size : 1)) {
+        const char *address = (const char *)at;
+        return lab_lends(address) ? POOL : in_statics(address, 1) ? STATIC : on_stack(address) ? STACK : FOREIGN;
+    }
+    if (block->freed)
+        return DOUBLE_FREE;
+    return at != start_of(block) ? INTERIOR : 0;
+}
+
 static void release(void *start, void *caller)
 {
     if (start == NULL)
         return;
     struct block *block = block_below((uintptr_t)start);
-    enum detail wrong = 0;
-    if (block == NULL || (uintptr_t)start >= start_of(block) + (block->size ? block->size : 1))
-        wrong = FOREIGN;
-    else if (block->freed)
-        wrong = DOUBLE_FREE;
-    else if ((uintptr_t)start != start_of(block))
-        wrong = INTERIOR;
+    enum detail wrong = bad_free((uintptr_t)start, block);
+    if (wrong == FOREIGN && libc_gave(start)) {
+        free(start);
+        return;
+    }
     heap.frees++;
     if (wrong) {
+        int known = wrong == DOUBLE_FREE || wrong == INTERIOR;
         heap.bad_frees++;
-        report_block(BAD_FREE, wrong, wrong == FOREIGN ? NULL : block, caller);
+        tell_of_block(BAD_FREE, wrong, known ? block : NULL, caller,
+                      known ? (int64_t)((uintptr_t)start - start_of(block)) : 0);
         if (MEMCHECK)
             VALGRIND_FREELIKE_BLOCK(start, BEFORE); /* it reports the bad free with all stacks */
         return;
     }
     block->freed = 1;
+    block->freed_by = caller;
+    block->freed_in = now.operation;
     heap.live--;
     if (MEMCHECK)
         VALGRIND_FREELIKE_BLOCK(start, BEFORE);
@@ -364,35 +466,54 @@ static void check_canaries(void)
     }
 }
 
-/* The student's own writable data: objcopy gave it sections of these names. */
-static char no_data __attribute__((section("student_data"), used)) = 1;
-static char no_bss __attribute__((section("student_bss"), used));
-extern char __start_student_data[], __stop_student_data[], __start_student_bss[], __stop_student_bss[];
-static char *statics; /* as they were before the first case */
+/* Reachability, while tracing. Whatever looks like an address in a block or of its end is taken for a pointer. */
+enum { MOST_LOOKED = 1 << 22 };
+static uint32_t *pending; /* blocks that were reached and not looked through yet */
+static size_t pending_count, looked; /* looked: words and blocks, in this process, which has one case */
 
-static void keep_statics(int restore)
+void harness_root(const void *pointer)
 {
-    size_t data = (size_t)(__stop_student_data - __start_student_data);
-    size_t bss = (size_t)(__stop_student_bss - __start_student_bss);
-    if (restore) {
-        memcpy(__start_student_data, statics, data);
-        memcpy(__start_student_bss, statics + data, bss);
-    } else {
-        statics = harness_pages(data + bss);
-        memcpy(statics, __start_student_data, data);
-        memcpy(statics + data, __start_student_bss, bss);
+    uintptr_t at = (uintptr_t)pointer;
+    if (at < (uintptr_t)arena || at >= (uintptr_t)arena_next)
+        return;
+    struct block *block = block_below(at);
+    if (block == NULL || block->freed || block->reached || at > start_of(block) + block->size)
+        return;
+    block->reached = 1;
+    pending[pending_count++] = (uint32_t)(block - blocks);
+}
+
+static void look_through(uintptr_t start, uintptr_t stop)
+{
+    const uintptr_t word = sizeof(void *);
+    looked += (stop - start) / word;
+    for (uintptr_t at = (start + word - 1) / word * word; at + word <= stop; at += word)
+        harness_root(*(void *const *)at);
+}
+
+/* Where a block was lost is worth some time, but not all: a program that allocates without measure is not traced. */
+static void find_lost(void)
+{
+    looked += block_count;
+    for (size_t i = 0; i < block_count; i++)
+        blocks[i].reached = 0;
+    if (looked > MOST_LOOKED) {
+        for (size_t i = 0; i < block_count; i++)
+            blocks[i].lost_in = UNKNOWN;
+        return;
     }
-}
-
-static int lies_in(const char *address, size_t need, const char *start, const char *stop)
-{
-    return address >= start && address <= stop && need <= (size_t)(stop - address);
-}
-
-static int in_statics(const char *address, size_t need)
-{
-    return lies_in(address, need, __start_student_data, __stop_student_data)
-        || lies_in(address, need, __start_student_bss, __stop_student_bss);
+    lab_roots();
+    for (int i = 0; i < STATICS; i++)
+        look_through((uintptr_t)statics[i].start, (uintptr_t)statics[i].stop);
+    while (pending_count) {
+        const struct block *block = &blocks[pending[--pending_count]];
+        look_through(start_of(block), start_of(block) + block->size);
+    }
+    for (size_t i = 0; i < block_count; i++)
+        if (blocks[i].reached)
+            blocks[i].lost_in = HELD;
+        else if (blocks[i].lost_in < 0)
+            blocks[i].lost_in = now.operation;
 }
 
 enum pointer harness_pointer(const void *address, size_t need)
@@ -411,7 +532,7 @@ enum pointer harness_pointer(const void *address, size_t need)
     if (at + need > end && !block->told_small && !MEMCHECK) {
         block->told_small = some_too_small = 1;
         heap.broken++;
-        report_block(TOO_SMALL, 0, block, NULL);
+        tell_of_block(TOO_SMALL, 0, block, NULL, (int64_t)(at + need - start_of(block)));
     }
     /* What runs over the end into the canary can be read all the same: one finding, not a ruined case. */
     return at + need <= end + (MEMCHECK ? 0 : BEHIND) ? PTR_OK : PTR_SMALL;
@@ -482,6 +603,17 @@ void *harness_realloc(void *, size_t);
 void *harness_reallocarray(void *, size_t, size_t);
 void *harness_aligned_alloc(size_t, size_t);
 int harness_posix_memalign(void **, size_t, size_t);
+void *harness_memalign(size_t, size_t);
+void *harness_valloc(size_t);
+void *harness_pvalloc(size_t);
+size_t harness_malloc_usable_size(void *);
+int harness_asprintf(char **, const char *, ...);
+int harness_vasprintf(char **, const char *, va_list);
+int harness___asprintf_chk(char **, int, const char *, ...);
+int harness___vasprintf_chk(char **, int, const char *, va_list);
+ssize_t harness_getline(char **, size_t *, FILE *);
+ssize_t harness_getdelim(char **, size_t *, int, FILE *);
+ssize_t harness___getdelim(char **, size_t *, int, FILE *);
 char *harness_strdup(const char *);
 char *harness_strndup(const char *, size_t);
 void harness_free(void *);
@@ -490,6 +622,10 @@ _Noreturn void harness__exit(int);
 _Noreturn void harness__Exit(int);
 _Noreturn void harness_quick_exit(int);
 _Noreturn void harness_abort(void);
+_Noreturn void harness_longjmp(struct __jmp_buf_tag *, int);
+_Noreturn void harness__longjmp(struct __jmp_buf_tag *, int);
+_Noreturn void harness_siglongjmp(struct __jmp_buf_tag *, int);
+_Noreturn void harness___longjmp_chk(struct __jmp_buf_tag *, int);
 
 #define CALLER __builtin_return_address(0)
 
@@ -503,16 +639,26 @@ void *harness_calloc(size_t count, size_t size)
     return size && count > SIZE_MAX / size ? NULL : allocate(count * size, 16, 1, CALLER);
 }
 
+/* As libc's, but that it always moves: size 0 frees. */
 static void *resized(void *old, size_t size, void *caller)
 {
-    struct block *block = old ? block_below((uintptr_t)old) : NULL;
-    void *new = allocate(size, 16, 0, caller);
-    if (new != NULL && block != NULL && !block->freed && start_of(block_below((uintptr_t)old)) == (uintptr_t)old) {
-        size_t kept = block_below((uintptr_t)old)->size;
-        memcpy(new, old, kept < size ? kept : size);
-    }
-    if (new != NULL)
+    if (old != NULL && size == 0) {
         release(old, caller);
+        return NULL;
+    }
+    const struct block *block = old ? block_below((uintptr_t)old) : NULL;
+    enum detail wrong = old ? bad_free((uintptr_t)old, block) : 0;
+    size_t kept = 0;
+    if (old != NULL && !wrong)
+        kept = block->size;
+    else if (wrong == FOREIGN && libc_gave(old))
+        kept = malloc_usable_size(old);
+    void *new = allocate(size, 16, 0, caller);
+    if (new == NULL)
+        return NULL;
+    if (kept)
+        memcpy(new, old, kept < size ? kept : size);
+    release(old, caller);
     return new;
 }
 
@@ -526,15 +672,54 @@ void *harness_reallocarray(void *old, size_t count, size_t size)
     return size && count > SIZE_MAX / size ? NULL : resized(old, count * size, CALLER);
 }
 
+static void *aligned(size_t align, size_t size, void *caller)
+{
+    if (align == 0 || (align & (align - 1)) != 0) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return allocate(size, align < 16 ? 16 : align, 0, caller);
+}
+
 void *harness_aligned_alloc(size_t align, size_t size)
 {
-    return allocate(size, align < 16 ? 16 : align, 0, CALLER);
+    return aligned(align, size, CALLER);
 }
 
 int harness_posix_memalign(void **result, size_t align, size_t size)
 {
-    *result = allocate(size, align < 16 ? 16 : align, 0, CALLER);
-    return *result ? 0 : ENOMEM;
+    if (align % sizeof(void *) != 0 || align == 0 || (align & (align - 1)) != 0)
+        return EINVAL;
+    void *start = aligned(align, size, CALLER);
+    if (start == NULL)
+        return ENOMEM;
+    *result = start;
+    return 0;
+}
+
+void *harness_memalign(size_t align, size_t size)
+{
+    size_t power = 16;
+    while (power < align && power <= LARGEST)
+        power *= 2;
+    return aligned(power, size, CALLER);
+}
+
+void *harness_valloc(size_t size)
+{
+    return aligned((size_t)sysconf(_SC_PAGESIZE), size, CALLER);
+}
+
+void *harness_pvalloc(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return aligned(page, size > LARGEST ? size : (size + page - 1) / page * page, CALLER);
+}
+
+size_t harness_malloc_usable_size(void *start)
+{
+    const struct block *block = block_below((uintptr_t)start);
+    return start != NULL && bad_free((uintptr_t)start, block) == 0 ? block->size : 0;
 }
 
 static char *copied(const char *text, size_t length, void *caller)
@@ -557,6 +742,92 @@ char *harness_strndup(const char *text, size_t most)
     return copied(text, strnlen(text, most), CALLER);
 }
 
+static int printed(char **result, const char *format, va_list arguments, void *caller)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    char *text = length < 0 ? NULL : allocate((size_t)length + 1, 16, 0, caller);
+    if (text != NULL)
+        vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    if (text == NULL)
+        return -1;
+    *result = text;
+    return length;
+}
+
+int harness_vasprintf(char **result, const char *format, va_list arguments)
+{
+    return printed(result, format, arguments, CALLER);
+}
+
+int harness___vasprintf_chk(char **result, int flag, const char *format, va_list arguments)
+{
+    (void)flag;
+    return printed(result, format, arguments, CALLER);
+}
+
+int harness_asprintf(char **result, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = printed(result, format, arguments, CALLER);
+    va_end(arguments);
+    return length;
+}
+
+int harness___asprintf_chk(char **result, int flag, const char *format, ...)
+{
+    (void)flag;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = printed(result, format, arguments, CALLER);
+    va_end(arguments);
+    return length;
+}
+
+static ssize_t line_read(char **line, size_t *room, int delimiter, FILE *file, void *caller)
+{
+    enum { FIRST_ROOM = 120 };
+    if (line == NULL || room == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
+    size_t length = 0;
+    for (int letter = 0; letter != delimiter || length == 0; length++) {
+        if (*line == NULL || length + 2 > *room) { /* room for this letter and the end */
+            size_t larger = *line == NULL || *room < FIRST_ROOM / 2 ? FIRST_ROOM : 2 * *room;
+            char *moved = resized(*line, larger, caller);
+            if (moved == NULL)
+                return -1;
+            *line = moved;
+            *room = larger;
+        }
+        letter = getc(file);
+        if (letter == EOF)
+            break;
+        (*line)[length] = (char)letter;
+    }
+    (*line)[length] = '\0';
+    return length ? (ssize_t)length : -1;
+}
+
+ssize_t harness_getline(char **line, size_t *room, FILE *file)
+{
+    return line_read(line, room, '\n', file, CALLER);
+}
+
+ssize_t harness_getdelim(char **line, size_t *room, int delimiter, FILE *file)
+{
+    return line_read(line, room, delimiter, file, CALLER);
+}
+
+ssize_t harness___getdelim(char **line, size_t *room, int delimiter, FILE *file)
+{
+    return line_read(line, room, delimiter, file, CALLER);
+}
+
 void harness_free(void *start)
 {
     if (now.failing < 0)
@@ -564,7 +835,7 @@ void harness_free(void *start)
     release(start, CALLER);
 }
 
-enum way { WAY_EXIT = 1, WAY_ABORT };
+enum way { WAY_EXIT = 1, WAY__EXIT, WAY__EXIT_C, WAY_QUICK_EXIT, WAY_ABORT, WAY_JUMP };
 
 static void send_stack(enum kind kind, int32_t first, int32_t second, uint64_t address, void *at)
 {
@@ -593,10 +864,71 @@ static _Noreturn void leave(enum way way, int status)
 }
 
 _Noreturn void harness_exit(int status) { leave(WAY_EXIT, status); }
-_Noreturn void harness__exit(int status) { leave(WAY_EXIT, status); }
-_Noreturn void harness__Exit(int status) { leave(WAY_EXIT, status); }
-_Noreturn void harness_quick_exit(int status) { leave(WAY_EXIT, status); }
+_Noreturn void harness__exit(int status) { leave(WAY__EXIT, status); }
+_Noreturn void harness__Exit(int status) { leave(WAY__EXIT_C, status); }
+_Noreturn void harness_quick_exit(int status) { leave(WAY_QUICK_EXIT, status); }
 _Noreturn void harness_abort(void) { leave(WAY_ABORT, 0); }
+
+/* A longjmp is legal when the function that called setjmp still runs. No function can stand before setjmp, because
+ * setjmp would save that function's frame; so a few instructions note the buffer and jump on. What cannot be seen:
+ * a copied buffer, __builtin_setjmp, and a frame that returned in this very call and whose room is in use again. */
+static struct jump {
+    const void *buffer;
+    const char *stack;
+    int32_t case_number, operation;
+} jumps[64];
+static size_t jump_count;
+
+__attribute__((used, noinline)) static void note_setjmp(const void *buffer, const char *stack)
+{
+    const size_t room = sizeof jumps / sizeof *jumps;
+    size_t place = 0;
+    while (place < room && jumps[place].buffer != buffer)
+        place++;
+    if (place == room)
+        place = jump_count++ % room;
+    jumps[place] = (struct jump){buffer, stack, now.case_number, now.operation};
+}
+
+#if defined(__x86_64__)
+#define NOTED(name)                                                                                               \
+    __asm__(".pushsection .text.harness_" name ", \"ax\"\n"                                                       \
+            ".globl harness_" name "\n.type harness_" name ", @function\nharness_" name ":\n"                        \
+            "push %rdi\npush %rsi\nsub $8, %rsp\nlea 32(%rsp), %rsi\ncall note_setjmp\n"                           \
+            "add $8, %rsp\npop %rsi\npop %rdi\njmp " name "@PLT\n"                                                  \
+            ".size harness_" name ", . - harness_" name "\n.popsection\n")
+#elif defined(__aarch64__)
+#define NOTED(name)                                                                                               \
+    __asm__(".pushsection .text.harness_" name ", \"ax\"\n"                                                       \
+            ".globl harness_" name "\n.type harness_" name ", %function\nharness_" name ":\n"                        \
+            "stp x0, x1, [sp, #-32]!\nstp x29, x30, [sp, #16]\nadd x1, sp, #32\nbl note_setjmp\n"                  \
+            "ldp x29, x30, [sp, #16]\nldp x0, x1, [sp], #32\nb " name "\n"                                          \
+            ".size harness_" name ", . - harness_" name "\n.popsection\n")
+#else
+#error "setjmp cannot be noted on this machine: write its few instructions here"
+#endif
+NOTED("setjmp");
+NOTED("_setjmp");
+NOTED("__sigsetjmp");
+
+static _Noreturn void jump(struct __jmp_buf_tag *buffer, int value)
+{
+    const char *frame = __builtin_frame_address(0);
+    for (size_t i = 0; i < sizeof jumps / sizeof *jumps; i++) {
+        const struct jump *noted = &jumps[i];
+        if (noted->buffer != buffer)
+            continue;
+        int other_call = noted->case_number != now.case_number || noted->operation != now.operation;
+        if (other_call || (noted->stack < frame && on_stack(noted->stack)))
+            leave(WAY_JUMP, 0);
+    }
+    siglongjmp(buffer, value);
+}
+
+_Noreturn void harness_longjmp(struct __jmp_buf_tag *buffer, int value) { jump(buffer, value); }
+_Noreturn void harness__longjmp(struct __jmp_buf_tag *buffer, int value) { jump(buffer, value); }
+_Noreturn void harness_siglongjmp(struct __jmp_buf_tag *buffer, int value) { jump(buffer, value); }
+_Noreturn void harness___longjmp_chk(struct __jmp_buf_tag *buffer, int value) { jump(buffer, value); }
 
 /* ---------------------------------------------------------------- crashes and time limits */
 
@@ -794,6 +1126,8 @@ static void run_case(const struct one_case *one)
         int fits = lab_apply(&one->calls[i], contracts ? &contracts[i] : NULL);
         progress->inside = 0;
         check_canaries();
+        if (now.trace)
+            find_lost();
         if (!fits) {
             send_frame(MISFIT, NULL, 0);
             return;
@@ -803,15 +1137,15 @@ static void run_case(const struct one_case *one)
             mark_errors(one->number, i, errors);
         if (MEMCHECK) {
             send_frame(STEP, &errors, sizeof errors);
-        } else {
+        } else if (!now.trace) {
             record_length = 0;
             seen_round++;
             lab_record();
             send_record();
         }
     }
-    for (size_t i = 0; i < block_count; i++)
-        if (!blocks[i].freed)
+    for (size_t i = 0, told = 0; i < block_count && told < MOST_LIVE_TOLD; i++)
+        if (!blocks[i].freed && ++told)
             report_block(LIVE, 0, &blocks[i], NULL);
     static int leak_checks; /* each looks at all memory; where else memory is lost our own table tells */
     if (MEMCHECK && heap.live && leak_checks++ < MOST_LEAK_CHECKS) {
@@ -1018,21 +1352,27 @@ int main(int argc, char **argv)
     now.report = descriptor_of(argv[2]);
     size_t words;
     const int32_t *plan = read_plan(descriptor_of(argv[1]), &words);
-    if (words < HEADER || plan[0] != PLAN_MAGIC || plan[3] != MEMCHECK)
+    if (words < HEADER || plan[0] != PLAN_MAGIC || (plan[3] == PLAN_MEMCHECK) != MEMCHECK)
         return EXIT_BAD_PLAN;
     memcpy(&now.token, plan + 1, sizeof now.token);
+    now.trace = plan[3] == PLAN_TRACE;
     times.first = plan[4];
     times.least = plan[5];
     times.hangs = plan[6];
     times.total = plan[7];
     int32_t cases = plan[8];
     set_up_output();
+    stack_base = __builtin_frame_address(0);
+    if (!MEMCHECK)
+        mallopt(M_MMAP_MAX, 0);
 
     block_room = MEMCHECK ? MOST_BLOCKS / 64 : MOST_BLOCKS; /* a leak check looks through it */
     blocks = harness_pages((block_room + 1) * sizeof *blocks);
     size_t arena_bytes = MEMCHECK ? MEMCHECK_ARENA : NATIVE_ARENA;
     arena = arena_next = harness_pages(arena_bytes);
     arena_end = arena + arena_bytes;
+    if (now.trace)
+        pending = harness_pages(block_room * sizeof *pending);
     if (MEMCHECK) {
         VALGRIND_MAKE_MEM_NOACCESS(arena, arena_bytes);
         signal(SIGPROF, on_asked);

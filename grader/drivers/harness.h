@@ -39,6 +39,10 @@ void lab_start(const int32_t *settings);
 int lab_apply(const struct call *call, const struct contract *contract);
 /* Write the canonical record with harness_put. Reads the student's memory, trusts nothing in it. */
 void lab_record(void);
+/* Does this address lie in memory that the student's functions were lent, and must not free? */
+int lab_lends(const void *address);
+/* Tell harness_root every pointer that the caller of the student's functions keeps. */
+void lab_roots(void);
 
 /* --- the harness gives ----------------------------------------------------------------------------------- */
 
@@ -54,6 +58,8 @@ enum pointer harness_pointer(const void *address, size_t need);
 int harness_outside(const void *address, size_t size);
 /* Was this address already shown since the record was begun? Remembers it. */
 int harness_seen(const void *address);
+/* What this points to, if anything, can still be reached and so is not lost. */
+void harness_root(const void *pointer);
 /* Append words to the record. */
 void harness_put(int32_t word);
 void harness_put_words(const void *words, size_t count);

@@ -23,7 +23,7 @@ FORK = ("fork_sequence",)
 FREE = ("free_sequence",)
 INIT = ("llm_init",)
 DESTROY = ("llm_destroy",)
-STOPS = ("crash", "crash-wild", "hang", "left", "stopped", "unreadable")
+STOPS = ("crash", "crash-wild", "hang", "left", "left-jump", "stopped", "unreadable")
 
 
 def words(*them: str) -> frozenset[str]:

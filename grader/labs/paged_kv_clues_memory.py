@@ -25,8 +25,8 @@ ISOLATION = (
     Clue(
         rule="isolation",
         circumstances=words(SEVERAL_TARGETS),
-        hint="With two engines {call} mixes them up. Look for global or static variables that remember an engine, a "
-        "pool, a sequence or an id: each engine must have its own.",
+        hint="With two engines, at the same time or one after the other, {call} mixes them up. Look for global or "
+        "static variables that remember an engine, a pool, a sequence or an id: each engine must have its own.",
     ),
 )
 
@@ -97,6 +97,12 @@ ENDINGS = (
     ),
     Clue(
         rule="memory-error",
+        kinds=("left-jump",),
+        hint="longjmp at {line} goes back into a call that has already returned. A jump must stay inside one call: "
+        "setjmp first, then longjmp, both before the call returns.",
+    ),
+    Clue(
+        rule="memory-error",
         kinds=("left",),
         hint="{call} ends the whole program at {line}. A call returns NULL or -1 when it cannot do its work.",
     ),
@@ -106,7 +112,7 @@ MEMORY = (
     Clue(
         rule="destroy",
         calls=DESTROY,
-        kinds=("free-foreign", "free-inside"),
+        kinds=("free-pool", "free-foreign", "free-inside"),
         hint="llm_destroy frees at {line} what malloc never returned. The pool belongs to the caller, and the dummy "
         "head of the list is a part of the engine: neither is freed by itself.",
     ),
@@ -117,7 +123,12 @@ MEMORY = (
     ),
     Clue(
         rule="memory-error",
-        kinds=("free-foreign", "free-inside"),
+        kinds=("free-pool",),
+        hint="free at {line} gets the pool. It belongs to the caller of llm_init; you only store its address.",
+    ),
+    Clue(
+        rule="memory-error",
+        kinds=("free-foreign", "free-inside", "free-static", "free-stack"),
         hint="free at {line} gets an address that malloc, calloc or realloc did not return.",
     ),
     Clue(

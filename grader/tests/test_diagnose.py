@@ -136,6 +136,21 @@ def test_a_crash_is_explained_with_the_students_line() -> None:
     assert "crashes" in record.diagnosis.summary
 
 
+def test_a_second_engine_after_the_first_is_several_engines_too() -> None:
+    """Statics live on through a case on purpose: what only the second engine of a case meets, came from the first."""
+    story = "llm_init 128 -> engine; {0}; llm_destroy -> 0; llm_init 128 -> engine; {0}; llm_destroy -> 0"
+    anew = made("anew", story.format("create_sequence 1 20 -> seq"), header="weight = 1")
+    source = around(
+        "create_sequence",
+        "    if (gone) return NULL;",
+        text=around("llm_destroy", after="    gone = engine != NULL;", top="static int gone;"),
+    )
+    record = graded_text(source, anew, first_case(), second_case())
+
+    assert record.diagnosis is not None
+    assert (record.diagnosis.rule, record.diagnosis.case, record.diagnosis.operation) == ("isolation", "made/anew", 5)
+
+
 def test_a_failing_build_explains_itself() -> None:
     """The first message of gcc is the diagnosis; no case is blamed."""
     source = right().replace("static const int NOT_MAPPED = -1;", "static const int NOT_MAPPED = -1; int x /* HERE */")

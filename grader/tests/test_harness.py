@@ -121,27 +121,6 @@ def test_a_stack_overflow_is_caught_on_another_stack() -> None:
     assert abs(finding.source[0].line - line_of(source)) <= 1
 
 
-@pytest.mark.parametrize(
-    ("statements", "words"),
-    [
-        ("exit(0); /* HERE */", "exit"),
-        ("exit(3); /* HERE */", "exit"),
-        ("_exit(0); /* HERE */", "exit"),
-        ("_Exit(97); /* HERE */", "exit"),
-        ("quick_exit(99); /* HERE */", "exit"),
-        ("abort(); /* HERE */", "abort"),
-    ],
-)
-def test_a_call_that_ends_the_program_is_a_finding(statements: str, words: str) -> None:
-    """Whatever status it gives, it is no success; the line is that of the call."""
-    source = trouble(statements, top=POSIX + "#include <stdlib.h>\n")
-    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case()), End.LEFT)
-
-    assert finding.verdict is Verdict.RUN_TIME_ERROR
-    assert f"({words})" in finding.message
-    assert finding.source[0].line == line_of(source)
-
-
 def test_a_way_out_past_the_harness_is_noticed() -> None:
     """A raw system call ends the process without a word; the missing reports tell."""
     source = trouble("syscall(231, 0);", top=POSIX + "#include <sys/syscall.h>\n")

@@ -72,6 +72,23 @@ static void make_pool(int32_t number, int32_t pool_bytes)
     slots[number].pool_bytes = pool_bytes;
 }
 
+int lab_lends(const void *address)
+{
+    uintptr_t at = (uintptr_t)address;
+    for (int i = 1; i <= MOST_ENGINES; i++) {
+        uintptr_t start = (uintptr_t)slots[i].pages;
+        if (slots[i].pages != NULL && at >= start && at < start + pages_of(slots[i].pool_bytes))
+            return 1;
+    }
+    return 0;
+}
+
+void lab_roots(void)
+{
+    for (int i = 1; i <= MOST_ENGINES; i++)
+        harness_root(slots[i].engine);
+}
+
 static void reply_int(int value)
 {
     reply_kind = INT;
