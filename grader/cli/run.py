@@ -33,6 +33,7 @@ _STEPS = {
     "_compare": "comparing with the reference",
     "_memcheck": "running them again under Valgrind",
     "_count": "counting instructions",
+    "_find_lost": "looking for lost memory",
     "_diagnose": "looking for the cause",
     "_pinpoint": "looking for lines",
     "_score": "counting points",

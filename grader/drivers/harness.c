@@ -234,7 +234,7 @@ static int in_statics(const char *address, size_t need)
 
 enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
 /* Valgrind needs a moment for every megabyte that it is told of. */
-static const size_t NATIVE_ARENA = (size_t)256 << 20, MEMCHECK_ARENA = (size_t)32 << 20, LARGEST = (size_t)64 << 20;
+static const size_t NATIVE_ARENA = (size_t)64 << 20, MEMCHECK_ARENA = (size_t)32 << 20, LARGEST = (size_t)64 << 20;
 enum { MOST_BLOCKS = 1 << 19, MOST_LEAK_CHECKS = 8, MOST_LIVE_TOLD = 1000 };
 
 struct block {

@@ -12,6 +12,7 @@ import pytest
 
 from grader import casefile, pipeline, plan, sandbox
 from grader.attempt import Attempt
+from grader.cli.run import _STEPS as STEPS_TOLD
 from grader.errors import DriverError, GraderError, ToolMissing, UsageError
 from grader.grammar import Case
 from grader.labs.paged_kv import lab
@@ -57,7 +58,8 @@ def written(folder: Path, source: str) -> Path:
 def test_the_steps_are_the_table_of_contents() -> None:
     """In this order, each named once."""
     assert [step.__name__ for step in STEPS] == [
-        "_collect", "_build", "_replay", "_compare", "_memcheck", "_diagnose", "_pinpoint", "_score", "_advise",
+        "_collect", "_build", "_replay", "_compare", "_find_lost", "_memcheck", "_count", "_diagnose", "_pinpoint",
+        "_score", "_advise",
     ]  # fmt: skip
 
 
@@ -67,6 +69,7 @@ def test_progress_is_told_each_step_as_it_begins(tmp_path: Path) -> None:
     grade(written(tmp_path, right()), lab(), [first_case()], seed=1, valgrind=False, progress=told.append)
 
     assert told == [step.__name__ for step in STEPS]
+    assert STEPS_TOLD.keys() == set(told)  # words for each
 
 
 @pytest.mark.parametrize("valgrind", [False, True])
