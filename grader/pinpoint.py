@@ -13,7 +13,7 @@ from dataclasses import replace
 from grader.breaches import STORE, UNSET, MemoryFault
 from grader.compare import Comparison
 from grader.memcheck import Checked
-from grader.verdict import Advice
+from grader.verdict import Advice, Visibility
 from reference.model import SHARED_MEMORY, Access
 
 __all__ = ["advice", "cases_with_unset", "cases_without_line", "completed"]
@@ -66,11 +66,12 @@ def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advi
             continue
         told.add(breach.lines[:1])
         call = comparison.case.trace.operations[breach.operation].name
+        public = comparison.case.visibility is Visibility.PUBLIC
         yield Advice(
             kind="breach",
             message=f"{call} writes here to memory that it should leave alone, though nothing of it is left afterwards",
-            case=comparison.case.name,
-            operation=breach.operation + 1,
+            case=comparison.case.name if public else None,
+            operation=breach.operation + 1 if public else None,
             source=breach.lines,
         )
 
@@ -83,7 +84,7 @@ def _lacks_line(number: int, comparison: Comparison, checked: Checked) -> bool:
         and any(span.access is Access.READ for span in comparison.allowed[last])
         and _touched(comparison, last)
         and (number, last) not in checked.stores
-        and number not in checked.stopped
+        and number not in {*checked.stopped, *checked.hung, *checked.unchecked}
         and comparison.played.complete
     )
 

@@ -235,7 +235,9 @@ def _advise(attempt: Attempt) -> Attempt:
         advised = look_for_advice(
             work, attempt.lab, source=source.content, program=built.program, comparisons=attempt.comparisons
         )
-    return replace(attempt, advice=advised.advice, spent=attempt.spent | {"advise": advised.cpu_seconds})
+    return replace(
+        attempt, advice=(*attempt.advice, *advised.advice), spent=attempt.spent | {"advise": advised.cpu_seconds}
+    )
 
 
 def _timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:

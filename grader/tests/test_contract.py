@@ -144,22 +144,36 @@ def test_reading_the_pool_everywhere_keeps_every_point_of_all_cases() -> None:
     assert (record.score, record.findings, record.advice) == (record.max_score, (), ())
 
 
-def test_a_store_that_is_taken_back_is_advice() -> None:
-    """Constraint 4 forbids it, but what happens inside a call is not compared."""
-    source = around(
+def taking_back() -> str:
+    """A program whose `create_sequence` changes the pool and changes it back."""
+    return around(
         "create_sequence",
         "    volatile int *word = engine == NULL ? NULL : engine->pool_base_ptr;\n"
         "    if (word != NULL) *word = ~*word; /* HERE */",
         "    if (word != NULL) *word = ~*word;",
         top=_TOP,
     )
-    attempt = graded(source)
+
+
+def test_a_store_that_is_taken_back_is_advice() -> None:
+    """Constraint 4 forbids it, but what happens inside a call is not compared. Other advice does not replace it."""
+    attempt = attempted(taking_back(), *story(), valgrind=True, advise=True)
 
     assert findings(attempt) == []
     assert sum(score.points for score in attempt.scores) == sum(score.max_points for score in attempt.scores)
-    assert [one.operation for one in attempt.advice] == [2, 2]
-    assert {one.case for one in attempt.advice} == {"made/first"}
-    assert attempt.advice[0].source[0].line == line_of(source)
+    given = [one for one in attempt.advice if one.kind == "breach"]
+    assert [one.operation for one in given] == [2, 2]
+    assert {one.case for one in given} == {"made/first"}
+    assert given[0].source[0].line == line_of(taking_back())
+
+
+def test_advice_does_not_name_a_hidden_case() -> None:
+    """Line and call are the student's own; what the case asks stays untold."""
+    hidden = made("secret", "create_sequence 1 21 -> seq", header='pool_blocks = 4; visibility = "hidden"')
+    given = graded(taking_back(), hidden).advice
+
+    assert given
+    assert {(one.case, one.operation) for one in given} == {(None, None)}
 
 
 def test_a_memory_error_beside_breaches_costs_its_points_in_every_case() -> None:
