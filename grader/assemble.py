@@ -55,6 +55,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         outcomes=tuple(outcomes),
         findings=tuple(findings),
         advice=(*built.advice, *attempt.advice),
+        allowed=built.allowed,
         output=_output(attempt),
         memcheck=attempt.valgrind,
         instructions=attempt.instructions,
@@ -73,7 +74,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
 
 def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:
     if attempt.built is not None and attempt.built.findings:
-        return Verdict.COMPILE_ERROR
+        return Verdict.REJECTED if attempt.built.rejected else Verdict.COMPILE_ERROR
     if score == max_score:
         return Verdict.ACCEPTED
     if attempt.diagnosed is None or attempt.diagnosed.verdict is Verdict.ACCEPTED:

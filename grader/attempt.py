@@ -33,6 +33,8 @@ class Attempt:
     counting: bool = False
     """Are instructions to be counted?"""
     relaxed: bool = False
+    allowed: frozenset[str] = frozenset()
+    """Symbols for which nothing is rejected."""
     source: Source | None = None
     built: Built | None = None
     replayed: Replayed | None = None

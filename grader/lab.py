@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from grader.grammar import Case, Grammar
 from grader.rubric import Rubric
 from grader.sandbox import Workspace
-from grader.verdict import Advice, Finding
+from grader.verdict import Advice, Finding, Verdict
 from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
@@ -43,18 +43,36 @@ class Built:
     program: Program | None
     findings: tuple[Finding, ...] = ()
     advice: tuple[Advice, ...] = ()
+    allowed: tuple[str, ...] = ()
+    """Symbols that would have been rejected, had nobody allowed them."""
     stopped: bool = False
     """Did the compiler need so much that it had to be stopped? Then nobody asks it again."""
     compiler: str = ""
     command: str = ""
     cpu_seconds: float = 0.0
 
+    @property
+    def rejected(self) -> bool:
+        """Must somebody look at it before anything of it is run?"""
+        return any(finding.verdict is Verdict.REJECTED for finding in self.findings)
+
 
 class Build(Protocol):
     """Makes a program of a submission, in a workspace."""
 
-    def __call__(self, work: Workspace, source: bytes, *, own_headers: Mapping[str, bytes], relaxed: bool) -> Built:
-        """`own_headers` only explain failures; `relaxed` forgives warnings and missing functions."""
+    def __call__(
+        self,
+        work: Workspace,
+        source: bytes,
+        *,
+        own_headers: Mapping[str, bytes],
+        relaxed: bool,
+        allowed: frozenset[str] = frozenset(),
+    ) -> Built:
+        """`own_headers` only explain failures; `relaxed` forgives warnings and missing functions.
+
+        `allowed` are symbols that somebody has looked at: for them nothing is rejected.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ raises.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +50,7 @@ def grade(
     valgrind: bool = True,
     advise: bool = False,
     instructions: bool = False,
+    allowed: Collection[str] = (),
     progress: Progress = lambda _: None,
     early: Early | None = None,
 ) -> Record:
@@ -57,6 +58,7 @@ def grade(
 
     `advise` also looks for what costs no point, but nearly as much time again (see grader.advise); `instructions`
     counts them (see grader.instructions).
+    `allowed` are symbols that somebody has looked at; for them nothing is rejected.
     """
     tools.require(*lab.tools, *(["valgrind"] if valgrind or instructions else []))
     with sandbox.workspace() as work:
@@ -69,6 +71,7 @@ def grade(
             valgrind=valgrind,
             advise=advise,
             counting=instructions,
+            allowed=frozenset(allowed),
         )
         for step in STEPS:
             progress(step.__name__)
@@ -88,7 +91,13 @@ def _build(attempt: Attempt) -> Attempt:
     assert source is not None
     if source.finding is not None:
         return replace(attempt, built=Built(program=None, findings=(source.finding,)))
-    built = attempt.lab.build(attempt.work, source.content, own_headers=source.own_headers, relaxed=attempt.relaxed)
+    built = attempt.lab.build(
+        attempt.work,
+        source.content,
+        own_headers=source.own_headers,
+        relaxed=attempt.relaxed,
+        allowed=attempt.allowed,
+    )
     return replace(attempt, built=built, spent=attempt.spent | {"build": built.cpu_seconds})
 
 

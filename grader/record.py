@@ -76,6 +76,8 @@ class Record:
     findings: tuple[Finding, ...] = ()
     advice: tuple[Advice, ...] = ()
     """Worth knowing; never costs a point."""
+    allowed: tuple[str, ...] = ()
+    """Symbols that somebody has looked at and let pass (`--allow`); without that it were rejected."""
     output: str = ""
     """What the program printed, bounded. Shown, never parsed."""
     memcheck: bool = True

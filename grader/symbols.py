@@ -1,8 +1,8 @@
-"""From addresses to lines of the student's file, by the debug lines of the program (binutils' addr2line)."""
+"""From addresses to lines of the student's file, by the debug lines of program or object (binutils' addr2line)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grader.errors import DriverError
@@ -11,7 +11,7 @@ from grader.process import Limits
 from grader.sandbox import Workspace
 from grader.verdict import SourceLine
 
-__all__ = ["source_lines"]
+__all__ = ["lines_at", "source_lines"]
 
 _PAIR = 2
 
@@ -28,7 +28,7 @@ def source_lines(
     addresses = sorted({address for stack in wanted for address in _call_sites(stack)})
     if not addresses:
         return dict.fromkeys(wanted, ())
-    lines = _look_up(work, program, addresses, checked=checked)
+    lines = lines_at(work, program.place(work, checked=checked), addresses, program.source_name)
     found = {}
     for stack in wanted:
         frames = [line for address in _call_sites(stack) for line in lines.get(address, ())]
@@ -40,9 +40,16 @@ def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:
     return (*stack[:1], *(address - 1 for address in stack[1:] if address))
 
 
-def _look_up(work: Workspace, program: Program, addresses: list[int], *, checked: bool) -> dict[int, list[SourceLine]]:
+def lines_at(
+    work: Workspace, file: str, addresses: Sequence[int], source_name: str, *, section: str = ""
+) -> dict[int, list[SourceLine]]:
+    """The lines of `source_name` at each of these addresses, innermost first, none where there are none.
+
+    In an object file an address is a place in `section`.
+    """
+    place = [f"--section={section}"] if section else []
     done = work.run(
-        ["addr2line", "-a", "-i", "-f", "-e", program.place(work, checked=checked), *map(hex, addresses)],
+        ["addr2line", "-a", "-i", "-f", *place, "-e", file, *map(hex, addresses)],
         limits=Limits(wall_seconds=30),
     )
     if not done.succeeded:
@@ -52,7 +59,7 @@ def _look_up(work: Workspace, program: Program, addresses: list[int], *, checked
     current = -1
     for text in [*done.stdout.decode(errors="replace").splitlines(), "0x0"]:
         if text.startswith("0x") and len(frames) % _PAIR == 0:
-            found[current] = list(_frames(frames, program.source_name))
+            found[current] = list(_frames(frames, source_name))
             current, frames = int(text, 16), []
         else:
             frames.append(text)

@@ -57,6 +57,7 @@ class Tool(StrEnum):
     GCC = "gcc"
     REPLAY = "replay"
     VALGRIND = "valgrind"
+    SCAN = "scan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,11 @@ from grader.build import diagnostics
 from grader.build.diagnostics import Diagnostic
 from grader.build.link import Symbols, link
 from grader.build.project import CProject
+from grader.build.rejected import needless_advice, object_findings, program_findings
 from grader.lab import Built, Program
 from grader.process import Completed
 from grader.sandbox import COMPILE_LIMITS, Workspace
-from grader.verdict import Finding, SourceLine, Tool, Verdict
+from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
 
 __all__ = ["build"]
 
@@ -26,12 +27,18 @@ _QUOTED = re.compile(r"['‘](\w+)['’]")
 
 
 def build(
-    project: CProject, work: Workspace, source: bytes, *, own_headers: Mapping[str, bytes], relaxed: bool
+    project: CProject,
+    work: Workspace,
+    source: bytes,
+    *,
+    own_headers: Mapping[str, bytes],
+    relaxed: bool,
+    allowed: frozenset[str] = frozenset(),
 ) -> Built:
     """Compile and link `source` in the workspace. What is wrong with it comes back as findings.
 
     `own_headers` are only consulted to explain a failure. `relaxed` forgives warnings and missing functions, to
-    tell what a submission that does not compile would have scored.
+    tell what a submission that does not compile would have scored. For `allowed` symbols nothing is rejected.
     """
     tools.require("gcc", "objcopy")
     work.add(project.source_name, source)
@@ -40,24 +47,33 @@ def build(
     compiled = work.run(command, limits=COMPILE_LIMITS)
     spent = compiled.cpu_seconds
     findings: list[Finding] = []
+    suspicions: list[Finding] = []
+    advice: tuple[Advice, ...] = ()
     program = None
     if not compiled.succeeded:
         if not relaxed:
             findings += _compile_findings(project, work, compiled, own_headers)
     else:
-        symbols = Symbols.of((work.folder / project.object_name).read_bytes())
+        data = (work.folder / project.object_name).read_bytes()
+        symbols = Symbols.of(data)
+        suspicions += object_findings(project, work, data)
+        advice = tuple(needless_advice(project, work, data, symbols.undefined))
         missing = [name for name in project.functions if name not in symbols.defined]
         findings += _symbol_findings(project, symbols, missing)
         if not missing or relaxed:
-            linked = link(project, work, missing)
+            linked = link(project, work, symbols, missing)
             spent += linked.cpu_seconds
             if linked.done.succeeded:
                 program = Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
+                suspicions += program_findings(project, work, data, linked)
             else:
                 findings.append(_link_finding(project, work, linked.done))
+    rejected = [finding for finding in dict.fromkeys(suspicions) if finding.field not in allowed]
     return Built(
-        program=program,
-        findings=tuple(findings),
+        program=program if not rejected else None,
+        findings=(*rejected, *findings),
+        advice=advice,
+        allowed=tuple(dict.fromkeys(finding.field for finding in suspicions if finding.field in allowed)),
         stopped=any(finding.kind == _STOPPED for finding in findings),
         compiler=tools.version("gcc"),
         command=" ".join(project.compile_command),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import tools
+from grader.build import needless, scan
 from grader.build.project import FLAGS, CProject
 from grader.errors import DriverError
 from grader.process import Completed
@@ -52,6 +53,8 @@ class Symbols:
 
     defined: frozenset[str]
     undefined: frozenset[str]
+    stubborn: frozenset[str] = frozenset()
+    """Of the defined those that objcopy cannot hide: common and unique ones. They could take the place of libc's."""
 
     @classmethod
     def of(cls, data: bytes) -> Symbols:
@@ -64,7 +67,14 @@ class Symbols:
             return cls(frozenset(), frozenset())
         visible = [symbol for symbol in table.iter_symbols() if symbol["st_info"]["bind"] != "STB_LOCAL"]
         undefined = {symbol.name for symbol in visible if symbol["st_shndx"] == "SHN_UNDEF"}
-        return cls(frozenset({symbol.name for symbol in visible} - undefined), frozenset(undefined))
+        plain = ("STB_GLOBAL", "STB_WEAK")
+        stubborn = {
+            symbol.name
+            for symbol in visible
+            if symbol["st_shndx"] == "SHN_COMMON" or symbol["st_info"]["bind"] not in plain
+        }
+        defined = {symbol.name for symbol in visible} - undefined
+        return cls(frozenset(defined), frozenset(undefined), frozenset(stubborn - undefined))
 
 
 def _variables(data: bytes) -> dict[str, str]:
@@ -86,24 +96,31 @@ class Linked:
     native: bytes = b""
     checked: bytes = b""
     """The one that Valgrind runs."""
+    prefix: str = ""
+    """With which the names of our own functions begin in it."""
     cpu_seconds: float = 0.0
 
 
-def link(project: CProject, work: Workspace, missing: Sequence[str]) -> Linked:
+def link(project: CProject, work: Workspace, symbols: Symbols, missing: Sequence[str]) -> Linked:
     """Hide everything but the demanded functions, rename what the harness replaces, link with the driver."""
     ours = _ours(project)
     for name, content in ours.objects.items():
         work.add(name, content)
-    _add_lines(work, "theirs.sym", (f"{name} {ours.prefix}{name}" for name in _RENAMED))
+    failing = needless.called(symbols.undefined)
+    renamed = [f"{name} {ours.prefix}{name}" for name in (*symbols.undefined.intersection(_RENAMED), *failing)]
+    stubborn = symbols.stubborn - project.functions.keys()
+    renamed += [f"{name} s{secrets.token_hex(8)}" for name in stubborn if name.isidentifier()]
+    _add_lines(work, "theirs.sym", renamed)
     _add_lines(work, "api.sym", project.functions)
     variables = _variables((work.folder / project.object_name).read_bytes())
     sections = [f"--rename-section={old}={new}" for old, new in variables.items()]
     hide = ("--redefine-syms=theirs.sym", "--keep-global-symbols=api.sym")
     spent = _must(work, ["objcopy", *hide, *sections, project.object_name, "student.o"])
     objects = ["marker.o", "student.o"]
-    if missing:
-        include = f'#include "{project.header.name}"'
-        _add_lines(work, "stubs.c", (include, *(project.functions[name] for name in missing)))
+    if missing or failing:
+        stubs = [needless.stub(name, f"{ours.prefix}{name}") for name in failing]
+        stubs += [project.functions[name] for name in missing]
+        _add_lines(work, "stubs.c", ("#include <errno.h>", f'#include "{project.header.name}"', *stubs))
         spent += _must(work, ["gcc", "-std=c11", "-O2", "-c", "stubs.c", "-o", "stubs.o"])
         objects.append("stubs.o")
     lanes = (_freestanding, _dynamic) if "freestanding.o" in ours.objects else (_dynamic,)
@@ -116,6 +133,7 @@ def link(project: CProject, work: Workspace, missing: Sequence[str]) -> Linked:
         done=checked,
         native=(work.folder / "program").read_bytes(),
         checked=(work.folder / "checked").read_bytes(),
+        prefix=ours.prefix,
         cpu_seconds=spent,
     )
 
@@ -132,18 +150,23 @@ def _first_that_links(work: Workspace, lanes: Sequence[_Lane], target: str, obje
     return replace(again, cpu_seconds=done.cpu_seconds + again.cpu_seconds)
 
 
+# Nothing but code can be run, neither the stack nor constants: what could be run is searched (scan.py).
+
+
 def _dynamic(target: str, objects: Sequence[str]) -> list[str]:
-    return ["gcc", "-no-pie", "-o", target, *objects]
+    return ["gcc", "-no-pie", "-Wl,-z,noexecstack,-z,separate-code", "-o", target, *objects]
 
 
 def _static(target: str, objects: Sequence[str]) -> list[str]:
     """Forking a static program costs half as much, and gold links libc in half the time."""
-    return [*_dynamic(target, objects), "-static", "-fuse-ld=gold"]
+    code_apart = "-Wl,-z,noexecstack,--rosegment"
+    return ["gcc", "-no-pie", "-static", "-fuse-ld=gold", code_apart, "-o", target, *objects]
 
 
 def _freestanding(target: str, objects: Sequence[str]) -> list[str]:
     """See freestanding.c. It fails where the student's object needs more than that has."""
-    return ["ld", "-static", "--gc-sections", "-o", target, *objects, "freestanding.o"]
+    code_apart = ("-znoexecstack", "-zseparate-code")
+    return ["ld", "-static", "--gc-sections", *code_apart, "-o", target, *objects, "freestanding.o"]
 
 
 def _must(work: Workspace, command: list[str]) -> float:
@@ -171,7 +194,7 @@ def _ours(project: CProject) -> _Ours:
     """The driver and the harness, compiled once for this compiler and kept between runs."""
     folder = project.harness.parent
     sources = [*sorted(folder.glob("*.[ch]")), *sorted(project.driver.parent.glob("*.[ch]"))]
-    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"4", _has_valgrind_header()]
+    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"5", _has_valgrind_header()]
     kept = _cache_folder() / hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
     if not kept.is_dir():
         _make(project, kept)
@@ -204,7 +227,12 @@ def _make(project: CProject, kept: Path) -> None:
             _run_ours(["objcopy", *renamed, name], Path(made))
             global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", "__ubsan_handle_*")]
             _run_ours(["objcopy", "--wildcard", *global_names, name], Path(made))
-        for name in ("driver.o", "harness.o", "checking.o"):
+            functions = scan.functions((Path(made) / name).read_bytes())
+            lines = [f"{old} {prefix}{old}\n" for old in functions if not old.startswith((prefix, "__ubsan_"))]
+            lines.remove(f"main {prefix}main\n")
+            (Path(made) / "functions.sym").write_text("".join(lines))
+            _run_ours(["objcopy", "--redefine-syms=functions.sym", name], Path(made))
+        for name in ("driver.o", "harness.o", "checking.o", "functions.sym"):
             (Path(made) / name).unlink()
         with contextlib.suppress(OSError):  # another grader was quicker
             Path(made).rename(kept)

@@ -6,7 +6,7 @@ line and column in a frame of the report, and the program goes on behind it.
 
 from __future__ import annotations
 
-from grader.build.link import link
+from grader.build.link import Symbols, link
 from grader.build.project import CProject
 from grader.lab import Built, Program
 from grader.sandbox import COMPILE_LIMITS, Workspace
@@ -26,7 +26,8 @@ def build_watched(project: CProject, work: Workspace, source: bytes) -> Built:
     spent = done.cpu_seconds
     if not done.succeeded:
         return Built(program=None, cpu_seconds=spent)
-    linked = link(project, work, missing=())
+    symbols = Symbols.of((work.folder / project.object_name).read_bytes())
+    linked = link(project, work, symbols, missing=())
     program = None
     if linked.done.succeeded:
         program = Program(content=linked.native, source_name=project.source_name)

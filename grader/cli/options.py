@@ -15,12 +15,16 @@ from grader.grammar import Case
 from grader.lab import Lab
 from grader.labs import LABS
 
-__all__ = ["CaseGlob", "LabName", "Seed", "check_output", "chosen_case", "chosen_cases", "chosen_lab"]
+__all__ = ["Allowed", "CaseGlob", "LabName", "Seed", "check_output", "chosen_case", "chosen_cases", "chosen_lab"]
 
 LabName = Annotated[str, typer.Option("--lab", metavar="LAB", help=f"The assignment: {', '.join(LABS)}.")]
 CaseGlob = Annotated[
     str,
     typer.Option("--case", metavar="GLOB", help="Only the cases whose name fits, such as 'append/*' or '*fork*'."),
+]
+Allowed = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="SYMBOL", help="Reject nothing for this symbol: you have looked at it."),
 ]
 Seed = Annotated[
     int | None,

@@ -13,7 +13,7 @@ from grader.cli.options import LabName, Seed, check_output, chosen_case, chosen_
 from grader.errors import ExitCode, UsageError
 from grader.labs import DEFAULT
 from grader.record import Record, write
-from grader.verdict import Outcome
+from grader.verdict import Outcome, Verdict
 
 __all__ = ["repro"]
 
@@ -55,7 +55,8 @@ def repro(  # noqa: PLR0917 - a command's options, which typer passes by name
 def _failing(record: Record) -> tuple[Outcome, int]:
     """The case to write and its first bad operation, counted from 1."""
     if not record.outcomes:
-        raise UsageError("it does not compile, so no case can be played; `grade run` shows what gcc says")
+        why = "it is rejected" if record.verdict is Verdict.REJECTED else "it does not compile"
+        raise UsageError(f"{why}, so no case can be played; `grade run` shows why")
     wanted = record.diagnosis.case if record.diagnosis is not None else None
     failing = [outcome for outcome in record.outcomes if not outcome.clean]
     if not failing:

@@ -15,7 +15,7 @@ from rich.status import Status
 from rich.text import Text
 
 from grader import pipeline
-from grader.cli.options import CaseGlob, LabName, Seed, check_output, chosen_cases, chosen_lab
+from grader.cli.options import Allowed, CaseGlob, LabName, Seed, check_output, chosen_cases, chosen_lab
 from grader.collect import collect
 from grader.errors import ExitCode, UsageError
 from grader.labs import DEFAULT
@@ -68,6 +68,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
         bool, typer.Option("--advice", help="Look also for what costs no point, but twice the time.")
     ] = False,
     instructions: _Instructions = False,
+    allow: Allowed = None,
     instructor: Annotated[
         bool,
         typer.Option("--instructor", help="Show hidden cases too, and what a program that does not compile had got."),
@@ -102,6 +103,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
         valgrind=not without_valgrind,
         advise=advice,
         instructions=instructions,
+        allowed=allow or (),
     )
     verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]
     accepted = all(verdict.passed for verdict in verdicts)

@@ -55,6 +55,7 @@ def footer(page: Page, record: Record, audience: Audience) -> None:
         ("memory", _memory(record)),
         ("work", _work(record)),
         ("protection", f"{protection.level}{active}"),
+        ("allowed", ", ".join(record.allowed)),
         ("seed", str(record.seed)),
         ("grader", environment.grader),
     ):

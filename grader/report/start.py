@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from grader.record import Record
@@ -36,13 +37,20 @@ def start_here(page: Page, record: Record, audience: Audience) -> None:
 def _building(page: Page, record: Record, findings: list[Finding], audience: Audience) -> None:
     page.heading("Start here")
     page.write(_why_not(record, findings[0]), indent=2)
-    if len(findings) > 1 and not findings[0].message.endswith("]"):
+    rejected = record.verdict is Verdict.REJECTED
+    if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
         page.write("Mend the first one first and compile again: others are often its consequence.", indent=2)
     for place, message, meaning in dict.fromkeys(map(_message, findings)):
         page.blank()
         page.write(strong(place), bad(message), indent=2, hang=6)
         if meaning:
             page.write(meaning, indent=6)
+    if audience is Audience.INSTRUCTOR and rejected:
+        page.blank()
+        page.write(dim("To grade it all the same, once you have looked at it: grade run PATH"), indent=2)
+        symbols = dict.fromkeys(finding.field for finding in findings if finding.verdict is Verdict.REJECTED)
+        for symbol in symbols:
+            page.write(dim(f"--allow {shlex.quote(symbol)}"), indent=4)
     if audience is Audience.INSTRUCTOR and record.would_score is not None:
         page.blank()
         page.write(dim(f"Had it compiled, it would have scored {record.would_score}; this never counts."), indent=2)
@@ -51,8 +59,8 @@ def _building(page: Page, record: Record, findings: list[Finding], audience: Aud
 def _why_not(record: Record, first: Finding) -> str:
     if record.verdict is Verdict.REJECTED:
         return (
-            "The file holds what could make the grader report wrong results. If it has an honest reason, "
-            "tell your instructor, who can allow it."
+            "The file holds what could make the grader report wrong results, so nothing of it was run. Take it away "
+            "and hand in again. If it has an honest reason, tell your instructor, who can allow it."
         )
     if first.kind == _NO_FILE:
         return "There is no file to grade, so nothing was run."

@@ -26,6 +26,8 @@ from grader.tests.programs import (
 )
 from grader.verdict import Verdict
 
+pytestmark = pytest.mark.usefixtures("whole_libc")
+
 _CALL = 5
 """The operation of `first_case` that goes wrong: the append to sequence 2."""
 

@@ -28,6 +28,8 @@ from grader.tests.programs import (
 )
 from grader.verdict import Verdict
 
+pytestmark = pytest.mark.usefixtures("whole_libc")
+
 _TOP = POSIX + "#include <stdlib.h>\n"
 _UNDER_VALGRIND = 'getenv("LD_PRELOAD") != NULL'
 """Valgrind sets it in the environment of what it runs; the grader's own environment has none."""

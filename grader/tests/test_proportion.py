@@ -110,7 +110,7 @@ def test_every_verdict_is_that_of_the_folder() -> None:
     folders = {sample.verdict for sample in samples()}
 
     assert wrong == []
-    assert folders >= set(Verdict) - {Verdict.REJECTED, Verdict.JUDGE_ERROR}
+    assert folders >= set(Verdict) - {Verdict.JUDGE_ERROR}
 
 
 def test_every_wrong_sample_loses_a_point_of_its_rule() -> None:

@@ -1,0 +1,232 @@
+"""The object scan: what in a student's object or program could make the grader report wrong results.
+
+Only what can forge is looked for: code that runs outside the demanded calls (constructors, destructors, ifuncs,
+sections that steer linker and loader), and what gives orders to Valgrind (its instruction sequence, its names for
+replaced functions), or could make such an order while it runs (code that can be written to).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+__all__ = [
+    "ORDER_BYTES",
+    "Suspect",
+    "calls",
+    "function_before",
+    "functions",
+    "named",
+    "program_requests",
+    "suspects",
+    "writable_code",
+]
+
+_CONSTRUCTORS = re.compile(r"\.(preinit_array|init_array|ctors)(\..*)?")
+_DESTRUCTORS = re.compile(r"\.(fini_array|dtors)(\..*)?")
+_ARRAYS = {"SHT_INIT_ARRAY": "constructor", "SHT_PREINIT_ARRAY": "constructor", "SHT_FINI_ARRAY": "destructor"}
+_STARTING = {".init": "constructor", ".fini": "destructor"}
+_STEERING = re.compile(r"\.interp|\.dynamic|\.gnu\.lto_.*|__libc_.*")
+"""Loader, link-time optimiser, and sections of function pointers that libc calls at its end."""
+_IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")  # pyelftools knows type 10 by its range
+_REDIRECTION = re.compile(r"_vg[rwn]\d*[A-Z]")
+"""Names by which Valgrind is told to call one function in the place of another (pub_tool_redir.h)."""
+_WRITABLE, _ALLOCATED, _EXECUTABLE = 1, 2, 4  # SHF_*
+_RUN = 1  # PF_X
+_FUNCTION, _GLOBAL = 2, 1  # STT_FUNC, STB_GLOBAL
+
+# What VEX takes for an order, byte by byte (guest_amd64_toIR.c, guest_arm64_toIR.c; also valgrind.h): rotations of a
+# register by a whole turn, then an instruction that does nothing. Its last register tells which order it is.
+_REQUESTS = {
+    "EM_X86_64": (1, re.compile(bytes.fromhex("48c1c703 48c1c70d 48c1c73d 48c1c733 4887") + rb"[\xdb\xc9\xd2\xff]")),
+    "EM_AARCH64": (
+        4,
+        re.compile(
+            b"".join(re.escape(bytes.fromhex(word)) for word in ("8c0dcc93", "8c35cc93", "8ccdcc93", "8cf5cc93"))
+            + rb"(?:\x4a\x01\x0a|\x6b\x01\x0b|\x8c\x01\x0c|\x29\x01\x09)\xaa",
+            re.DOTALL,
+        ),
+    ),
+}
+"""By machine: where an instruction may begin, and the bytes of an order."""
+
+ORDER_BYTES = 20
+"""No order is longer; no instruction is as long as the shortest, of 19."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """Something that somebody has to look at. `symbol` is what lifts it; the place is where its code begins."""
+
+    kind: str
+    symbol: str
+    section: str = ""
+    """"" when there is no place in the object."""
+    offset: int = 0
+
+
+def suspects(data: bytes) -> tuple[Suspect, ...]:
+    """What the sections and symbols of an object file tell, each once."""
+    elf = _elf(data)
+    found = [*_of_sections(elf), *_of_symbols(elf)]
+    return tuple(dict.fromkeys(found))
+
+
+def calls(data: bytes, names: Collection[str]) -> dict[str, dict[int, str]]:
+    """By section of code: the places in it that refer to one of the names, with the name."""
+    elf = _elf(data)
+    found: dict[str, dict[int, str]] = {}
+    for index, section in enumerate(elf.iter_sections()):
+        for table in _relocations(elf, index) if section["sh_flags"] & _EXECUTABLE else ():
+            symbols: Any = elf.get_section(table["sh_link"])
+            for relocation in table.iter_relocations():
+                name = symbols.get_symbol(relocation["r_info_sym"]).name
+                if name in names:
+                    found.setdefault(section.name, {})[relocation["r_offset"]] = name
+    return found
+
+
+def functions(data: bytes) -> list[str]:
+    """The names of all functions that an object of ours defines, hidden ones too."""
+    return sorted({name for name, *_ in _functions(_elf(data))})
+
+
+def program_requests(data: bytes, prefix: str) -> tuple[int, ...]:
+    """The addresses of all orders to Valgrind in what a linked program can run, but for our own.
+
+    Ours are in functions whose names begin with `prefix`, which nothing of a student's does, and in main: a student's
+    main is hidden. Here no relocation is open and no section apart any more. No instruction and no constant within one
+    is as long as an order: only code that was written for it has these bytes where code is.
+    """
+    elf = _elf(data)
+    found: list[int] = []
+    for segment in elf.iter_segments():
+        if segment["p_type"] == "PT_LOAD" and segment["p_flags"] & _RUN:
+            found += (segment["p_vaddr"] + offset for offset in _matches(elf, segment.data()))
+    named = _functions(elf) if found else ()
+    ours = [
+        range(start, start + size)
+        for name, start, size, is_global in named
+        if name.startswith(prefix) or (name == "main" and is_global)
+    ]
+    return tuple(address for address in found if not any(address in function for function in ours))
+
+
+def named(data: bytes, prefix: str) -> tuple[Suspect, ...]:
+    """Names that begin like our own, in an object of a student's: they cannot be guessed, but they can be spied out."""
+    found = dict.fromkeys(re.findall(re.escape(prefix.encode()) + rb"\w*", data))
+    return tuple(Suspect(kind="our-name", symbol=name.decode()) for name in found)
+
+
+def writable_code(program: bytes, data: bytes) -> tuple[Suspect, ...]:
+    """What makes sections of a linked program that can be both written and run: what they do no scan can tell.
+
+    The sections of the object `data` that are both, else those of the program that became it.
+    """
+    return _writable_code(program) and (_writable_code(data) or _writable_code(program))
+
+
+def _writable_code(data: bytes) -> tuple[Suspect, ...]:
+    both = _WRITABLE | _EXECUTABLE
+    return tuple(
+        Suspect(kind="changeable-code", symbol=section.name)
+        for section in _elf(data).iter_sections()
+        if section["sh_flags"] & both == both
+    )
+
+
+def function_before(data: bytes, address: int) -> int:
+    """Where the function that holds this address of a program begins; the address itself when nothing tells."""
+    starts = [start for _, start, _, _ in _functions(_elf(data))]
+    return max((start for start in starts if start <= address), default=address)
+
+
+def _functions(elf: ELFFile) -> Iterator[tuple[str, int, int, bool]]:
+    """Name, start, size, and whether others can name it, of all functions. Read in one piece: a program has many."""
+    table: Any = elf.get_section_by_name(".symtab")
+    names: bytes = elf.get_section(table["sh_link"]).data()
+    for name, info, _, section, start, size in struct.iter_unpack("<IBBHQQ", table.data()):
+        if info & 0xF == _FUNCTION and section != 0:
+            yield names[name : names.index(0, name)].decode(errors="replace"), start, size, info >> 4 == _GLOBAL
+
+
+def _of_sections(elf: ELFFile) -> Iterator[Suspect]:
+    for index, section in enumerate(elf.iter_sections()):
+        if not section["sh_flags"] & _ALLOCATED and not section.name.startswith(".gnu.lto_"):
+            continue
+        if not section["sh_size"]:
+            continue
+        kind = _ARRAYS.get(section["sh_type"], "")
+        kind = kind or ("constructor" if _CONSTRUCTORS.fullmatch(section.name) else "")
+        kind = kind or ("destructor" if _DESTRUCTORS.fullmatch(section.name) else "")
+        if kind:
+            yield from _listed(elf, index, partial(Suspect, kind=kind), section.name)
+        elif section.name in _STARTING:
+            yield Suspect(kind=_STARTING[section.name], symbol=section.name, section=section.name)
+        elif _STEERING.fullmatch(section.name):
+            yield Suspect(kind="steering-section", symbol=section.name)
+
+
+def _listed(elf: ELFFile, index: int, suspect: partial[Suspect], name: str) -> Iterator[Suspect]:
+    """The functions in an array of pointers, by its relocations; the array itself where those do not tell all."""
+    known = 0
+    for table in _relocations(elf, index):
+        symbols: Any = elf.get_section(table["sh_link"])
+        for relocation in table.iter_relocations():
+            symbol = symbols.get_symbol(relocation["r_info_sym"])
+            known += 1
+            if isinstance(symbol["st_shndx"], str):  # not of this object
+                yield suspect(symbol=symbol.name or name)
+                continue
+            offset = symbol["st_value"] + (relocation["r_addend"] if table.is_RELA() else 0)
+            function = _function(symbols, symbol["st_shndx"], offset)
+            home = elf.get_section(symbol["st_shndx"]).name
+            yield suspect(symbol=function or symbol.name or name, section=home, offset=offset)
+    if known * elf.elfclass // 8 < elf.get_section(index)["sh_size"]:
+        yield suspect(symbol=name)
+
+
+def _relocations(elf: ELFFile, index: int) -> Iterator[Any]:
+    for section in elf.iter_sections():
+        if section["sh_type"] in ("SHT_RELA", "SHT_REL") and section["sh_info"] == index:
+            yield section
+
+
+def _function(symbols: Any, section: int, offset: int) -> str:
+    """The name of the function that begins there, "" when none does."""
+    for symbol in symbols.iter_symbols():
+        if (symbol["st_shndx"], symbol["st_value"], symbol["st_info"]["type"]) == (section, offset, "STT_FUNC"):
+            return str(symbol.name)
+    return ""
+
+
+def _of_symbols(elf: ELFFile) -> Iterator[Suspect]:
+    table: Any = elf.get_section_by_name(".symtab")
+    for symbol in table.iter_symbols() if table is not None else ():
+        if symbol["st_info"]["type"] in _IFUNC:
+            home = symbol["st_shndx"]
+            section = "" if isinstance(home, str) else elf.get_section(home).name
+            yield Suspect(kind="ifunc", symbol=symbol.name, section=section, offset=symbol["st_value"])
+        elif _REDIRECTION.match(symbol.name):
+            yield Suspect(kind="redirection", symbol=symbol.name)
+
+
+def _matches(elf: ELFFile, code: bytes) -> Iterator[int]:
+    step, order = _REQUESTS.get(elf["e_machine"], (1, None))
+    for match in order.finditer(code) if order is not None else ():
+        if match.start() % step == 0:
+            yield match.start()
+
+
+def _elf(data: bytes) -> ELFFile:
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - slow to import
+
+    return ELFFile(io.BytesIO(data))
