@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import platform
+import re
 import secrets
 import stat
 import tempfile
@@ -228,9 +229,8 @@ def _make(project: CProject, kept: Path) -> None:
             global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", "__ubsan_handle_*")]
             _run_ours(["objcopy", "--wildcard", *global_names, name], Path(made))
             functions = scan.functions((Path(made) / name).read_bytes())
-            lines = [f"{old} {prefix}{old}\n" for old in functions if not old.startswith((prefix, "__ubsan_"))]
-            lines.remove(f"main {prefix}main\n")
-            (Path(made) / "functions.sym").write_text("".join(lines))
+            known = [f"{old} {prefix}{old}\n" for old in functions if not re.match(f"main$|__ubsan_|{prefix}", old)]
+            (Path(made) / "functions.sym").write_text("".join(known))
             _run_ours(["objcopy", "--redefine-syms=functions.sym", name], Path(made))
         for name in ("driver.o", "harness.o", "checking.o", "functions.sym"):
             (Path(made) / name).unlink()

@@ -44,6 +44,10 @@ _Instructions = Annotated[
     bool,
     typer.Option("--instructions", help="Also count the instructions of the demanded functions, for a leaderboard."),
 ]
+_Instructor = Annotated[
+    bool,
+    typer.Option("--instructor", help="Show hidden cases too, and what a program that does not compile had got."),
+]
 
 
 def run(  # noqa: PLR0917 - a command's options, which typer passes by name
@@ -69,10 +73,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
     ] = False,
     instructions: _Instructions = False,
     allow: Allowed = None,
-    instructor: Annotated[
-        bool,
-        typer.Option("--instructor", help="Show hidden cases too, and what a program that does not compile had got."),
-    ] = False,
+    instructor: _Instructor = False,
 ) -> None:
     """Grade one or more submissions.
 
