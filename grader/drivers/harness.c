@@ -1172,6 +1172,7 @@ static struct {
     int64_t first, least, hangs, total;
 } times;
 static int8_t proven[CODES];
+static int forks_and_hangs; /* then no later child may fork: many processes would each have the time of one */
 
 enum hung { RETURNED, HUNG, WITHOUT_TIME };
 
@@ -1206,11 +1207,16 @@ static char *look_up(const char *form, pid_t child)
     return text;
 }
 
+static int has_children(pid_t child)
+{
+    return look_up("/proc/%d/task/%d/children", child)[0] != '\0';
+}
+
 /* Is it asleep or stopped, and not waiting for a processor or a disk? Or has it children that compute for it? */
 static int sleeps(pid_t child)
 {
     const char *state = strrchr(look_up("/proc/%d/stat", child), ')');
-    return (state != NULL && strchr("STt", state[2]) != NULL) || look_up("/proc/%d/task/%d/children", child)[0] != '\0';
+    return (state != NULL && strchr("STt", state[2]) != NULL) || has_children(child);
 }
 
 static int64_t limit_of(int32_t code, int32_t cases_left)
@@ -1258,6 +1264,7 @@ static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t 
                 *code = code_now(one);
                 asked = used;
                 grace = limit / 2;
+                forks_and_hangs |= has_children(child);
                 kill(child, SIGPROF); /* where is it? */
             }
         } else if (used - asked >= grace) {
@@ -1294,6 +1301,8 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
         sigprocmask(SIG_SETMASK, &none, NULL);
         if (one->quiet)
             silence();
+        if (forks_and_hangs)
+            setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0});
         run_case(one);
         fflush(stdout);
         _exit(0);

@@ -86,9 +86,10 @@ def everywhere(statement: str) -> str:
 
 def assert_cheap(source: str, *, fails: bool = True) -> Record:
     """It costs three seconds at most."""
+    usual = ordinary()  # first: whoever grades first compiles the driver
     spent = cost(source)
 
-    assert spent.cpu - ordinary() < _MOST_CPU
+    assert spent.cpu - usual < _MOST_CPU
     assert spent.wall < _MOST_WALL
     assert not fails or spent.record.verdict is Verdict.TIME_LIMIT_EXCEEDED
     return spent.record
