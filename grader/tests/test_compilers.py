@@ -1,0 +1,53 @@
+"""Accepted samples stay accepted with other compilers and with the hardening that distributions build in."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grader import casefile, pipeline, sandbox, tools
+from grader.labs.paged_kv import lab
+from grader.tests.programs import ACCEPTED
+
+_UBUNTU = (
+    *("-D_FORTIFY_SOURCE=3", "-fstack-protector-strong", "-fstack-clash-protection", "-fcf-protection"),
+    *("-Wformat", "-Wformat-security", "-fPIE"),
+)
+_OTHERS = [
+    name for major in range(10, 17) if shutil.which(name := f"gcc-{major}") and f" {major}." not in tools.version("gcc")
+]
+
+
+@pytest.fixture(params=["ubuntu", *_OTHERS])
+def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """A `gcc` before the system's: another one, or the same with Ubuntu's defaults. Everything is built with it."""
+    real, options = ("gcc", " ".join(_UBUNTU)) if request.param == "ubuntu" else (request.param, "")
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    wrapper = tmp_path / "bin" / "gcc"
+    wrapper.parent.mkdir(mode=0o755)
+    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which(real)} {options} "$@"\n', encoding="utf-8")
+    wrapper.chmod(0o755)
+    path = f"{wrapper.parent}:/usr/local/bin:/usr/bin:/bin"
+    usual = sandbox._environment
+    monkeypatch.setattr(sandbox, "_environment", lambda folder: usual(folder) | {"PATH": path})
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tools.version.cache_clear()
+    yield request.param
+    tools.version.cache_clear()
+
+
+def test_every_accepted_sample_has_all_points(compiler: str) -> None:
+    """Under Valgrind too, without a single finding; the record names the compiler."""
+    chosen = lab()
+    cases = casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+
+    for sample in ACCEPTED:
+        record = pipeline.grade(sample, chosen, cases, seed=chosen.rubric.seed)
+
+        assert (sample.name, record.score, record.findings) == (sample.name, 100, ())
+        assert compiler == "ubuntu" or f" {compiler.removeprefix('gcc-')}." in record.environment.compiler
