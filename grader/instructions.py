@@ -38,6 +38,7 @@ _SUMMARY = re.compile(rb"^summary: (\d+)$", re.MULTILINE)
 _MOST_BYTES = 1 << 20
 _WALL_SECONDS = 60.0
 _CPU_SECONDS = 15  # a class of cases needs a quarter of a second
+_SILENT_SECONDS, _START_SECONDS = 1.0, 8.0  # between two operations, and before the first case
 _COMMAND = (
     *("env", "LD_BIND_NOW=1"),  # else the first call of each function of libc counts the search for it
     "valgrind",
@@ -56,9 +57,9 @@ def count_instructions(
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
 ) -> int | None:
-    """Count over the cases with these numbers. None: the program has no doors, or did not run to its end."""
+    """Count over the cases with these numbers. None: the program has no doors or no time left, or came to no end."""
     doors = _doors(program.checked)
-    if not doors:
+    if not doors or work.budget.empty:
         return None
     token = secrets.randbits(64)
     nothing_forbidden = {number: Contract(cases[number], (), strict=False).encoded() for number in numbers}
@@ -77,12 +78,14 @@ def count_instructions(
             file_size=RUN_LIMITS.file_size,
             processes=RUN_LIMITS.processes,
             open_files=None,
+            silent_seconds=_SILENT_SECONDS,
+            silent_start_seconds=_START_SECONDS,
         ),
         feeds=[plan(cases, numbers, token=token, codes=codes, settings=settings, contracts=nothing_forbidden)],
         channels=1,
     )
     frames = [(frame.kind, frame.case) for frame in Frames(done.channels[0], token)]
-    if not frames:
+    if not frames and done.exit_code is not None:
         reason = done.stderr.decode(errors="replace").strip()[-500:]
         raise DriverError(f"Callgrind did not start the program: {reason or 'it says nothing'}")
     ended = {case for kind, case in frames if kind == Kind.END}

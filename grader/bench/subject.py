@@ -10,10 +10,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import casefile, pipeline, process, sandbox
+from grader.budget import Budget
 from grader.build.project import FLAGS
 from grader.collect import collect
 from grader.compare import Comparison, compare
@@ -92,14 +93,20 @@ class Subject:
     def replay(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Replayed:
         """The native pass."""
         chosen = program or self.program
-        return replay(work, chosen, cases, codes=self._codes(), settings=self.lab.driver_settings)
+        fresh = replace(work, budget=Budget())  # as much time as a submission has, however often this is measured
+        return replay(fresh, chosen, cases, codes=self._codes(), settings=self.lab.driver_settings)
 
     def memcheck(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Checked:
         """The Valgrind pass over all of these cases."""
-        chosen, numbers = program or self.program, range(len(cases))
-        natively = dict.fromkeys(numbers, _NATIVELY)
+        numbers = range(len(cases))
         return memcheck(
-            work, chosen, cases, numbers, natively=natively, codes=self._codes(), settings=self.lab.driver_settings
+            replace(work, budget=Budget()),
+            program or self.program,
+            cases,
+            numbers,
+            natively=dict.fromkeys(numbers, _NATIVELY),
+            codes=self._codes(),
+            settings=self.lab.driver_settings,
         )
 
     def compare(self, replayed: Replayed) -> list[Comparison]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from grader import pipeline
+from grader import pipeline, sandbox
+from grader.budget import Budget
 from grader.grammar import Case
-from grader.instructions import _content, _doors
+from grader.instructions import _content, _doors, count_instructions
 from grader.labs.paged_kv import lab
 from grader.record import from_json
 from grader.tests.command import FEW, SAMPLES, grade
@@ -105,6 +106,25 @@ def test_a_program_that_does_not_come_to_its_end_has_no_count() -> None:
     ends = around("append_kv", 'if (getenv("LD_PRELOAD") != NULL) abort();', top=_TOP)
 
     assert count(ends, first_case()) is None
+
+
+def test_a_program_that_hangs_under_callgrind_has_no_count() -> None:
+    """It is ended after a second of silence, and nobody breaks over it."""
+    hangs = around("append_kv", 'if (getenv("LD_PRELOAD") != NULL) for (volatile int i = 0;; i++) { }', top=_TOP)
+
+    assert count(hangs, first_case()) is None
+
+
+def test_a_purse_that_is_empty_pays_for_no_count() -> None:
+    """The submission has used up its time before; that is none of Callgrind's faults."""
+    attempt = attempted(right(), first_case())
+    assert attempt.built is not None
+    assert attempt.built.program is not None
+    program, codes = attempt.built.program, {name: code for code, name in enumerate(lab().grammar.operations)}
+    with sandbox.workspace(Budget(cpu=0.0)) as work:
+        number = count_instructions(work, program, [first_case()], [0], codes=codes, settings=lab().driver_settings)
+
+    assert number is None
 
 
 def test_a_name_like_a_door_is_none() -> None:
