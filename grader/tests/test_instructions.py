@@ -18,6 +18,8 @@ from grader.tests.command import FEW, SAMPLES, grade
 from grader.tests.programs import POSIX, around, attempted, first_case, right, second_case
 
 _TOP = POSIX + '#include <stdlib.h>\n#include "llm_memory.h"\n'
+_UNDER_VALGRIND = "int *volatile fresh = malloc(4); if (*fresh == 0)"
+"""New memory is filled natively only."""
 _APPENDS = 3
 """In the first case; it has one destroy."""
 
@@ -102,15 +104,15 @@ def test_a_case_that_crashes_is_left_out() -> None:
 
 
 def test_a_program_that_does_not_come_to_its_end_has_no_count() -> None:
-    """Half a number would win every leaderboard; Valgrind sets LD_PRELOAD, the grader does not."""
-    ends = around("append_kv", 'if (getenv("LD_PRELOAD") != NULL) abort();', top=_TOP)
+    """Half a number would win every leaderboard."""
+    ends = around("append_kv", f"{_UNDER_VALGRIND} abort();", top=_TOP)
 
     assert count(ends, first_case()) is None
 
 
 def test_a_program_that_hangs_under_callgrind_has_no_count() -> None:
     """It is ended after a second of silence, and nobody breaks over it."""
-    hangs = around("append_kv", 'if (getenv("LD_PRELOAD") != NULL) for (volatile int i = 0;; i++) { }', top=_TOP)
+    hangs = around("append_kv", f"{_UNDER_VALGRIND} for (volatile int i = 0;; i++) {{ }}", top=_TOP)
 
     assert count(hangs, first_case()) is None
 
