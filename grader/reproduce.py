@@ -12,9 +12,10 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["Run", "c_call", "c_comment", "c_string", "fold", "render"]
 
@@ -133,6 +134,8 @@ def render(template: Path, **values: object) -> str:
 
 @cache
 def _environment(folder: Path) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - slow to import
+
     environment = Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,

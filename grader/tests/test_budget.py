@@ -26,6 +26,8 @@ from grader.record import Record
 from grader.tests.programs import POSIX, around, attempted, findings, first_case, made, right, second_case
 from grader.verdict import Verdict
 
+pytestmark = pytest.mark.usefixtures("whole_libc")
+
 CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")
 _TOP = POSIX + "#include <stdlib.h>\n#include <time.h>\n"
 _LOOP = "for (volatile int i = 0;; i++) { }"
