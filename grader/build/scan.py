@@ -13,7 +13,7 @@ import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
@@ -36,27 +36,20 @@ _ARRAYS = {"SHT_INIT_ARRAY": "constructor", "SHT_PREINIT_ARRAY": "constructor", 
 _STARTING = {".init": "constructor", ".fini": "destructor"}
 _STEERING = re.compile(r"\.interp|\.dynamic|\.gnu\.lto_.*|__libc_.*")
 """Loader, link-time optimiser, and sections of function pointers that libc calls at its end."""
-_IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")  # pyelftools knows type 10 by its range
 _REDIRECTION = re.compile(r"_vg[rwn]\d*[A-Z]")
 """Names by which Valgrind is told to call one function in the place of another (pub_tool_redir.h)."""
 _WRITABLE, _ALLOCATED, _EXECUTABLE = 1, 2, 4  # SHF_*
-_RUN = 1  # PF_X
-_FUNCTION, _GLOBAL = 2, 1  # STT_FUNC, STB_GLOBAL
+_RUN, _WRITE = 1, 2  # PF_*
+_FUNCTION, _IFUNC, _GLOBAL = 2, 10, 1  # STT_FUNC, STT_GNU_IFUNC, STB_GLOBAL
+_NO_SECTION = 0xFF00  # SHN_LORESERVE
 
 # What VEX takes for an order, byte by byte (guest_amd64_toIR.c, guest_arm64_toIR.c; also valgrind.h): rotations of a
 # register by a whole turn, then an instruction that does nothing. Its last register tells which order it is.
 _REQUESTS = {
-    "EM_X86_64": (1, re.compile(bytes.fromhex("48c1c703 48c1c70d 48c1c73d 48c1c733 4887") + rb"[\xdb\xc9\xd2\xff]")),
-    "EM_AARCH64": (
-        4,
-        re.compile(
-            b"".join(re.escape(bytes.fromhex(word)) for word in ("8c0dcc93", "8c35cc93", "8ccdcc93", "8cf5cc93"))
-            + rb"(?:\x4a\x01\x0a|\x6b\x01\x0b|\x8c\x01\x0c|\x29\x01\x09)\xaa",
-            re.DOTALL,
-        ),
-    ),
+    "EM_X86_64": (1, "48c1c703 48c1c70d 48c1c73d 48c1c733", ("4887db", "4887c9", "4887d2", "4887ff")),
+    "EM_AARCH64": (4, "8c0dcc93 8c35cc93 8ccdcc93 8cf5cc93", ("4a010aaa", "6b010baa", "8c010caa", "290109aa")),
 }
-"""By machine: where an instruction may begin, and the bytes of an order."""
+"""By machine: at what multiple an instruction begins, the rotations, and what may follow them."""
 
 ORDER_BYTES = 20
 """No order is longer; no instruction is as long as the shortest, of 19."""
@@ -96,7 +89,7 @@ def calls(data: bytes, names: Collection[str]) -> dict[str, dict[int, str]]:
 
 def functions(data: bytes) -> list[str]:
     """The names of all functions that an object of ours defines, hidden ones too."""
-    return sorted({name for name, *_ in _functions(_elf(data))})
+    return sorted({symbol.name for symbol in _functions(_elf(data))})
 
 
 def program_requests(data: bytes, prefix: str) -> tuple[int, ...]:
@@ -108,14 +101,13 @@ def program_requests(data: bytes, prefix: str) -> tuple[int, ...]:
     """
     elf = _elf(data)
     found: list[int] = []
-    for segment in elf.iter_segments():
-        if segment["p_type"] == "PT_LOAD" and segment["p_flags"] & _RUN:
+    for segment in elf.iter_segments("PT_LOAD"):
+        if segment["p_flags"] & _RUN:
             found += (segment["p_vaddr"] + offset for offset in _matches(elf, segment.data()))
-    named = _functions(elf) if found else ()
     ours = [
-        range(start, start + size)
-        for name, start, size, is_global in named
-        if name.startswith(prefix) or (name == "main" and is_global)
+        range(symbol.value, symbol.value + symbol.size)
+        for symbol in (_symbols(elf, prefix, "main\0") if found else ())
+        if symbol.info & 0xF == _FUNCTION and (symbol.name != "main" or symbol.info >> 4 == _GLOBAL)
     ]
     return tuple(address for address in found if not any(address in function for function in ours))
 
@@ -131,7 +123,10 @@ def writable_code(program: bytes, data: bytes) -> tuple[Suspect, ...]:
 
     The sections of the object `data` that are both, else those of the program that became it.
     """
-    return _writable_code(program) and (_writable_code(data) or _writable_code(program))
+    both = _WRITE | _RUN
+    if not any(segment["p_flags"] & both == both for segment in _elf(program).iter_segments("PT_LOAD")):
+        return ()
+    return _writable_code(data) or _writable_code(program)
 
 
 def _writable_code(data: bytes) -> tuple[Suspect, ...]:
@@ -145,17 +140,34 @@ def _writable_code(data: bytes) -> tuple[Suspect, ...]:
 
 def function_before(data: bytes, address: int) -> int:
     """Where the function that holds this address of a program begins; the address itself when nothing tells."""
-    starts = [start for _, start, _, _ in _functions(_elf(data))]
+    starts = [symbol.value for symbol in _functions(_elf(data))]
     return max((start for start in starts if start <= address), default=address)
 
 
-def _functions(elf: ELFFile) -> Iterator[tuple[str, int, int, bool]]:
-    """Name, start, size, and whether others can name it, of all functions. Read in one piece: a program has many."""
+class _Symbol(NamedTuple):
+    """As an ELF file has it; `section` 0 is none of it, and from 0xff00 on the number is none of a section."""
+
+    name: str
+    info: int
+    section: int
+    value: int
+    size: int
+
+
+def _functions(elf: ELFFile) -> Iterator[_Symbol]:
+    return (symbol for symbol in _symbols(elf) if symbol.info & 0xF == _FUNCTION and symbol.section != 0)
+
+
+def _symbols(elf: ELFFile, *starts: str) -> Iterator[_Symbol]:
+    """All symbols, or those whose names begin so (a name ends with \\0). Read in one piece: a program has thousands."""
     table: Any = elf.get_section_by_name(".symtab")
+    if table is None:
+        return
     names: bytes = elf.get_section(table["sh_link"]).data()
-    for name, info, _, section, start, size in struct.iter_unpack("<IBBHQQ", table.data()):
-        if info & 0xF == _FUNCTION and section != 0:
-            yield names[name : names.index(0, name)].decode(errors="replace"), start, size, info >> 4 == _GLOBAL
+    wanted = tuple(start.encode() for start in starts or ("",))
+    for name, info, _, section, value, size in struct.iter_unpack("<IBBHQQ", table.data()):
+        if names.startswith(wanted, name):
+            yield _Symbol(names[name : names.index(0, name)].decode(errors="replace"), info, section, value, size)
 
 
 def _of_sections(elf: ELFFile) -> Iterator[Suspect]:
@@ -209,21 +221,24 @@ def _function(symbols: Any, section: int, offset: int) -> str:
 
 
 def _of_symbols(elf: ELFFile) -> Iterator[Suspect]:
-    table: Any = elf.get_section_by_name(".symtab")
-    for symbol in table.iter_symbols() if table is not None else ():
-        if symbol["st_info"]["type"] in _IFUNC:
-            home = symbol["st_shndx"]
-            section = "" if isinstance(home, str) else elf.get_section(home).name
-            yield Suspect(kind="ifunc", symbol=symbol.name, section=section, offset=symbol["st_value"])
+    for symbol in _symbols(elf):
+        if symbol.info & 0xF == _IFUNC:
+            section = elf.get_section(symbol.section).name if 0 < symbol.section < _NO_SECTION else ""
+            yield Suspect(kind="ifunc", symbol=symbol.name, section=section, offset=symbol.value)
         elif _REDIRECTION.match(symbol.name):
             yield Suspect(kind="redirection", symbol=symbol.name)
 
 
 def _matches(elf: ELFFile, code: bytes) -> Iterator[int]:
-    step, order = _REQUESTS.get(elf["e_machine"], (1, None))
-    for match in order.finditer(code) if order is not None else ():
-        if match.start() % step == 0:
-            yield match.start()
+    if elf["e_machine"] not in _REQUESTS:
+        return
+    step, rotations, last = _REQUESTS[elf["e_machine"]]
+    begin, ends = bytes.fromhex(rotations), tuple(map(bytes.fromhex, last))
+    place = code.find(begin)
+    while place >= 0:
+        if place % step == 0 and code.startswith(ends, place + len(begin)):
+            yield place
+        place = code.find(begin, place + 1)
 
 
 def _elf(data: bytes) -> ELFFile:
