@@ -31,7 +31,7 @@ class Sample:
     @property
     def single(self) -> bool:
         """Has it one defect, and can it run?"""
-        return len(self.rules) == 1 and self.verdict is not Verdict.COMPILE_ERROR
+        return len(self.rules) == 1 and self.verdict not in (Verdict.COMPILE_ERROR, Verdict.REJECTED)
 
     @property
     def named(self) -> str:
