@@ -50,8 +50,6 @@ _LEGAL = {
     "two places": "jmp_buf more; if (setjmp(place) == 0) { if (!setjmp(more)) longjmp(more, 1); longjmp(place, 1); }",
     "many places": "jmp_buf many[99]; for (volatile int i = 0; i < 99; i++) if (!setjmp(many[i])) longjmp(many[i], 1);",
     "a copied place": "jmp_buf copy; if (setjmp(place) == 0) { memcpy(copy, place, sizeof copy); longjmp(copy, 1); }",
-    "out of a handler": "signal(SIGUSR1, back); if (sigsetjmp(place, 1) == 0) raise(SIGUSR1);",
-    "out of a handler with its own stack": "handle_elsewhere(); if (sigsetjmp(place, 1) == 0) raise(SIGUSR1);",
 }
 
 _JUMPS = r"""
@@ -65,23 +63,7 @@ __attribute__((noinline)) static int deep(int n)
         longjmp(place, 1);
     return n < -5 ? 0 : deep(n - 1) + room[n];
 }
-static void back(int number)
-{
-    siglongjmp(place, number);
-}
-static void handle_elsewhere(void)
-{
-    static char room[1 << 16];
-    stack_t own = {.ss_sp = room, .ss_size = sizeof room};
-    struct sigaction action;
-    sigaltstack(&own, NULL);
-    memset(&action, 0, sizeof action);
-    action.sa_handler = back;
-    action.sa_flags = SA_ONSTACK;
-    sigaction(SIGUSR1, &action, NULL);
-}
 int (*used)(int) = deep;
-void (*also_used)(int) = back, (*used_too)(void) = handle_elsewhere;
 #pragma GCC diagnostic ignored "-Wclobbered"
 """
 
