@@ -100,6 +100,7 @@ static struct {
 
 static struct {
     uint32_t allocations, frees, bad_frees, broken, live;
+    size_t live_bytes;
 } heap;
 
 static void send_frame(enum kind kind, const void *body, size_t length)
@@ -234,7 +235,9 @@ static int in_statics(const char *address, size_t need)
 
 enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
 /* Valgrind needs a moment for every megabyte that it is told of. */
-static const size_t NATIVE_ARENA = (size_t)64 << 20, MEMCHECK_ARENA = (size_t)32 << 20, LARGEST = (size_t)64 << 20;
+static const size_t NATIVE_ARENA = (size_t)1 << 30, MEMCHECK_ARENA = (size_t)32 << 20, LARGEST = (size_t)64 << 20;
+/* Of one case at one time. An allocation loop soon comes to its end, and nobody who frees ever does. */
+static const size_t MOST_LIVE = (size_t)64 << 20;
 enum { MOST_BLOCKS = 1 << 19, MOST_LEAK_CHECKS = 8, MOST_LIVE_TOLD = 1000 };
 
 struct block {
@@ -307,6 +310,7 @@ static void remember(void *start, size_t size, void *caller)
         .operation = now.operation, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
     heap.allocations++;
     heap.live++;
+    heap.live_bytes += size;
 }
 
 /* Is this the allocation that the plan wants to fail? */
@@ -331,7 +335,7 @@ static void look_for_scratch(void *start, void *caller)
 
 static void *allocate(size_t size, size_t align, int zero, void *caller)
 {
-    if (must_fail(size, caller) || size > LARGEST || align > LARGEST) {
+    if (must_fail(size, caller) || size > LARGEST || align > LARGEST || heap.live_bytes + size > MOST_LIVE) {
         errno = ENOMEM;
         return NULL;
     }
@@ -420,6 +424,7 @@ static void release(void *start, void *caller)
     block->freed_by = caller;
     block->freed_in = now.operation;
     heap.live--;
+    heap.live_bytes -= block->size;
     if (MEMCHECK)
         VALGRIND_FREELIKE_BLOCK(start, BEFORE);
     else
