@@ -50,8 +50,13 @@ _MOST_LEAKS = 4
 def known(symptom: Symptom, others: Iterable[Symptom]) -> bool:
     """Valgrind and our own table of allocations tell of the same leak."""
     return symptom.verdict is Verdict.MEMORY_LEAK and any(
-        other.verdict is Verdict.MEMORY_LEAK and other.source[:1] == symptom.source[:1] for other in others
+        other.verdict is Verdict.MEMORY_LEAK and _line(other) == _line(symptom) for other in others
     )
+
+
+def _line(symptom: Symptom) -> list[tuple[str, int]]:
+    """Without the function: Valgrind does not know the names of inlined ones."""
+    return [(line.file, line.line) for line in symptom.source[:1]]
 
 
 def frees_and_canaries(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
