@@ -139,14 +139,14 @@ MEMORY = (
     ),
     Clue(
         rule="memory-error",
-        kinds=("write-after-free",),
-        hint="Memory is written after it was freed. Take what you need out of a Sequence or node before you free it.",
-    ),
-    Clue(
-        rule="memory-error",
         kinds=("InvalidRead", "InvalidWrite", "InvalidJump", "InvalidFree", "MismatchedFree", "Overlap"),
         hint="Valgrind sees an access at {line} to memory that is not yours (any more). Is an index too large, or was "
         "the memory freed before?",
+    ),
+    Clue(
+        rule="memory-error",
+        kinds=("write-after-free",),
+        hint="Memory is written after it was freed. Take what you need out of a Sequence or node before you free it.",
     ),
     Clue(
         rule="memory-error",
