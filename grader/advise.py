@@ -19,6 +19,7 @@ from grader.errors import GraderError
 from grader.frames import Frame
 from grader.grammar import Case
 from grader.lab import Lab, Program
+from grader.plan import WATCH
 from grader.replay import BlockEvent, Event, Played, Replayed, replay
 from grader.sandbox import Workspace
 from grader.symbols import source_lines
@@ -33,7 +34,6 @@ NEEDLESS_ALLOCATION = "needless-allocation"
 
 _MOST_UNDEFINED = 20
 _MOST_FAILURES = 40
-_WATCH = -1  # harness.c: no allocation fails, scratch memory is reported
 _REPLY = 8  # bytes; harness.c: a record begins with the reply
 
 _UNDEFINED = (
@@ -136,14 +136,14 @@ def _probed(
     look_up: Callable[[Sequence[tuple[int, ...]]], Lines],
 ) -> Iterator[Advice]:
     """Allocations that fail, and scratch memory, in one replay of the graded program."""
-    probes = [*_to_fail(sound, lab), *((one, _WATCH) for one in sound if _frees_and_allocates(one))]
+    probes = [*_to_fail(sound, lab), *((one, WATCH) for one in sound if _frees_and_allocates(one))]
     if not probes:
         return
     played = run([one.case for one, _ in probes], [failing for _, failing in probes]).played
     failures: list[_Failure] = []
     scratch: list[tuple[Comparison, BlockEvent]] = []
     for (base, failing), one in zip(probes, played, strict=True):
-        if failing == _WATCH:
+        if failing == WATCH:
             scratch += [(base, event) for event in one.events if event.event is Event.SCRATCH]
         else:
             failures += _failures(base, compare(one, lab.model), lab)

@@ -18,10 +18,13 @@ from grader.same import Same
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory, Span, Step, play
 from reference.operation import Reply, Trace
 
-__all__ = ["REFUSALS", "Comparison", "Deviation", "End", "compare"]
+__all__ = ["ALLOCATED", "REFUSALS", "Comparison", "Deviation", "End", "compare"]
 
 REFUSALS = ("NULL", "-1")
 """What a call returns that does not do its work."""
+
+ALLOCATED = "allocated"
+"""Tag of a difference: a call that must fail allocated memory."""
 
 _MOST_KEPT = 1024
 
@@ -160,7 +163,7 @@ def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
             field="allocations in the refused call",
             expected="0",
             actual=str(step.allocations),
-            tags=frozenset({"allocated", "kept" if step.frees < step.allocations else "freed-again"}),
+            tags=frozenset({ALLOCATED, "kept" if step.frees < step.allocations else "freed-again"}),
         )
     if step.bad_frees:
         yield Difference(

@@ -16,6 +16,7 @@ from grader.rubric import Judged
 from grader.symptom import Lines, Symptom, finding_of
 from grader.symptoms import symptoms
 from grader.verdict import Diagnosis, Finding, Tool, Verdict, Visibility
+from reference.model import SHARED_MEMORY
 from reference.operation import Operation
 
 __all__ = ["BREACH", "CaseFindings", "Diagnosed", "case_findings", "diagnose"]
@@ -277,16 +278,17 @@ def _clue_of(symptom: Symptom, comparison: Comparison, clues: Sequence[Clue]) ->
 def _breach(one: CaseFindings, lab: Lab) -> Iterator[Finding]:
     """A difference beside the cause whose line is known, with the rule that it breaks itself."""
     named = _named(one)
-    if named is None or named.difference is None or one.cause is None or one.cause.culprits:
+    if named is None or named.difference is None or SHARED_MEMORY not in named.difference.tags:
+        return
+    if one.cause is None or one.cause.culprits:
         return
     clue = _clue_of(named, one.comparison, lab.clues)
-    operations = one.comparison.case.trace.operations
     finding = finding_of(
         one.comparison,
         named.operation,
         verdict=Verdict.WRONG_ANSWER,
         kind=BREACH,
-        message=f"by this line {operations[named.operation].name} leaves memory in a wrong state",
+        message=f"by this line {_call(one)} leaves memory in a wrong state",
         source=named.culprits,
     )
     yield replace(finding, rule=clue.rule if clue is not None else one.comparison.case.rule, tool=Tool.VALGRIND)

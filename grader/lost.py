@@ -1,7 +1,8 @@
-"""Where lost memory was lost: by an operation that let go of the last pointer to it, or left behind at the end.
+"""Where lost memory was lost, by which operation or at the end; and where a call that must fail allocated some.
 
 Cases that came to their end with memory that nobody freed run once more, natively. Then the harness looks after each
 operation which allocations can still be reached from the caller's pointers and the program's own writable data.
+So do cases in which a call allocated that must fail: what it freed again is not known at the end.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from grader.compare import Comparison
+from grader.compare import ALLOCATED, Comparison, End
 from grader.errors import TooBusy
 from grader.lab import Program
+from grader.plan import WATCH
 from grader.replay import BlockEvent, Event, Played, replay
 from grader.sandbox import Workspace
 from reference.operation import Trace
@@ -27,19 +29,30 @@ def find_lost(
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
 ) -> tuple[tuple[Comparison, ...], float]:
-    """The comparisons, with `BlockEvent.lost_by` where memory was lost, and the CPU seconds that it took."""
-    losing = [number for number, one in enumerate(comparisons) if one.lost]
-    if not losing:
+    """The comparisons and the CPU seconds that it took.
+
+    With `BlockEvent.lost_by` where memory was lost, and with `Event.SCRATCH` where a call allocated that must fail.
+    """
+    watched = [WATCH if _allocates_although_refused(one) else 0 for one in comparisons]
+    chosen = [number for number, one in enumerate(comparisons) if one.lost or watched[number]]
+    if not chosen:
         return tuple(comparisons), 0.0
-    cases = [comparisons[number].case for number in losing]
+    cases = [comparisons[number].case for number in chosen]
+    failing = [watched[number] for number in chosen]
     try:
-        traced = replay(work, program, cases, codes=codes, settings=settings, tracing=True)
+        traced = replay(work, program, cases, codes=codes, settings=settings, failing=failing, tracing=True)
     except TooBusy:  # what is known without it is enough
         return tuple(comparisons), 0.0
     found = list(comparisons)
-    for number, again in zip(losing, traced.played, strict=True):
+    for number, again in zip(chosen, traced.played, strict=True):
         found[number] = _told(found[number], again)
     return tuple(found), traced.cpu_seconds
+
+
+def _allocates_although_refused(one: Comparison) -> bool:
+    return one.end is End.REACHED and any(
+        ALLOCATED in difference.tags for deviation in one.deviations for difference in deviation.judgement.differences
+    )
 
 
 def _told(one: Comparison, again: Played) -> Comparison:
@@ -48,7 +61,8 @@ def _told(one: Comparison, again: Played) -> Comparison:
     if [_block(event) for event in known] != [_block(event) for event in traced]:
         return one
     others = [event for event in one.played.events if event.event is not Event.LIVE]
-    return replace(one, played=replace(one.played, events=[*others, *traced]))
+    scratch = [event for event in again.events if event.event is Event.SCRATCH]
+    return replace(one, played=replace(one.played, events=[*others, *traced, *scratch]))
 
 
 def _live(played: Played) -> list[BlockEvent]:

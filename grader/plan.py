@@ -11,7 +11,10 @@ from grader.same import Same
 from grader.verdict import Visibility
 from reference.operation import Operation, Trace
 
-__all__ = ["plan"]
+__all__ = ["WATCH", "plan"]
+
+WATCH = -1
+"""In the place of a failing allocation: none fails, and memory freed by the call that made it is reported."""
 
 _MAGIC = 0x504C414E
 _SETTINGS = 4

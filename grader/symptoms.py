@@ -8,8 +8,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 
+from grader.blocks import Event
 from grader.breaches import Place
-from grader.compare import Comparison, End
+from grader.compare import ALLOCATED, Comparison, End
 from grader.memcheck import Checked
 from grader.memory_symptoms import frees_and_canaries, known, leaks, valgrind
 from grader.symptom import Lines, Symptom, finding_of, stack_of
@@ -43,7 +44,7 @@ def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked |
     """The symptoms of every case, in the order of the cases."""
     found = [
         [
-            *_differences(comparison, number, checked),
+            *_differences(comparison, number, lines, checked),
             *_endings(comparison, lines),
             *frees_and_canaries(comparison, lines),
             *leaks(comparison, lines),
@@ -56,7 +57,7 @@ def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked |
     return found
 
 
-def _differences(comparison: Comparison, number: int, checked: Checked | None) -> Iterator[Symptom]:
+def _differences(comparison: Comparison, number: int, lines: Lines, checked: Checked | None) -> Iterator[Symptom]:
     for deviation in comparison.deviations:
         for difference in deviation.judgement.differences:
             if difference.facet == "heap":
@@ -66,7 +67,8 @@ def _differences(comparison: Comparison, number: int, checked: Checked | None) -
                 verdict=Verdict.WRONG_ANSWER,
                 difference=difference,
                 judgement=deviation.judgement,
-                culprits=_culprits(difference, (number, deviation.operation), checked),
+                culprits=_culprits(difference, (number, deviation.operation), checked)
+                or _allocating(difference, deviation.operation, comparison, lines),
             )
 
 
@@ -76,6 +78,18 @@ def _culprits(difference: Difference, place: Place, checked: Checked | None) -> 
         return ()
     copies = checked.copies if COPIED_MEMORY in difference.tags else {}
     return checked.stores.get(place) or copies.get(place, ())
+
+
+def _allocating(difference: Difference, operation: int, comparison: Comparison, lines: Lines) -> tuple[SourceLine, ...]:
+    """The line of the first allocation of a call that must fail, whether it freed or lost that."""
+    if ALLOCATED not in difference.tags:
+        return ()
+    made = (
+        lines.get(stack_of(event.allocated_at), ())
+        for event in comparison.played.events
+        if event.event in (Event.SCRATCH, Event.LIVE) and event.allocated_by == operation
+    )
+    return next(filter(None, made), ())
 
 
 def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
