@@ -54,7 +54,9 @@ def cost(source: str, *, valgrind: bool = True) -> Cost:
         path = Path(folder) / chosen.source_name
         path.write_text(source, encoding="utf-8")
         before, started = _used(), time.monotonic()
-        record = pipeline.grade(path, chosen, every_case(), seed=chosen.rubric.seed, valgrind=valgrind)
+        record = pipeline.grade(
+            path, chosen, every_case(), seed=chosen.rubric.seed, valgrind=valgrind, allowed=["early"]
+        )
     return Cost(record, _used() - before, time.monotonic() - started)
 
 
