@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,10 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--update-golden does not run where CI is set: rewrite the files at home, and read them"
         )
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does so for what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
