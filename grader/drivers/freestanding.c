@@ -329,6 +329,8 @@ size_t fwrite(const void *restrict items, size_t size, size_t count, FILE *restr
 }
 
 int fflush(FILE *file) { return (void)file, 0; }
+int fclose(FILE *file) { return looked_at((uintptr_t)file), 0; }
+int ferror(FILE *file) { return looked_at((uintptr_t)file), 0; }
 int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t size)
 {
     return (void)file, (void)buffer, (void)mode, (void)size, 0;

@@ -57,6 +57,7 @@ def needs_loader(source: str) -> bool:
         'printf("%d %5.1f%% %s: %p %c %lx %zu %*d", seq_id, 12.5, "x", (void *)engine, 65, 7L, sizeof 1, 5, 6);',
         'puts("x"); putchar(65); fputs("y", stderr); fputc(66, stdout); fflush(stdout); perror("z");',
         "assert(seq_id != 77);",
+        'FILE *log = fopen("log", "a"); if (log != NULL) { fputs("x", log); fclose(log); }',
         "static _Thread_local int calls = 3; static int others = 5; assert(calls++ >= 3 && others++ >= 5);",
     ],
 )
