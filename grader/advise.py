@@ -87,8 +87,7 @@ def look_for_advice(
 
     def run(what: Program, cases: Sequence[Case], failing: Sequence[int] = ()) -> Replayed:
         nonlocal spent
-        codes = {name: number for number, name in enumerate(lab.grammar.operations)}
-        played = replay(work, what, cases, codes=codes, settings=lab.driver_settings, failing=failing)
+        played = replay(work, what, cases, codes=lab.codes, settings=lab.driver_settings, failing=failing)
         spent += played.cpu_seconds
         return played
 

@@ -9,7 +9,7 @@ from grader.collect import Source
 from grader.compare import Comparison
 from grader.diagnose import CaseFindings, Diagnosed
 from grader.grammar import Case
-from grader.lab import Built, Lab
+from grader.lab import Built, Lab, Program
 from grader.memcheck import Checked
 from grader.replay import Replayed
 from grader.sandbox import Workspace
@@ -49,6 +49,11 @@ class Attempt:
     spent: dict[str, float] = field(default_factory=dict)
 
     @property
+    def program(self) -> Program | None:
+        """What the build made."""
+        return self.built.program if self.built is not None else None
+
+    @property
     def can_run(self) -> bool:
         """Is there a program?"""
-        return self.built is not None and self.built.program is not None
+        return self.program is not None

@@ -123,3 +123,8 @@ class Lab:
     reproduce_command: str
     tools: tuple[str, ...]
     """Programs that must be installed, such as gcc."""
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """The driver numbers operations in the order of the grammar."""
+        return {name: number for number, name in enumerate(self.grammar.operations)}

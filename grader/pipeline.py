@@ -102,13 +102,14 @@ def _build(attempt: Attempt) -> Attempt:
 
 
 def _replay(attempt: Attempt) -> Attempt:
-    if attempt.built is None or attempt.built.program is None:
+    program = attempt.program
+    if program is None:
         return attempt
     replayed = replay(
         attempt.work,
-        attempt.built.program,
+        program,
         attempt.cases,
-        codes=_codes(attempt.lab),
+        codes=attempt.lab.codes,
         settings=attempt.lab.driver_settings,
     )
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"replay": replayed.cpu_seconds})
@@ -122,13 +123,14 @@ def _compare(attempt: Attempt) -> Attempt:
 
 
 def _find_lost(attempt: Attempt) -> Attempt:
-    if attempt.built is None or attempt.built.program is None or attempt.relaxed:
+    program = attempt.program
+    if program is None or attempt.relaxed:
         return attempt
     comparisons, seconds = find_lost(
         attempt.work,
-        attempt.built.program,
+        program,
         attempt.comparisons,
-        codes=_codes(attempt.lab),
+        codes=attempt.lab.codes,
         settings=attempt.lab.driver_settings,
     )
     return replace(attempt, comparisons=comparisons, spent=attempt.spent | {"find lost": seconds})
@@ -136,18 +138,19 @@ def _find_lost(attempt: Attempt) -> Attempt:
 
 def _memcheck(attempt: Attempt) -> Attempt:
     """Valgrind sees the cases that neither crashed nor hung natively."""
-    if attempt.built is None or attempt.built.program is None or not attempt.valgrind or attempt.relaxed:
+    program = attempt.program
+    if program is None or not attempt.valgrind or attempt.relaxed:
         return attempt
     sound = _sound(attempt)
     if not sound:
         return attempt
     checked = memcheck(
         attempt.work,
-        attempt.built.program,
+        program,
         attempt.cases,
         sound,
         natively={i: attempt.comparisons[i].played.cpu_seconds for i in sound},
-        codes=_codes(attempt.lab),
+        codes=attempt.lab.codes,
         settings=attempt.lab.driver_settings,
         allowed={i: attempt.comparisons[i].allowed for i in sound},
     )
@@ -170,8 +173,8 @@ def _of_unchecked(checked: Checked, asked: int) -> Iterator[Advice]:
 
 def _pinpoint(attempt: Attempt) -> Attempt:
     """Valgrind once more, only where something is wrong and its line is still unknown."""
-    checked = attempt.checked
-    if attempt.built is None or attempt.built.program is None or checked is None:
+    program, checked = attempt.program, attempt.checked
+    if program is None or checked is None:
         return attempt
     diagnosis = attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
     without_line = cases_without_line(attempt.comparisons, checked, diagnosis.case if diagnosis is not None else None)
@@ -181,10 +184,10 @@ def _pinpoint(attempt: Attempt) -> Attempt:
         return attempt
     more = memcheck(
         attempt.work,
-        attempt.built.program,
+        program,
         attempt.cases,
         chosen,
-        codes=_codes(attempt.lab),
+        codes=attempt.lab.codes,
         settings=attempt.lab.driver_settings,
         allowed={number: attempt.comparisons[number].allowed for number in without_line},
         natively={i: attempt.comparisons[i].played.cpu_seconds for i in chosen},
@@ -198,26 +201,28 @@ def _pinpoint(attempt: Attempt) -> Attempt:
 
 def _count(attempt: Attempt) -> Attempt:
     """Callgrind sees the same cases, when somebody wants a leaderboard."""
-    if attempt.built is None or attempt.built.program is None or not attempt.counting or attempt.relaxed:
+    program = attempt.program
+    if program is None or not attempt.counting or attempt.relaxed:
         return attempt
     sound = _sound(attempt)
     if not sound:
         return attempt
     counted = count_instructions(
         attempt.work,
-        attempt.built.program,
+        program,
         attempt.cases,
         sound,
-        codes=_codes(attempt.lab),
+        codes=attempt.lab.codes,
         settings=attempt.lab.driver_settings,
     )
     return replace(attempt, instructions=counted)
 
 
 def _diagnose(attempt: Attempt) -> Attempt:
-    if attempt.built is None or attempt.built.program is None or not attempt.comparisons:
+    program = attempt.program
+    if program is None or not attempt.comparisons:
         return attempt
-    lines = source_lines(attempt.work, attempt.built.program, stacks_of(attempt.comparisons))
+    lines = source_lines(attempt.work, program, stacks_of(attempt.comparisons))
     found = case_findings(attempt.comparisons, lines, attempt.checked, attempt.lab)
     return replace(attempt, found=tuple(found), diagnosed=diagnose(found, attempt.lab))
 
@@ -237,12 +242,12 @@ def _score(attempt: Attempt) -> Attempt:
 
 def _advise(attempt: Attempt) -> Attempt:
     """Comes when the points are counted, so that it cannot cost any."""
-    source, built = attempt.source, attempt.built
-    if not attempt.advise or attempt.relaxed or source is None or built is None or built.program is None:
+    source, program = attempt.source, attempt.program
+    if not attempt.advise or attempt.relaxed or source is None or program is None:
         return attempt
-    with sandbox.workspace() as work:  # what ran in the other one may have left something there
+    with sandbox.workspace(attempt.work.budget) as work:  # what ran in the other one may have left something there
         advised = look_for_advice(
-            work, attempt.lab, source=source.content, program=built.program, comparisons=attempt.comparisons
+            work, attempt.lab, source=source.content, program=program, comparisons=attempt.comparisons
         )
     return replace(
         attempt, advice=(*attempt.advice, *advised.advice), spent=attempt.spent | {"advise": advised.cpu_seconds}
@@ -260,11 +265,6 @@ def _timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
 def _sound(attempt: Attempt) -> list[int]:
     """The cases that neither crashed nor hung."""
     return [i for i, one in enumerate(attempt.comparisons) if one.played.complete or one.played.misfit]
-
-
-def _codes(lab: Lab) -> dict[str, int]:
-    """The driver numbers operations in the order of the lab's grammar."""
-    return {name: number for number, name in enumerate(lab.grammar.operations)}
 
 
 def _would_score(attempt: Attempt) -> int | None:

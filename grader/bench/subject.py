@@ -94,7 +94,7 @@ class Subject:
         """The native pass."""
         chosen = program or self.program
         fresh = replace(work, budget=Budget())  # as much time as a submission has, however often this is measured
-        return replay(fresh, chosen, cases, codes=self._codes(), settings=self.lab.driver_settings)
+        return replay(fresh, chosen, cases, codes=self.lab.codes, settings=self.lab.driver_settings)
 
     def memcheck(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Checked:
         """The Valgrind pass over all of these cases."""
@@ -105,7 +105,7 @@ class Subject:
             cases,
             numbers,
             natively=dict.fromkeys(numbers, _NATIVELY),
-            codes=self._codes(),
+            codes=self.lab.codes,
             settings=self.lab.driver_settings,
         )
 
@@ -119,10 +119,7 @@ class Subject:
 
     def plan(self, case: Case, token: int) -> bytes:
         """What the driver reads to play this one case natively."""
-        return plan([case], [0], token=token, codes=self._codes(), settings=self.lab.driver_settings)
-
-    def _codes(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.lab.grammar.operations)}
+        return plan([case], [0], token=token, codes=self.lab.codes, settings=self.lab.driver_settings)
 
 
 def command(arguments: Sequence[str], folder: Path) -> None:

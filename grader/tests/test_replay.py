@@ -67,7 +67,7 @@ def taken_down(monkeypatch: pytest.MonkeyPatch, reports: bytes, *, exit_code: in
 
 def _replayed(work: Workspace, program: Program, cases: tuple[Case, ...]) -> Replayed:
     chosen = lab()
-    codes = {name: number for number, name in enumerate(chosen.grammar.operations)}
+    codes = chosen.codes
     return replay(work, program, cases, codes=codes, settings=chosen.driver_settings)
 
 
@@ -260,7 +260,7 @@ def test_the_plan_says_every_operation_to_the_driver() -> None:
     """Codes, targets, NULLs and arguments come after the head, eight words for each call."""
     cases = (first_case(), second_case())
     chosen = lab()
-    codes = {name: number for number, name in enumerate(chosen.grammar.operations)}
+    codes = chosen.codes
     words = plan(cases, (0, 1), token=TOKEN, codes=codes, settings=chosen.driver_settings)
     calls = list(itertools.chain.from_iterable(case.trace.operations for case in cases))
 
