@@ -8,15 +8,15 @@
  *   stdout, stderr the student's; nobody parses them
  *
  * "native": the parent forks one child for every case. The child does the operations and sends a STEP frame with the
- * canonical record after each (or a DELTA frame, with what is new in it); a crash or a time limit is caught on an alternate stack and sent as a FAULT frame
- * with the return addresses. The parent frames each case with BEGIN and END, which the child cannot forge into
- * another case's part because the grader takes the last END before the next BEGIN. The parent limits the time of each
- * operation too; how is said at "time".
+ * canonical record after each (or a DELTA frame, with what is new in it); a crash or a time limit is caught on an
+ * alternate stack and sent as a FAULT frame with the return addresses. The parent frames each case with BEGIN and
+ * END, which the child cannot forge into another case's part because the grader takes the last END before the next
+ * BEGIN. The parent limits the time of each operation too; how is said at "time".
  *
- * Under Valgrind (compiled a second time) all cases run in one process. No state is reported, only how many errors Valgrind
- * has counted; a client message puts the case and operation into Valgrind's own report, after its errors. The plan says
- * which bytes of the lab's memory each call may touch; the others are forbidden, and client messages say where they
- * were, so that the grader can tell a store into them from other errors.
+ * Under Valgrind (compiled a second time) all cases run in one process. No state is reported, only how many errors
+ * Valgrind has counted; a client message puts the case and operation into Valgrind's own report, after its errors.
+ * The plan says which bytes of the lab's memory each call may touch; the others are forbidden, and client messages
+ * say where they were, so that the grader can tell a store into them from other errors.
  *
  * The student's malloc, free, exit and so on were renamed to the functions below. Memory comes from an arena and is
  * never used twice, with a gap before and behind each block. Natively new bytes are 0xA5, freed ones 0xDD, and the
