@@ -10,7 +10,7 @@ import pytest
 
 from grader import casefile, pipeline, sandbox, tools
 from grader.labs.paged_kv import lab
-from grader.tests.programs import ACCEPTED
+from grader.tests.programs import ACCEPTED, first_case, graded_text, right
 
 _UBUNTU = (
     *("-D_FORTIFY_SOURCE=3", "-fstack-protector-strong", "-fstack-clash-protection", "-fcf-protection"),
@@ -42,12 +42,13 @@ def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_every_accepted_sample_has_all_points(compiler: str) -> None:
-    """Under Valgrind too, without a single finding; the record names the compiler."""
+    """Under Valgrind too, without a single finding; a program that only this compiler accepts shows it was used."""
     chosen = lab()
+    used = "_FORTIFY_SOURCE == 3" if compiler == "ubuntu" else f"__GNUC__ == {compiler.removeprefix('gcc-')}"
+    assert graded_text(f"{right()}\n#if !({used})\n#error another compiler\n#endif\n", first_case()).findings == ()
     cases = casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
 
     for sample in ACCEPTED:
         record = pipeline.grade(sample, chosen, cases, seed=chosen.rubric.seed)
 
         assert (sample.name, record.score, record.findings) == (sample.name, 100, ())
-        assert compiler == "ubuntu" or f" {compiler.removeprefix('gcc-')}." in record.environment.compiler
