@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,20 +26,19 @@ _OTHERS = [
 def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """A `gcc` before the system's: another one, or the same with Ubuntu's defaults. Everything is built with it."""
     real, options = ("gcc", " ".join(_UBUNTU)) if request.param == "ubuntu" else (request.param, "")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    wrapper = tmp_path / "bin" / "gcc"
-    wrapper.parent.mkdir(mode=0o755)
-    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which(real)} {options} "$@"\n', encoding="utf-8")
-    wrapper.chmod(0o755)
-    path = f"{wrapper.parent}:/usr/local/bin:/usr/bin:/bin"
     usual = sandbox._environment
-    monkeypatch.setattr(sandbox, "_environment", lambda folder: usual(folder) | {"PATH": path})
-    monkeypatch.setenv("PATH", path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    tools.version.cache_clear()
-    yield request.param
-    tools.version.cache_clear()
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are closed to the user whom the compiler runs as
+        Path(folder).chmod(0o755)
+        wrapper = Path(folder, "gcc")
+        wrapper.write_text(f'#!/bin/sh\nexec {shutil.which(real)} {options} "$@"\n', encoding="utf-8")
+        wrapper.chmod(0o755)
+        path = f"{folder}:/usr/local/bin:/usr/bin:/bin"
+        monkeypatch.setattr(sandbox, "_environment", lambda folder: usual(folder) | {"PATH": path})
+        monkeypatch.setenv("PATH", path)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        tools.version.cache_clear()
+        yield request.param
+        tools.version.cache_clear()
 
 
 def test_every_accepted_sample_has_all_points(compiler: str) -> None:
