@@ -34,7 +34,7 @@ NEEDLESS_ALLOCATION = "needless-allocation"
 
 _MOST_UNDEFINED = 20
 _MOST_FAILURES = 40
-_REPLY = 8  # bytes; harness.c: a record begins with the reply
+_REPLY = 8  # bytes; frames.c: a record begins with the reply
 
 _UNDEFINED = (
     *("", "a calculation with signed numbers overflows", "a division by 0, or one that overflows"),
@@ -46,7 +46,7 @@ _UNDEFINED = (
     *("a pointer is not aligned for what it points to", "an object is too small for what is read or written there"),
     *("a builtin function is given a number that it does not allow", "a place that cannot be reached is reached"),
 )
-"""In the order of harness.c's enum undefined."""
+"""In the order of trouble.c's enum undefined."""
 
 _ENDS = {
     End.CRASH: "crashes",

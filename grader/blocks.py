@@ -31,7 +31,7 @@ class BlockEvent:
 
     event: Event
     detail: int
-    """harness.c's enum detail."""
+    """inside.h's enum detail."""
     operation: int
     allocated_by: int
     size: int

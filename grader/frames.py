@@ -1,4 +1,4 @@
-"""The frames in what a program reports; their layout is that of drivers/harness.c."""
+"""The frames in what a program reports; their layout is that of drivers/frames.c."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FRAME = struct.Struct("<QIIiiIIIIII")
 
 
 class Kind(IntEnum):
-    """Kinds of frames, as in harness.c."""
+    """Kinds of frames, as in inside.h."""
 
     BEGIN = 1
     STEP = 2

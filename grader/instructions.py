@@ -33,7 +33,7 @@ from reference.operation import Trace
 
 __all__ = ["count_instructions"]
 
-_DOOR = re.compile(r"h[0-9a-f]{16}_\w+")  # link.py chooses the digits anew for every program
+_DOOR = re.compile(r"h[0-9a-f]{16}_\w+")  # link.py chooses the digits, once for each compiler
 _SUMMARY = re.compile(rb"^summary: (\d+)$", re.MULTILINE)
 _MOST_BYTES = 1 << 20
 _WALL_SECONDS = 60.0

@@ -1,6 +1,6 @@
 """Play cases on a built program and take down what it reports: the frames, and what they mean.
 
-Their layout is that of drivers/harness.c. Student code shares the driver's process, so nothing that
+Their layout is that of drivers/frames.c. Student code shares the driver's process, so nothing that
 comes back is believed further than it goes: frames of one case cannot reach into another, a stream that stops is a
 finding about the case in which it stopped, and states are judged elsewhere.
 """
@@ -75,7 +75,7 @@ class Played:
     undefined: list[Frame] = field(default_factory=list)  # read by grader.advise
     fault: Fault | None = None
     left: Fault | None = None
-    """The program left the call; `signal` is harness.c's enum way, `code` the exit status."""
+    """The program left the call; `signal` is calls.c's enum way, `code` the exit status."""
     misfit: bool = False
     hung: bool = False
     no_time: bool = False

@@ -22,7 +22,7 @@ __all__ = ["stacks_of", "symptoms"]
 _SI_KERNEL = 0x80  # how Linux reports an address outside the range of all addresses
 
 _WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
-_JUMP = 6  # the last of harness.c's enum way
+_JUMP = 6  # the last of calls.c's enum way
 
 _RECURSION = 8  # the same return address so often on the stack
 

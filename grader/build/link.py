@@ -205,15 +205,16 @@ def _ours(project: CProject) -> _Ours:
 
 def _make(project: CProject, kept: Path) -> None:
     """Compile our side into the folder `kept`, which is there as a whole or not at all."""
-    harness, folder = project.harness, project.harness.parent
-    commands = {
-        "driver.o": ["gcc", *FLAGS, "-c", str(project.driver)],
-        "harness.o": ["gcc", *FLAGS, "-c", str(harness)],
-        "checking.o": ["gcc", *FLAGS, "-DUNDER_VALGRIND", "-ffunction-sections", "-c", str(harness)],
-        "marker.o": ["gcc", *FLAGS, "-c", str(folder / "marker.c")],
-        "native.o": ["ld", "-r", "driver.o", "harness.o"],
-        "valgrind.o": ["ld", "-r", "driver.o", "checking.o"],
+    folder = project.harness.parent
+    ours = {
+        source.stem: source for source in sorted(folder.glob("*.c")) if source.stem not in ("freestanding", "marker")
     }
+    lanes = {"native": (), "valgrind": ("-DUNDER_VALGRIND", "-ffunction-sections")}
+    commands = {"driver.o": ["gcc", *FLAGS, "-c", str(project.driver)]}
+    for lane, options in lanes.items():
+        parts = {f"{lane}-{name}.o": ["gcc", *FLAGS, *options, "-c", str(source)] for name, source in ours.items()}
+        commands |= {**parts, f"{lane}.o": ["ld", "-r", "driver.o", *parts]}
+    commands["marker.o"] = ["gcc", *FLAGS, "-c", str(folder / "marker.c")]
     if platform.machine() == "x86_64":
         commands["freestanding.o"] = ["gcc", *FLAGS, *_FREESTANDING, "-c", str(folder / "freestanding.c")]
     with tempfile.TemporaryDirectory(dir=kept.parent) as made:
@@ -232,8 +233,9 @@ def _make(project: CProject, kept: Path) -> None:
             known = [f"{old} {prefix}{old}\n" for old in functions if not re.match(f"main$|__ubsan_|{prefix}", old)]
             (Path(made) / "functions.sym").write_text("".join(known))
             _run_ours(["objcopy", "--redefine-syms=functions.sym", name], Path(made))
-        for name in ("driver.o", "harness.o", "checking.o", "functions.sym"):
-            (Path(made) / name).unlink()
+        for path in Path(made).iterdir():
+            if path.name not in ("prefix", "marker.o", "native.o", "valgrind.o", "freestanding.o"):
+                path.unlink()
         with contextlib.suppress(OSError):  # another grader was quicker
             Path(made).rename(kept)
             Path(made).mkdir()  # for the end of the with

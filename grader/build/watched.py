@@ -1,7 +1,7 @@
 """Build a C submission once more, so that it tells of undefined behaviour while it runs (gcc's -fsanitize=undefined).
 
-The functions that gcc calls then are in harness.c. So nothing of libubsan is needed, every place is told of with its
-line and column in a frame of the report, and the program goes on behind it.
+The functions that gcc calls then are in drivers/trouble.c. So nothing of libubsan is needed, every place is told of
+with its line and column in a frame of the report, and the program goes on behind it.
 """
 
 from __future__ import annotations

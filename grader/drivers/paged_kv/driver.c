@@ -176,7 +176,7 @@ static int set_kv_count(LLMEngine *engine, const int32_t *argument)
 /* ---------------------------------------------------------------- operations */
 
 /* The six calls, each through a door that has nothing but a jump in it: where one is passed, the count of
- * instructions is switched on and off. The names are made unguessable before the link, like those in harness.c. */
+ * instructions is switched on and off. The names are made unguessable before the link, like those in calls.c. */
 HARNESS_DOOR LLMEngine *harness_call_llm_init(void *pool, size_t bytes)
 {
     return llm_init(pool, bytes);

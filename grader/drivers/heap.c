@@ -1,0 +1,406 @@
+/* The student's memory: his variables, and an allocator that counts, fences and remembers. */
+#define _GNU_SOURCE
+#include "inside.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---------------------------------------------------------------- the student's own writable data */
+
+/* objcopy gave it sections of these names. Thread-local data cannot have its own: the linker lays it between that of
+ * marker.o, which stands before the student's object in the link, and ours, which stands behind it. */
+static char no_data __attribute__((section("student_data"), used)) = 1;
+static char no_bss __attribute__((section("student_bss"), used));
+extern char __start_student_data[], __stop_student_data[], __start_student_bss[], __stop_student_bss[];
+extern _Thread_local char harness_first_tdata, harness_first_tbss;
+static _Thread_local volatile char last_tdata = 1, last_tbss;
+
+static struct statics {
+    char *start, *stop, *kept; /* kept: as they were before the first case */
+} statics[4];
+enum { STATICS = sizeof statics / sizeof *statics };
+
+void keep_statics(int restore)
+{
+    for (int i = 0; restore && i < STATICS; i++)
+        memcpy(statics[i].start, statics[i].kept, (size_t)(statics[i].stop - statics[i].start));
+    if (restore)
+        return;
+    statics[0] = (struct statics){__start_student_data, __stop_student_data, NULL};
+    statics[1] = (struct statics){__start_student_bss, __stop_student_bss, NULL};
+    statics[2] = (struct statics){&harness_first_tdata, (char *)(uintptr_t)&last_tdata, NULL};
+    statics[3] = (struct statics){&harness_first_tbss, (char *)(uintptr_t)&last_tbss, NULL};
+    for (int i = 0; i < STATICS; i++) {
+        size_t size = (size_t)(statics[i].stop - statics[i].start);
+        VALGRIND_MAKE_MEM_DEFINED(statics[i].start, size); /* it does not know that thread-local zeros are set */
+        statics[i].kept = memcpy(harness_pages(size), statics[i].start, size);
+    }
+}
+
+static int in_statics(const char *address, size_t need)
+{
+    for (int i = 0; i < STATICS; i++)
+        if (address >= statics[i].start && address <= statics[i].stop && need <= (size_t)(statics[i].stop - address))
+            return 1;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the student's memory */
+
+enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
+/* Valgrind needs a moment for every megabyte that it is told of. */
+static const size_t NATIVE_ARENA = (size_t)1 << 30, MEMCHECK_ARENA = (size_t)32 << 20;
+/* Of one case at one time. An allocation loop soon comes to its end, and nobody who frees ever does. */
+static const size_t MOST_LIVE = (size_t)64 << 20;
+enum { MOST_BLOCKS = 1 << 19, MOST_LIVE_TOLD = 1000 };
+
+static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
+
+static struct block *blocks; /* by rising address */
+static size_t block_count, block_room;
+static unsigned char *arena, *arena_next, *arena_end;
+static int some_too_small; /* of the blocks of this case */
+
+
+uintptr_t start_of(const struct block *block)
+{
+    return block->start_hidden ^ HIDE;
+}
+
+/* The last block that starts at or below `address`, or NULL. */
+struct block *block_below(uintptr_t address)
+{
+    static size_t last; /* a walk meets blocks in the order in which they were allocated: often it is the next one */
+    for (size_t i = last; i < last + 2 && i < block_count; i++)
+        if (start_of(&blocks[i]) <= address && (i + 1 == block_count || address < start_of(&blocks[i + 1])))
+            return &blocks[last = i];
+    size_t low = 0, high = block_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (start_of(&blocks[middle]) <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? &blocks[last = low - 1] : NULL;
+}
+
+/* `number`: how far behind the block's start a bad free points, or how large too small an allocation should be. */
+static void tell_of_block(enum event event, enum detail detail, const struct block *block, void *caller, int64_t number)
+{
+    static const struct block none = {.operation = UNKNOWN, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
+    if (block == NULL)
+        block = &none;
+    struct {
+        int32_t event, detail, operation, freed_in, lost_in, unused;
+        uint64_t size, allocated_at, freed_at, caller;
+        int64_t number;
+    } body = {event, detail, block->operation, block->freed_in, block->lost_in, 0, block->size,
+              (uint64_t)(uintptr_t)block->caller, (uint64_t)(uintptr_t)block->freed_by, (uint64_t)(uintptr_t)caller,
+              number};
+    send_frame(BLOCK, &body, sizeof body);
+}
+
+static void report_block(enum event event, enum detail detail, const struct block *block, void *caller)
+{
+    tell_of_block(event, detail, block, caller, 0);
+}
+
+/* Addresses only rise, so the table stays sorted. */
+static void remember(void *start, size_t size, void *caller)
+{
+    blocks[block_count++] = (struct block){
+        .start_hidden = (uintptr_t)start ^ HIDE, .size = size, .caller = caller,
+        .operation = now.operation, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
+    heap.allocations++;
+    heap.live++;
+    heap.live_bytes += size;
+}
+
+/* Is this the allocation that the plan wants to fail? */
+static int must_fail(size_t size, void *caller)
+{
+    if (now.failing <= 0 || --now.failing > 0)
+        return 0;
+    report_block(FAILED, 0, &(struct block){.size = size, .caller = caller, .operation = now.operation}, caller);
+    return 1;
+}
+
+/* Tell of memory that goes back in the call that allocated it. */
+void look_for_scratch(void *start, void *caller)
+{
+    enum { MOST_TOLD = 64 };
+    static int told;
+    const struct block *block = start ? block_below((uintptr_t)start) : NULL;
+    if (block != NULL && start_of(block) == (uintptr_t)start && !block->freed && block->operation == now.operation
+        && told++ < MOST_TOLD)
+        report_block(SCRATCH, 0, block, caller);
+}
+
+void *allocate(size_t size, size_t align, int zero, void *caller)
+{
+    if (must_fail(size, caller) || size > LARGEST || align > LARGEST || heap.live_bytes + size > MOST_LIVE) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    unsigned char *start = arena_next + BEFORE;
+    start += (align - (uintptr_t)start % align) % align;
+    if (block_count == block_room || start > arena_end || size + BEHIND + 16 > (size_t)(arena_end - start)) {
+        if (MEMCHECK)
+            _exit(EXIT_NO_ROOM); /* natively there was room: nothing of this is the student's fault */
+        errno = ENOMEM;
+        return NULL;
+    }
+    arena_next = start + size + BEHIND;
+    if (MEMCHECK) {
+        VALGRIND_MALLOCLIKE_BLOCK(start, size, BEFORE, 0);
+        if (zero)
+            memset(start, 0, size);
+    } else {
+        memset(start - BEFORE, CANARY, BEFORE);
+        memset(start, zero ? 0 : FILL_NEW, size);
+        memset(start + size, CANARY, BEHIND);
+    }
+    remember(start, size, caller);
+    return start;
+}
+
+static const char *stack_base; /* main's frame */
+
+/* On the stack, in a function that runs or in one that has just returned. */
+int on_stack(const char *address)
+{
+    enum { JUST_RETURNED = 64 * 1024 };
+    return address < stack_base && address >= (const char *)__builtin_frame_address(0) - JUST_RETURNED;
+}
+
+extern char _end[]; /* of the program's data; behind it is libc's heap, and main sees to it that there is no other */
+
+#ifdef UNDER_VALGRIND
+extern char _DYNAMIC[] __attribute__((weak)); /* a program without it has no function of libc that allocates ... */
+#pragma weak malloc_usable_size
+#pragma weak free /* ... and perhaps not these two */
+#endif
+
+/* How many bytes, if libc itself allocated it, in a function that is not renamed? Whoever called that must free it. */
+size_t libc_gave(void *start)
+{
+#ifdef UNDER_VALGRIND
+    return _DYNAMIC != NULL ? malloc_usable_size(start) : 0; /* Valgrind's, which knows every block */
+#else
+    return (char *)start >= _end && (char *)start < (char *)sbrk(0) ? malloc_usable_size(start) : 0;
+#endif
+}
+
+/* What is wrong with freeing this address, or 0. */
+enum detail bad_free(uintptr_t at, const struct block *block)
+{
+    if (block == NULL || at >= start_of(block) + (block->size ? block->size : 1)) {
+        const char *address = (const char *)at;
+        return lab_lends(address) ? POOL : in_statics(address, 1) ? STATIC : on_stack(address) ? STACK : FOREIGN;
+    }
+    if (block->freed)
+        return DOUBLE_FREE;
+    return at != start_of(block) ? INTERIOR : 0;
+}
+
+void release(void *start, void *caller)
+{
+    if (start == NULL)
+        return;
+    struct block *block = block_below((uintptr_t)start);
+    enum detail wrong = bad_free((uintptr_t)start, block);
+    if (wrong == FOREIGN && libc_gave(start)) {
+        free(start);
+        return;
+    }
+    heap.frees++;
+    if (wrong) {
+        int known = wrong == DOUBLE_FREE || wrong == INTERIOR;
+        heap.bad_frees++;
+        tell_of_block(BAD_FREE, wrong, known ? block : NULL, caller,
+                      known ? (int64_t)((uintptr_t)start - start_of(block)) : 0);
+        if (MEMCHECK)
+            VALGRIND_FREELIKE_BLOCK(start, BEFORE); /* it reports the bad free with all stacks */
+        return;
+    }
+    block->freed = 1;
+    block->freed_by = caller;
+    block->freed_in = now.operation;
+    heap.live--;
+    heap.live_bytes -= block->size;
+    if (MEMCHECK)
+        VALGRIND_FREELIKE_BLOCK(start, BEFORE);
+    else
+        memset(start, FILL_FREED, block->size);
+}
+
+/* Looked at after every operation, so it compares with a ready pattern instead of byte by byte. */
+static int all_bytes(const unsigned char *bytes, size_t count, int value)
+{
+    static unsigned char canaries[BEHIND], freed[BEHIND];
+    if (canaries[0] != CANARY) {
+        memset(canaries, CANARY, sizeof canaries);
+        memset(freed, FILL_FREED, sizeof freed);
+    }
+    const unsigned char *pattern = value == CANARY ? canaries : freed;
+    for (; count > BEHIND; count -= BEHIND, bytes += BEHIND)
+        if (memcmp(bytes, pattern, BEHIND) != 0)
+            return 0;
+    return memcmp(bytes, pattern, count) == 0;
+}
+
+/* Look at every canary and every freed byte; each damage is reported once, at the operation that did it. */
+void check_canaries(void)
+{
+    if (MEMCHECK)
+        return;
+    for (size_t i = 0; i < block_count; i++) {
+        struct block *block = &blocks[i];
+        const unsigned char *start = (const unsigned char *)start_of(block);
+        enum detail damage = 0;
+        if (block->reported)
+            continue;
+        if (!all_bytes(start + block->size, BEHIND, CANARY))
+            damage = BACK;
+        else if (!all_bytes(start - BEFORE, BEFORE, CANARY))
+            damage = FRONT;
+        else if (block->freed && !all_bytes(start, block->size, FILL_FREED))
+            damage = AFTER_FREE;
+        if (damage) {
+            block->reported = 1;
+            heap.broken++;
+            report_block(BROKEN, damage, block, NULL);
+        }
+    }
+}
+
+/* Reachability, while tracing. Whatever looks like an address in a block or of its end is taken for a pointer. */
+enum { MOST_LOOKED = 1 << 22 };
+static uint32_t *pending; /* blocks that were reached and not looked through yet */
+static size_t pending_count, looked; /* looked: words and blocks, in this process, which has one case */
+
+void harness_root(const void *pointer)
+{
+    uintptr_t at = (uintptr_t)pointer;
+    if (at < (uintptr_t)arena || at >= (uintptr_t)arena_next)
+        return;
+    struct block *block = block_below(at);
+    if (block == NULL || block->freed || block->reached || at > start_of(block) + block->size)
+        return;
+    block->reached = 1;
+    pending[pending_count++] = (uint32_t)(block - blocks);
+}
+
+static void look_through(uintptr_t start, uintptr_t stop)
+{
+    const uintptr_t word = sizeof(void *);
+    looked += (stop - start) / word;
+    for (uintptr_t at = (start + word - 1) / word * word; at + word <= stop; at += word)
+        harness_root(*(void *const *)at);
+}
+
+/* Where a block was lost is worth some time, but not all: a program that allocates without measure is not traced. */
+void find_lost(void)
+{
+    looked += block_count;
+    for (size_t i = 0; i < block_count; i++)
+        blocks[i].reached = 0;
+    if (looked > MOST_LOOKED) {
+        for (size_t i = 0; i < block_count; i++)
+            blocks[i].lost_in = UNKNOWN;
+        return;
+    }
+    lab_roots();
+    for (int i = 0; i < STATICS; i++)
+        look_through((uintptr_t)statics[i].start, (uintptr_t)statics[i].stop);
+    while (pending_count) {
+        const struct block *block = &blocks[pending[--pending_count]];
+        look_through(start_of(block), start_of(block) + block->size);
+    }
+    for (size_t i = 0; i < block_count; i++)
+        if (blocks[i].reached)
+            blocks[i].lost_in = HELD;
+        else if (blocks[i].lost_in < 0)
+            blocks[i].lost_in = now.operation;
+}
+
+enum pointer harness_pointer(const void *address, size_t need)
+{
+    if (address == NULL)
+        return PTR_NULL;
+    if (in_statics(address, need))
+        return (uintptr_t)address % 4 ? PTR_STRAY : PTR_OK;
+    uintptr_t at = (uintptr_t)address;
+    struct block *block = block_below(at);
+    if (block == NULL || at >= start_of(block) + (block->size ? block->size : 1) || at % 4)
+        return PTR_STRAY;
+    if (block->freed)
+        return PTR_FREED;
+    uintptr_t end = start_of(block) + block->size;
+    if (at + need > end && !block->told_small && !MEMCHECK) {
+        block->told_small = some_too_small = 1;
+        heap.broken++;
+        tell_of_block(TOO_SMALL, 0, block, NULL, (int64_t)(at + need - start_of(block)));
+    }
+    /* What runs over the end into the canary can be read all the same: one finding, not a ruined case. */
+    return at + need <= end + (MEMCHECK ? 0 : BEHIND) ? PTR_OK : PTR_SMALL;
+}
+
+int harness_outside(const void *address, size_t size)
+{
+    if (!some_too_small)
+        return 0;
+    uintptr_t at = (uintptr_t)address;
+    const struct block *block = block_below(at);
+    return !MEMCHECK && !in_statics(address, size) && block != NULL && at + size > start_of(block) + block->size
+        && all_bytes(address, size, CANARY);
+}
+
+void set_up_heap(const char *frame_of_main)
+{
+    stack_base = frame_of_main;
+    block_room = MEMCHECK ? MOST_BLOCKS / 64 : MOST_BLOCKS; /* a leak check looks through it */
+    blocks = harness_pages((block_room + 1) * sizeof *blocks);
+    size_t arena_bytes = MEMCHECK ? MEMCHECK_ARENA : NATIVE_ARENA;
+    arena = arena_next = harness_pages(arena_bytes);
+    arena_end = arena + arena_bytes;
+    if (now.trace)
+        pending = harness_pages(block_room * sizeof *pending);
+    if (MEMCHECK)
+        VALGRIND_MAKE_MEM_NOACCESS(arena, arena_bytes);
+    else
+        mallopt(M_MMAP_MAX, 0);
+    (void)no_data;
+    (void)no_bss;
+}
+
+/* Under Valgrind all cases share the arena. Long before it is full it is begun anew, between two cases. */
+static void tidy_arena(void)
+{
+    if (arena_next - arena < (arena_end - arena) / 2)
+        return;
+    for (size_t i = 0; i < block_count; i++)
+        if (!blocks[i].freed)
+            VALGRIND_FREELIKE_BLOCK(start_of(&blocks[i]), BEFORE);
+    VALGRIND_MAKE_MEM_NOACCESS(arena, arena_next - arena);
+    arena_next = arena;
+}
+
+void begin_heap(void)
+{
+    memset(&heap, 0, sizeof heap);
+    tidy_arena();
+    block_count = 0;
+    some_too_small = 0;
+}
+
+void tell_live(void)
+{
+    for (size_t i = 0, told = 0; i < block_count && told < MOST_LIVE_TOLD; i++)
+        if (!blocks[i].freed && ++told)
+            report_block(LIVE, 0, &blocks[i], NULL);
+}
