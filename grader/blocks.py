@@ -23,6 +23,7 @@ class Event(IntEnum):
     TOO_SMALL = 4
     FAILED = 5
     SCRATCH = 6
+    UNFILLED = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 
-from grader.blocks import Event
+from grader.blocks import BlockEvent, Event
 from grader.breaches import Place
 from grader.compare import ALLOCATED, Comparison, End
 from grader.memcheck import Checked
 from grader.memory_symptoms import frees_and_canaries, known, leaks, valgrind
 from grader.symptom import Lines, Symptom, finding_of, stack_of
 from grader.verdict import SourceLine, Verdict
-from reference.model import COPIED_MEMORY, SHARED_MEMORY, Difference
+from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 
 __all__ = ["stacks_of", "symptoms"]
 
@@ -81,15 +81,14 @@ def _culprits(difference: Difference, place: Place, checked: Checked | None) -> 
 
 
 def _allocating(difference: Difference, operation: int, comparison: Comparison, lines: Lines) -> tuple[SourceLine, ...]:
-    """The line of the first allocation of a call that must fail, whether it freed or lost that."""
-    if ALLOCATED not in difference.tags:
-        return ()
-    made = (
-        lines.get(stack_of(event.allocated_at), ())
-        for event in comparison.played.events
-        if event.event in (Event.SCRATCH, Event.LIVE) and event.allocated_by == operation
-    )
-    return next(filter(None, made), ())
+    """The line of this operation's allocation behind a difference: one that it must not make, or must fill."""
+    events = [event for event in comparison.played.events if event.allocated_by == operation]
+    made: list[BlockEvent] = []
+    if ALLOCATED in difference.tags:
+        made = [event for event in events if event.event in (Event.SCRATCH, Event.LIVE)]
+    elif UNFILLED in difference.tags:
+        made = [event for event in events if event.event is Event.UNFILLED and event.operation == operation]
+    return next(filter(None, (lines.get(stack_of(event.allocated_at), ()) for event in made)), ())
 
 
 def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:

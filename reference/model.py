@@ -12,6 +12,7 @@ from reference.operation import Operation, Reply, Trace
 __all__ = [
     "COPIED_MEMORY",
     "SHARED_MEMORY",
+    "UNFILLED",
     "Access",
     "CannotGoOn",
     "CannotPoke",
@@ -29,6 +30,9 @@ SHARED_MEMORY = "shared-memory"
 
 COPIED_MEMORY = "copied-memory"
 """Tag of such a difference where the operation should have put what it read elsewhere in that memory."""
+
+UNFILLED = "fill"
+"""Tag of a difference in what an allocation holds where nothing was to be put."""
 
 
 class CannotGoOn(Exception):

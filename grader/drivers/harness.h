@@ -56,6 +56,9 @@ void harness_allow(const void *start, size_t size);
 enum pointer harness_pointer(const void *address, size_t need);
 /* Do these bytes lie outside their allocation, never written by anybody? (The allocation is too small.) */
 int harness_outside(const void *address, size_t size);
+/* What is allocated here holds something that its table should not hold. Told once of each allocation, and of one in
+ * each operation. */
+void harness_unfilled(const void *address);
 /* Was this address already shown since the record was begun? Remembers it. */
 int harness_seen(const void *address);
 /* What this points to, if anything, can still be reached and so is not lost. */

@@ -63,6 +63,7 @@ static struct block *blocks; /* by rising address */
 static size_t block_count, block_room;
 static unsigned char *arena, *arena_next, *arena_end;
 static int some_too_small; /* of the blocks of this case */
+static int32_t unfilled_in; /* the last operation that told of one */
 
 
 uintptr_t start_of(const struct block *block)
@@ -360,6 +361,16 @@ int harness_outside(const void *address, size_t size)
         && all_bytes(address, size, CANARY);
 }
 
+void harness_unfilled(const void *address)
+{
+    struct block *block = block_below((uintptr_t)address);
+    if (block == NULL || block->told_unfilled || unfilled_in == now.operation)
+        return;
+    block->told_unfilled = 1;
+    unfilled_in = now.operation;
+    report_block(UNFILLED, 0, block, NULL);
+}
+
 void set_up_heap(const char *frame_of_main)
 {
     stack_base = frame_of_main;
@@ -396,6 +407,7 @@ void begin_heap(void)
     tidy_arena();
     block_count = 0;
     some_too_small = 0;
+    unfilled_in = UNKNOWN;
 }
 
 void tell_live(void)

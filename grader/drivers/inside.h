@@ -55,7 +55,7 @@ void send_record(void);
 
 /* --- heap.c ---------------------------------------------------------------------------------------------- */
 
-enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL, FAILED, SCRATCH };
+enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL, FAILED, SCRATCH, UNFILLED };
 enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE, POOL, STATIC, STACK };
 enum { UNKNOWN = -1, HELD = -2 };
 
@@ -64,7 +64,7 @@ struct block {
     size_t size;
     void *caller, *freed_by;
     int32_t operation, freed_in, lost_in; /* since when nothing points to it, or UNKNOWN, or HELD: something does */
-    uint8_t freed, reported, told_small, reached;
+    uint8_t freed, reported, told_small, told_unfilled, reached;
 };
 
 void set_up_heap(const char *frame_of_main);

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reference.model import COPIED_MEMORY, SHARED_MEMORY, Difference
+from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 from reference.operation import Operation, Reply
 from reference.paged_kv.engine import Effect
 from reference.paged_kv.pool import GUARD_BYTES, place_name
@@ -220,7 +220,7 @@ def _entries(field: str, want: array[int], have: array[int]) -> Iterator[Differe
 
 
 def _entry_tags(want: int, have: int) -> Iterator[str]:
-    yield "fill" if want == UNMAPPED else "mapping"
+    yield UNFILLED if want == UNMAPPED else "mapping"
     if want != UNMAPPED and have >= 0:
         yield "remapped"
 

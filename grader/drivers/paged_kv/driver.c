@@ -310,6 +310,17 @@ static void put_ints(const int *ints, size_t count, int blank)
         harness_put(harness_outside(&ints[i], sizeof *ints) ? blank : ints[i]);
 }
 
+/* Is an entry mapped behind the last block that `kv_count` words need? Says nothing of a state that a poke made. */
+static int is_overfull(const Sequence *sequence, int slot)
+{
+    const int *table = sequence->block_table[slot];
+    int64_t mapped = ((int64_t)sequence->kv_count + KV_PER_BLOCK - 1) / KV_PER_BLOCK - slot * L2_PT_SIZE;
+    for (int64_t entry = mapped < 0 ? 0 : mapped; entry < L2_PT_SIZE; entry++)
+        if (table[entry] != -1 && !harness_outside(&table[entry], sizeof *table))
+            return 1;
+    return 0;
+}
+
 static void put_sequence(const Sequence *sequence)
 {
     enum pointer pointers[L1_PT_SIZE];
@@ -325,8 +336,11 @@ static void put_sequence(const Sequence *sequence)
         harness_put(pointers[i]);
     }
     for (int i = 0; i < L1_PT_SIZE; i++)
-        if (readable(pointers[i]))
+        if (readable(pointers[i])) {
             put_ints(sequence->block_table[i], L2_PT_SIZE, -1);
+            if (is_overfull(sequence, i))
+                harness_unfilled(sequence->block_table[i]);
+        }
 }
 
 static void put_list(LLMEngine *engine)
