@@ -71,13 +71,13 @@ def test_single_defects_keep_a_median_of_80_points() -> None:
     assert statistics.median(scores().values()) >= 80, cheapest()
 
 
-def test_one_in_ten_single_defects_at_most_keeps_less_than_55_points() -> None:
+def test_one_in_ten_single_defects_at_most_keeps_less_than_60_points() -> None:
     """Also those that show in many places."""
-    assert statistics.quantiles(scores().values(), n=10)[0] >= 55, cheapest(24)
+    assert statistics.quantiles(scores().values(), n=10)[0] >= 60, cheapest(24)
 
 
 def test_the_diagnosis_names_the_labelled_rule() -> None:
-    """For at least 85 of 100 single defects."""
+    """For at least 90 of 100 single defects."""
     single = [sample for sample in samples() if sample.single]
     missed = [
         f"{sample.named:24} instead of {sample.rules[0]:24} {sample.name}"
@@ -87,7 +87,7 @@ def test_the_diagnosis_names_the_labelled_rule() -> None:
     table = "\n".join(missed)
     print(table)  # noqa: T201 - read with -s, or in the message
 
-    assert len(missed) <= 0.15 * len(single), f"{len(missed)} of {len(single)}:\n{table}"
+    assert len(missed) <= 0.10 * len(single), f"{len(missed)} of {len(single)}:\n{table}"
 
 
 def test_there_are_many_ways_to_be_wrong() -> None:
