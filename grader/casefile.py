@@ -7,15 +7,16 @@ invalid before any student is involved. All mistakes of a file are reported at o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from grader import tomlfile
-from grader.caselines import OperationReader, suggestion
+from grader.caselines import OperationReader
 from grader.errors import CaseFileError, Problem
 from grader.grammar import Case, Grammar, Number
+from grader.table import Table, suggestion
 from grader.verdict import Visibility
 from reference.model import CannotGoOn, CannotPoke
 from reference.operation import Operation, Trace
@@ -43,7 +44,8 @@ def load_folder(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*"
 
 def load(path: Path, grammar: Grammar, *, seed: int) -> Case:
     """Load one case file. Raises `CaseFileError` with all its mistakes."""
-    return _Reader(path, grammar).case(seed)
+    text, values = tomlfile.read(path, CaseFileError)
+    return _Reader(Table(path=path, text=text, values=values, problems=[]), grammar).case(seed)
 
 
 def _fits(path: Path, pattern: str) -> bool:
@@ -65,19 +67,18 @@ class _Header:
 class _Reader:
     """Reads one case file and gathers what is wrong with it."""
 
-    def __init__(self, path: Path, grammar: Grammar) -> None:
-        self.path = path
+    def __init__(self, table: Table, grammar: Grammar) -> None:
+        self.table = table
+        self.path = table.path
         self.grammar = grammar
-        self.text = ""
-        self.problems: list[Problem] = []
+        self.problems = table.problems
 
     def case(self, seed: int) -> Case:
-        self.text, values = tomlfile.read(self.path, CaseFileError)
-        header = self._header(values)
-        operations = list(self._operations(values))
+        header = self._header()
+        operations = list(self._operations())
         if not self.problems:
             for key, message in self.grammar.complete(header.settings, operations):
-                self._complain(self._line_of(key), message)
+                self.table.complain(key, message)
         trace = Trace(operations=tuple(operations), settings={**header.settings, "seed": seed})
         for check in (self._check_targets, self._check_claims, self._check_success):
             if not self.problems:  # a later check would only echo what an earlier one found
@@ -103,68 +104,37 @@ class _Reader:
         if all(problem.line != operation.line for problem in self.problems):
             self._complain(operation.line, message)
 
-    def _line_of(self, key: str) -> int:
-        return tomlfile.line_of(self.text, key)
-
-    def _header(self, values: dict[str, object]) -> _Header:
+    def _header(self) -> _Header:
+        table = self.table
+        table.check_keys(["title", "handout", "rule", "visibility", "weight", "operations", *self.grammar.settings])
         header = _Header()
-        known = ["title", "handout", "rule", "visibility", "weight", "operations", *self.grammar.settings]
-        for key in values:
-            if key not in known:
-                self._complain(self._line_of(key), f"unknown key '{key}'{suggestion(key, known)}")
-        header.title = self._string(values, "title", '"...", one sentence in plain words')
-        header.rule = self._chosen(values, "rule", self.grammar.rules)
-        visibility = self._chosen(values, "visibility", [member.value for member in Visibility])
+        header.title = table.string("title", '"...", one sentence in plain words')
+        header.rule = table.chosen("rule", self.grammar.rules)
+        visibility = table.chosen("visibility", [member.value for member in Visibility])
         header.visibility = Visibility(visibility or "public")
-        header.handout = self._clauses(values)
-        header.weight = self._number(values, "weight", Number("weight", 1, 100)) or 1
+        header.handout = self._clauses()
+        header.weight = table.number("weight", Number("weight", 1, 100)) or 1
         for key, number in self.grammar.settings.items():
-            value = self._number(values, key, number)
+            value = table.number(key, number)
             if value is not None:
                 header.settings[key] = value
         return header
 
-    def _string(self, values: dict[str, object], key: str, wanted: str) -> str:
-        value = values.get(key)
-        if not isinstance(value, str) or not value.strip():
-            said = "is missing" if value is None else "is empty" if isinstance(value, str) else "must be text in quotes"
-            self._complain(self._line_of(key), f"{key} {said}: write {key} = {wanted}")
-            return ""
-        return value
-
-    def _chosen(self, values: dict[str, object], key: str, allowed: Sequence[str]) -> str:
-        value = values.get(key)
-        if value not in allowed:
-            said = f"{key} is missing" if value is None else f"unknown {key} '{value}'"
-            hint = suggestion(str(value), allowed) or f"; one of: {', '.join(allowed)}"
-            self._complain(self._line_of(key), said + hint)
-            return ""
-        return str(value)
-
-    def _number(self, values: dict[str, object], key: str, number: Number) -> int | None:
-        value = values.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value not in number:
-            self._complain(self._line_of(key), f"{key} must be a whole number {number.values}, not {value!r}")
-            return None
-        return value
-
-    def _clauses(self, values: dict[str, object]) -> tuple[str, ...]:
-        text = self._string(values, "handout", '"Task 4/store; Part 2.2/offset", the clauses that it tests')
+    def _clauses(self) -> tuple[str, ...]:
+        text = self.table.string("handout", '"Task 4/store; Part 2.2/offset", the clauses that it tests')
         clauses = tuple(part.strip() for part in text.split(";") if part.strip())
         if text and not clauses:
-            self._complain(self._line_of("handout"), "handout names no clause")
+            self.table.complain("handout", "handout names no clause")
         for clause in clauses:
             if clause not in self.grammar.clauses:
                 hint = suggestion(clause, self.grammar.clauses)
-                self._complain(self._line_of("handout"), f"unknown clause '{clause}' of the handout{hint}")
+                self.table.complain("handout", f"unknown clause '{clause}' of the handout{hint}")
         return clauses
 
-    def _operations(self, values: dict[str, object]) -> Iterator[Operation]:
-        text = self._string(values, "operations", "'''...''', one a line")
-        below = re.search(r"^[ \t]*operations[ \t]*=[ \t]*('''|\"\"\")\r?\n", self.text, re.MULTILINE)
-        first = self._line_of("operations") + (1 if below else 0)
+    def _operations(self) -> Iterator[Operation]:
+        text = self.table.string("operations", "'''...''', one a line")
+        below = re.search(r"^[ \t]*operations[ \t]*=[ \t]*('''|\"\"\")\r?\n", self.table.text, re.MULTILINE)
+        first = self.table.line_of("operations") + (1 if below else 0)
         yield from OperationReader(self.grammar, self._complain).read(text, first)
 
     def _check_targets(self, trace: Trace) -> None:
@@ -206,4 +176,4 @@ class _Reader:
         """A program that refuses everything must not pass."""
         claims = [operation.claim for operation in trace.operations if not operation.implicit]
         if all(claim in ("NULL", "-1", None) for claim in claims) and all(not o.implicit for o in trace.operations):
-            self._complain(self._line_of("operations"), "every call is refused; add calls that must succeed")
+            self.table.complain("operations", "every call is refused; add calls that must succeed")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 
 from grader.grammar import Grammar, Signature
+from grader.table import suggestion
 from reference.operation import Argument, Operation
 
-__all__ = ["OperationReader", "suggestion"]
+__all__ = ["OperationReader"]
 
 _LINE = re.compile(
     r"(?:@(?P<target>\w+)\s+)?(?P<call>[^#>]*?)(?:\s*->\s*(?P<reply>[^#]*?))?\s*(?:#\s*(?P<comment>.*))?"
@@ -129,12 +129,6 @@ def _indexed(index: re.Match[str], name: str, value: int) -> str:
         return index.group(0)
     amount = int(number or 0)
     return str({None: value, "+": value + amount, "-": value - amount, "*": value * amount}[sign])
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """A known word that is close to this one, as a question to append to a message."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _listed(known: Iterable[str]) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 from grader import tomlfile
 from grader.errors import Problem, RubricError
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
+from grader.grammar import Number
+from grader.table import Table
 
 __all__ = ["Judged", "Rubric", "Rule", "load", "load_clauses"]
+
+_SEED, _POINTS = Number("seed", 0, 2**31 - 1), Number("points", 0, 100)
 
 
 class Judged(StrEnum):
@@ -72,53 +72,14 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
     Raises `RubricError` with all mistakes.
     """
     text, values = tomlfile.read(path, RubricError)
-    import pydantic  # noqa: PLC0415 - slow to import
-    from pydantic_core import PydanticCustomError  # noqa: PLC0415
-
-    def one_of(what: str, known: Collection[str]) -> pydantic.AfterValidator:
-        def check(word: str) -> str:
-            if word not in known:
-                raise PydanticCustomError("unknown", f"unknown {what} '{word}'; one of: {', '.join(known)}")
-            return word
-
-        return pydantic.AfterValidator(check)
-
-    one_facet = Annotated[str, one_of("facet", sorted(facets))]
-    one_call = Annotated[str, one_of("call", calls)]
-
-    class RuleFile(pydantic.BaseModel):
-        model_config = pydantic.ConfigDict(extra="forbid", strict=True)
-        points: int = pydantic.Field(ge=0)
-        title: str
-        handout: str
-        facets: list[one_facet] = []
-        judged: Judged = pydantic.Field(Judged.CASES, strict=False)
-        calls: list[one_call] = []
-        covers_cleanup: bool = False
-
-        @pydantic.model_validator(mode="after")
-        def judged_by_one_thing(self) -> RuleFile:
-            if (self.judged is Judged.CASES) != bool(self.facets):
-                raise PydanticCustomError("judged", 'needs either facets or judged = "build" and the like')
-            return self
-
-    class RubricFile(pydantic.BaseModel):
-        model_config = pydantic.ConfigDict(extra="forbid", strict=True)
-        seed: int = pydantic.Field(ge=0, lt=2**31)
-        rules: dict[str, RuleFile]
-
-    try:
-        file = RubricFile.model_validate(values)
-    except pydantic.ValidationError as error:
-        raise RubricError(_problems(path, text, error)) from None
-    rules = [
-        Rule(id=name, **{**vars(rule), "facets": frozenset(rule.facets), "calls": frozenset(rule.calls)})
-        for name, rule in file.rules.items()
-    ]
-    rubric = Rubric(seed=file.seed, rules=tuple(rules))
-    problems = [Problem(path, line, message) for line, message in _of_the_whole(rubric, text)]
+    file = Table(path=path, text=text, values=values, problems=[])
+    file.check_keys(("seed", "rules"))
+    seed = file.number("seed", _SEED, needed=True)
+    rules = [_rule(name, table, facets, calls) for name, table in file.tables("rules").items()]
+    rubric = Rubric(seed=seed or 0, rules=tuple(rules))
+    problems = file.problems or [Problem(path, line, message) for line, message in _of_the_whole(rubric, text)]
     if problems:
-        raise RubricError(problems)
+        raise RubricError(sorted(problems, key=lambda problem: problem.line))
     return rubric
 
 
@@ -132,14 +93,22 @@ def load_clauses(path: Path) -> dict[str, str]:
     return clauses
 
 
-def _problems(path: Path, text: str, error: ValidationError) -> list[Problem]:
-    found = []
-    for detail in error.errors():
-        location = [part for part in detail["loc"] if isinstance(part, str)]  # without places in a list
-        table = ".".join(location[:2]) if location[:1] == ["rules"] and len(location) > 1 else ""
-        line = tomlfile.line_of(text, location[-1], table)
-        found.append(Problem(path, line, f"{'.'.join(location)}: {detail['msg']}"))
-    return sorted(found, key=lambda problem: problem.line)
+def _rule(name: str, table: Table, facets: Collection[str], calls: Collection[str]) -> Rule:
+    before = len(table.problems)
+    table.check_keys([field.name for field in fields(Rule) if field.name != "id"])
+    rule = Rule(
+        id=name,
+        points=table.number("points", _POINTS, needed=True) or 0,
+        title=table.string("title", '"...", what a right program does'),
+        handout=table.string("handout", '"Task 4; Part 2.2", where it is demanded'),
+        facets=table.words("facets", sorted(facets)),
+        judged=Judged(table.chosen("judged", [member.value for member in Judged], Judged.CASES) or Judged.CASES),
+        calls=table.words("calls", calls),
+        covers_cleanup=table.switch("covers_cleanup"),
+    )
+    if len(table.problems) == before and (rule.judged is Judged.CASES) != bool(rule.facets):
+        table.complain("judged", f'{table.name} needs either facets or judged = "build" and the like')
+    return rule
 
 
 def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:

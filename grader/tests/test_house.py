@@ -22,6 +22,7 @@ LEVELS = (
     ("grader.silence", "grader.frames", "grader.blocks"),
     ("grader.traffic",),
     ("grader.tomlfile", "grader.process", "grader.record", "grader.grammar", "grader.collect"),
+    ("grader.table",),
     ("grader.rubric", "grader.sandbox", "grader.caselines", "grader.tools"),
     ("grader.lab", "grader.plan", "grader.casefile", "grader.report", "grader.reproduce"),
     ("grader.symbols",),
