@@ -159,7 +159,7 @@ def _functions(elf: ELFFile) -> Iterator[_Symbol]:
 
 
 def _symbols(elf: ELFFile, *starts: str) -> Iterator[_Symbol]:
-    """All symbols, or those whose names begin so (a name ends with \\0). Read in one piece: a program has thousands."""
+    r"""All symbols, or those whose names begin so (a name ends with \0). Read in one piece: a program has thousands."""
     table: Any = elf.get_section_by_name(".symtab")
     if table is None:
         return

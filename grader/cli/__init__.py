@@ -18,12 +18,11 @@ def main() -> None:
         _write_anything()
         from grader.cli.app import app
 
-        app()
-    except (KeyboardInterrupt, SystemExit) as end:  # typer makes an exit code of an interrupt, and says nothing
-        code = ExitCode.INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code
-        if code == ExitCode.INTERRUPTED:
-            sys.stderr.write("grade: interrupted\n")
-        sys.exit(code)
+        code = app(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.stderr.write("grade: interrupted\n")
+        code = ExitCode.INTERRUPTED
+    sys.exit(code)
 
 
 def _interrupt(*_: object) -> None:

@@ -1,33 +1,48 @@
-"""All commands, gathered into one application."""
+"""All commands, and the way from the words of a command line to one of them."""
 
 from __future__ import annotations
 
-import typer
+from collections.abc import Callable, Sequence
+from importlib import import_module
 
-from grader.cli.cases import cases
-from grader.cli.doctor import doctor
-from grader.cli.explain import explain
 from grader.cli.guard import guarded
-from grader.cli.repro import repro
-from grader.cli.run import run
-from grader.cli.schema import schema
+from grader.cli.parser import HELP, Parser
+from grader.errors import ExitCode, UsageError
+from grader.table import suggestion
 
-__all__ = ["app"]
+__all__ = ["COMMANDS", "app"]
 
-app = typer.Typer(
-    help="Grade paged KV-cache memory managers: what is right, what is wrong, why, and how many points that is.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMMANDS = ("run", "cases", "explain", "repro", "doctor", "schema")
+"""In the order of the help. Each is a module of this folder that is imported when the command is called, with a
+function of its name and, for those that have any, `options`."""
+
+_TEXT = "Grade paged KV-cache memory managers: what is right, what is wrong, why, and how many points that is."
 
 
-@app.callback()
-def _options() -> None:
-    """Grade paged KV-cache memory managers: what is right, what is wrong, why, and how many points that is."""
+@guarded
+def app(words: Sequence[str]) -> ExitCode:
+    """Do what a command line says. Raises `UsageError`, and what its command raises."""
+    if not words or words[0] in ("-h", "--help"):
+        _show_help()
+        return ExitCode.ACCEPTED if words else ExitCode.BAD_INPUT
+    name = words[0]
+    if name not in COMMANDS:
+        raise UsageError(f"there is no command '{name}'{suggestion(name, COMMANDS)}; `grade -h` shows them all")
+    module = import_module(f"grader.cli.{name}")
+    command = _command(name)
+    parser = Parser(f"grade {name}", command.__doc__ or "")
+    if hasattr(module, "options"):
+        module.options(parser)
+    return command(**parser.read(words[1:]))
 
 
-for command in (run, cases, explain, repro, doctor, schema):
-    app.command()(guarded(command))
+def _command(name: str) -> Callable[..., ExitCode]:
+    command: Callable[..., ExitCode] = getattr(import_module(f"grader.cli.{name}"), name)
+    return command
+
+
+def _show_help() -> None:
+    from grader.cli.help import paragraphs, show
+
+    commands = [(name, paragraphs(_command(name).__doc__ or "")[0]) for name in COMMANDS]
+    show("grade [OPTIONS] COMMAND [ARGS]...", _TEXT, {"Options": [("-h, --help", HELP)], "Commands": commands})

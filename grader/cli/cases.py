@@ -6,18 +6,25 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from grader.cli.options import CaseGlob, LabName, chosen_cases, chosen_lab
-from grader.labs import DEFAULT
+from grader.cli.options import case_option, chosen_cases, chosen_lab, lab_option
+from grader.cli.parser import Parser
+from grader.errors import ExitCode
 
-__all__ = ["cases"]
+__all__ = ["cases", "options"]
 
 
-def cases(lab: LabName = DEFAULT, case: CaseGlob = "*") -> None:
+def options(parser: Parser) -> None:
+    """Declare them."""
+    lab_option(parser)
+    case_option(parser)
+
+
+def cases(lab: str, case: str) -> ExitCode:
     """List the cases: name, rule, who sees them, title.
 
-    \b
-    grade cases
-    grade cases --case 'append/*'
+    Examples:
+        grade cases
+        grade cases --case 'append/*'
     """
     chosen = chosen_lab(lab)
     found = chosen_cases(chosen, case, None)
@@ -30,3 +37,4 @@ def cases(lab: LabName = DEFAULT, case: CaseGlob = "*") -> None:
     if not console.is_terminal:
         console.width = 160
     console.print(table)
+    return ExitCode.ACCEPTED

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
 from rich.console import Console
 from rich.markup import escape
 
-from grader.cli.options import LabName, Seed, chosen_case, chosen_lab
-from grader.labs import DEFAULT
+from grader.cli.options import chosen_case, chosen_lab, lab_option, seed_option
+from grader.cli.parser import Parser
+from grader.errors import ExitCode
 from reference.model import play
 
-__all__ = ["explain"]
+__all__ = ["explain", "options"]
 
 
-def explain(
-    case: Annotated[str, typer.Argument(metavar="CASE", help="A case's name, such as append/three_sharers.")],
-    lab: LabName = DEFAULT,
-    seed: Seed = None,
-) -> None:
+def options(parser: Parser) -> None:
+    """Declare them."""
+    parser.argument("case", metavar="CASE", help="A case's name, such as append/three_sharers.")
+    lab_option(parser)
+    seed_option(parser)
+
+
+def explain(case: str, lab: str, seed: int | None) -> ExitCode:
     """Show what the reference does in a case: pool, tables, ref counts and list after each operation.
 
-    \b
-    grade cases
-    grade explain append/three_sharers
+    Examples:
+        grade cases
+        grade explain append/three_sharers
     """
     chosen = chosen_lab(lab)
     found = chosen_case(chosen, case, seed)
@@ -48,3 +49,4 @@ def explain(
             console.print(escape(f"# {operation.comment}"))
         for line in chosen.draw(model.describe(step.record)):
             console.print(line)
+    return ExitCode.ACCEPTED

@@ -5,31 +5,42 @@ from __future__ import annotations
 import difflib
 import os
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from grader import casefile
+from grader.cli.parser import Parser, number
 from grader.errors import UsageError
 from grader.grammar import Case
 from grader.lab import Lab
-from grader.labs import LABS
+from grader.labs import DEFAULT, LABS
 
-__all__ = ["Allowed", "CaseGlob", "LabName", "Seed", "check_output", "chosen_case", "chosen_cases", "chosen_lab"]
+__all__ = [
+    "case_option",
+    "check_output",
+    "chosen_case",
+    "chosen_cases",
+    "chosen_lab",
+    "lab_option",
+    "seed_option",
+]
 
-LabName = Annotated[str, typer.Option("--lab", metavar="LAB", help=f"The assignment: {', '.join(LABS)}.")]
-CaseGlob = Annotated[
-    str,
-    typer.Option("--case", metavar="GLOB", help="Only the cases whose name fits, such as 'append/*' or '*fork*'."),
-]
-Allowed = Annotated[
-    list[str] | None,
-    typer.Option("--allow", metavar="SYMBOL", help="Reject nothing for this symbol: you have looked at it."),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option("--seed", min=0, max=2**31 - 1, help="For the pools' magic words, instead of the rubric's."),
-]
+_MOST_SEED = 2**31 - 1
+
+
+def lab_option(parser: Parser) -> None:
+    """--lab."""
+    parser.option("--lab", metavar="LAB", default=DEFAULT, help=f"The assignment: {', '.join(LABS)}.")
+
+
+def case_option(parser: Parser) -> None:
+    """--case."""
+    text = "Only the cases whose name fits, such as 'append/*' or '*fork*'."
+    parser.option("--case", metavar="GLOB", default="*", help=text)
+
+
+def seed_option(parser: Parser) -> None:
+    """--seed."""
+    text = "For the pools' magic words, instead of the rubric's."
+    parser.option("--seed", metavar="NUMBER", type=number(0, _MOST_SEED), help=text)
 
 
 def chosen_lab(name: str) -> Lab:

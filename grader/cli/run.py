@@ -7,24 +7,18 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
-from rich.console import Console
-from rich.status import Status
-from rich.text import Text
 
 from grader import pipeline
-from grader.cli.options import Allowed, CaseGlob, LabName, Seed, check_output, chosen_cases, chosen_lab
+from grader.cli.options import case_option, check_output, chosen_cases, chosen_lab, lab_option, seed_option
+from grader.cli.parser import Parser
+from grader.cli.status import status
 from grader.collect import collect
 from grader.errors import ExitCode, UsageError
-from grader.labs import DEFAULT
 from grader.record import Record, write
 from grader.report import FORMATS, View
-from grader.report.escape import escape
 from grader.verdict import Verdict
 
-__all__ = ["run"]
+__all__ = ["options", "run"]
 
 _STEPS = {
     "_collect": "looking for the file",
@@ -40,51 +34,51 @@ _STEPS = {
     "_advise": "looking for advice",
 }
 
-_Instructions = Annotated[
-    bool,
-    typer.Option("--instructions", help="Also count the instructions of the demanded functions, for a leaderboard."),
-]
-_Instructor = Annotated[
-    bool,
-    typer.Option("--instructor", help="Show hidden cases too, and what a program that does not compile had got."),
-]
+
+def options(parser: Parser) -> None:
+    """Declare them."""
+    text = "The file to grade, or a folder that holds it at any depth."
+    parser.argument("paths", metavar="PATH...", nargs="+", type=Path, help=text)
+    lab_option(parser)
+    case_option(parser)
+    parser.option("--format", metavar="FORMAT", default="text", help=f"The report: {', '.join(FORMATS)}.")
+    parser.option("--output", metavar="FILE", type=Path, help="Write the report there instead of printing it.")
+    seed_option(parser)
+    text = "Go on without Valgrind; record and report say so."
+    parser.option("--without-valgrind", action="store_true", help=text)
+    parser.option("--advice", action="store_true", help="Look also for what costs no point, but twice the time.")
+    text = "Also count the instructions of the demanded functions, for a leaderboard."
+    parser.option("--instructions", action="store_true", help=text)
+    text = "Reject nothing for this symbol: you have looked at it."
+    parser.option("--allow", metavar="SYMBOL", action="append", default=[], help=text)
+    text = "Show hidden cases too, and what a program that does not compile had got."
+    parser.option("--instructor", action="store_true", help=text)
 
 
-def run(  # noqa: PLR0917 - a command's options, which typer passes by name
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH...", help="The file to grade, or a folder that holds it at any depth."),
-    ],
-    lab: LabName = DEFAULT,
-    case: CaseGlob = "*",
-    format: Annotated[  # noqa: A002 - the option's name
-        str, typer.Option("--format", metavar="FORMAT", help=f"The report: {', '.join(FORMATS)}.")
-    ] = "text",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", help="Write the report there instead of printing it."),
-    ] = None,
-    seed: Seed = None,
-    without_valgrind: Annotated[
-        bool, typer.Option("--without-valgrind", help="Go on without Valgrind; record and report say so.")
-    ] = False,
-    advice: Annotated[
-        bool, typer.Option("--advice", help="Look also for what costs no point, but twice the time.")
-    ] = False,
-    instructions: _Instructions = False,
-    allow: Allowed = None,
-    instructor: _Instructor = False,
-) -> None:
+def run(
+    paths: list[Path],
+    *,
+    lab: str,
+    case: str,
+    format: str,  # noqa: A002 - the option's name
+    output: Path | None,
+    seed: int | None,
+    without_valgrind: bool,
+    advice: bool,
+    instructions: bool,
+    allow: list[str],
+    instructor: bool,
+) -> ExitCode:
     """Grade one or more submissions.
 
     The reports are printed one after the other (with --format json: one object each), progress goes to stderr. Exit
     code: 0 all have every point, 1 some have not, 2 a wrong option or path, and nothing is graded, 3 the grader's own
     fault, 130 interrupted.
 
-    \b
-    grade run llm_memory.c
-    grade run my-homework/ --case 'append/*'
-    grade run llm_memory.c --format json --output result.json
+    Examples:
+        grade run llm_memory.c
+        grade run my-homework/ --case 'append/*'
+        grade run llm_memory.c --format json --output result.json
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format '{format}'; write --format {' or --format '.join(FORMATS)}")
@@ -95,7 +89,7 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
     cases = chosen_cases(chosen, case, seed)
     _check_paths(paths, chosen.source_name)
 
-    view = _terminal(instructor) if output is None else View(instructor=instructor)
+    view = _view(instructor=instructor) if output is None else View(instructor=instructor)
     grade = partial(
         pipeline.grade,
         lab=chosen,
@@ -104,11 +98,11 @@ def run(  # noqa: PLR0917 - a command's options, which typer passes by name
         valgrind=not without_valgrind,
         advise=advice,
         instructions=instructions,
-        allowed=allow or (),
+        allowed=allow,
     )
     verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]
     accepted = all(verdict.passed for verdict in verdicts)
-    raise typer.Exit(ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED)
+    return ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED
 
 
 def _report(path: Path, grade: Callable[..., Record], render: Callable[[Record], str], output: Path | None) -> Verdict:
@@ -118,8 +112,8 @@ def _report(path: Path, grade: Callable[..., Record], render: Callable[[Record],
         if output is not None:
             write(output, render(record))
 
-    with Console(stderr=True).status(_told(path, "starting")) as status:
-        record = grade(path, progress=partial(_tell, status, path), early=keep if output is not None else None)
+    with status(str(path)) as tell:
+        record = grade(path, progress=lambda step: tell(_STEPS[step]), early=keep if output is not None else None)
     keep(record)
     if output is None:
         sys.stdout.write(render(record))
@@ -139,18 +133,10 @@ def _check_paths(paths: Iterable[Path], source_name: str) -> None:
         raise UsageError("\n".join(slips))
 
 
-def _tell(status: Status, path: Path, step: str) -> None:
-    status.update(_told(path, _STEPS[step]))
-
-
-def _told(path: Path, doing: str) -> Text:
-    """What the status line says: as it stands, for a path may look like markup or steer the terminal."""
-    return Text(f"{escape(str(path))}: {doing}")
-
-
-def _terminal(instructor: bool) -> View:
+def _view(*, instructor: bool) -> View:
     """Width and whether colours are wanted: only on a terminal, and not where NO_COLOR says no."""
-    console = Console()
-    if not console.is_terminal:
+    if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
         return View(instructor=instructor)
-    return View(instructor=instructor, width=console.width, colour=not os.environ.get("NO_COLOR"))
+    from rich.console import Console
+
+    return View(instructor=instructor, width=Console().width, colour=not os.environ.get("NO_COLOR"))

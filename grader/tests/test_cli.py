@@ -253,7 +253,7 @@ def test_an_interrupt_is_130_and_leaves_nothing(temporary: Path, number: signal.
 
 def test_an_interrupt_while_imports_load(tmp_path: Path) -> None:
     """Whoever stops it in the first second sees no traceback either."""
-    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    (tmp_path / "argparse.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
     said = grade("cases", variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
 
     assert (said.code, said.out, said.err) == (130, "", "grade: interrupted\n")
