@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 
 import grader
 from grader import sandbox, tools
@@ -65,7 +65,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
             compiler=built.compiler,
             command=built.command,
             valgrind=tools.version("valgrind") if attempt.valgrind else "",
-            kernel=f"{platform.system()} {platform.release()}",
+            kernel=f"{os.uname().sysname} {os.uname().release}",
             grader=grader.__version__,
         ),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},

@@ -3,29 +3,17 @@
 `pytest cases --submission PATH` grades one submission once and shows each case with its own result. Without the
 option each case is an item that every accepted sample must pass, and each labelled submission below `submissions/`
 is an item that must get its verdict.
+
+Every pytest of this environment loads this module, whatever it tests: the grader is imported for the first such file.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from grader import casefile, pipeline
-from grader.errors import CaseFileError, GraderError
-from grader.grammar import Case
-from grader.lab import Lab
-from grader.labs import LABS
-from grader.record import Record
-from grader.verdict import Outcome, Verdict
-
-__all__ = ["CaseItem", "SampleItem"]
-
-_NOT_CASES = ("rubric.toml", "handout.toml")
+_FOLDERS = {Path(__file__).parents[1] / name for name in ("cases", "submissions")}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,162 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Case files below `cases/LAB/`, labelled submissions below `submissions/LAB/VERDICT/`."""
-    found = _lab_of(file_path)
-    if found is None:
+    if _FOLDERS.isdisjoint(file_path.parents):
         return None
-    lab, place = found
-    if place.parts[0] == "cases" and file_path.suffix == ".toml" and len(place.parts) == _CASE_DEPTH:
-        return CaseFile.from_parent(parent, path=file_path, lab=lab)
-    sample = place.parts[0] == "submissions" and file_path.name == lab.source_name
-    if sample and len(place.parts) == _SAMPLE_DEPTH and parent.config.getoption("--submission") is None:
-        return SampleFile.from_parent(parent, path=file_path, lab=lab)
-    return None
+    from grader.pytest_items import collector  # noqa: PLC0415 - slow to import
 
-
-_CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
-_SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
-_ROOT = Path(__file__).parents[1]
-
-
-class CaseFile(pytest.File):
-    """One case file."""
-
-    def __init__(self, *, lab: Lab, **rest: Any) -> None:
-        super().__init__(**rest)
-        self.lab = lab
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """One item for the file."""
-        yield CaseItem.from_parent(self, name=self.path.stem, lab=self.lab)
-
-
-class CaseItem(pytest.Item):
-    """One case: of the submission that is named, else of all accepted samples."""
-
-    def __init__(self, *, lab: Lab, **rest: Any) -> None:
-        super().__init__(**rest)
-        self.lab = lab
-
-    def runtest(self) -> None:
-        """Grade what has to be graded and look at this case."""
-        case = casefile.load(self.path, self.lab.grammar, seed=self.lab.rubric.seed)
-        submission = self.config.getoption("--submission")
-        if submission is None:
-            for sample in _accepted(self.lab.name):
-                _demand(graded(self.lab.name, sample), case)
-        else:
-            _demand(graded(self.lab.name, Path(submission)), case)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """The message is for people; where in this plugin it was raised is not."""
-        if isinstance(excinfo.value, CaseFailed | GraderError):
-            return str(excinfo.value)
-        return str(super().repr_failure(excinfo, style))
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        """Where it stands and what it is called."""
-        return self.path, 0, f"case {self.path.parent.name}/{self.path.stem}"
-
-
-class SampleFile(pytest.File):
-    """One labelled submission; its folder's folder is the verdict that it must get."""
-
-    def __init__(self, *, lab: Lab, **rest: Any) -> None:
-        super().__init__(**rest)
-        self.lab = lab
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """One item for the file."""
-        yield SampleItem.from_parent(self, name=self.path.parent.name, lab=self.lab)
-
-
-class SampleItem(CaseItem):
-    """A labelled submission: verdict, the rule that loses points, and how many points it may keep."""
-
-    def runtest(self) -> None:
-        """Grade the sample and compare with its label."""
-        folder = self.path.parent
-        record = graded(self.lab.name, folder)
-        expected = Verdict(folder.parent.name)
-        if expected is Verdict.ACCEPTED:
-            if record.score != record.max_score or record.verdict is not expected:
-                raise CaseFailed(f"{folder.name} must be accepted: {_result(record)}")
-            return
-        label = tomllib.loads((folder / "expect.toml").read_text(encoding="utf-8"))
-        problems = list(_label_problems(record, label, expected))
-        if problems:
-            raise CaseFailed("\n".join([f"{folder.name}: {_result(record)}", *problems]))
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        """Where it stands and what it is called."""
-        return self.path, 0, f"submission {self.path.parent.parent.name}/{self.path.parent.name}"
-
-
-class CaseFailed(Exception):
-    """A submission does not do what the item demands."""
-
-
-@cache
-def graded(lab: str, path: Path) -> Record:
-    """Grade a submission once in this process."""
-    chosen = LABS[lab]()
-    return pipeline.grade(path, chosen, _cases(lab), seed=chosen.rubric.seed)
-
-
-@cache
-def _cases(lab: str) -> tuple[Case, ...]:
-    chosen = LABS[lab]()
-    try:
-        return tuple(casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
-    except CaseFileError as error:
-        raise CaseFailed(str(error)) from None
-
-
-def _accepted(lab: str) -> list[Path]:
-    return sorted((_ROOT / "submissions" / lab / Verdict.ACCEPTED).iterdir())
-
-
-def _demand(record: Record, case: Case) -> None:
-    """Raise `CaseFailed` unless the case came out clean."""
-    outcome = next((outcome for outcome in record.outcomes if outcome.case == case.name), None)
-    if outcome is None:
-        raise CaseFailed(f"{record.submission.name}: {_result(record)}")
-    if not (outcome.passed and outcome.clean):
-        raise CaseFailed("\n".join([f"{record.submission.name}: {case.title}", *_why(record, outcome)]))
-
-
-def _why(record: Record, outcome: Outcome) -> Iterator[str]:
-    for place in outcome.findings:
-        finding = record.findings[place]
-        values = f": expected {finding.expected}, actual {finding.actual}" if finding.expected else ""
-        at = f"operation {finding.operation}: " if finding.operation is not None else ""
-        where = f" ({finding.source[0]})" if finding.source else ""
-        yield f"  {at}{finding.field}{values} {finding.message}{where}"
-
-
-def _label_problems(record: Record, label: dict[str, Any], expected: Verdict) -> Iterable[str]:
-    if label["verdict"] != expected:
-        yield f"expect.toml says verdict {label['verdict']}, the folder {expected}"
-    if record.verdict is not expected:
-        yield f"verdict {record.verdict}, expected {expected}"
-    least, most = label["keeps"]
-    if record.score is None or not least <= record.score <= most:
-        yield f"keeps {record.score} points, may keep {least} to {most}"
-    main = label["rules"][0]
-    if not any(rule.rule == main and rule.points < rule.max_points for rule in record.rules):
-        yield f"loses no point of {main}"
-
-
-def _result(record: Record) -> str:
-    summary = f": {record.diagnosis.rule}: {record.diagnosis.summary}" if record.diagnosis is not None else ""
-    return f"{record.verdict}, {record.score}/{record.max_score}{summary}"
-
-
-def _lab_of(path: Path) -> tuple[Lab, Path] | None:
-    """The lab whose data a file is, with its path below the root."""
-    if not path.is_relative_to(_ROOT) or path.name in _NOT_CASES:
-        return None
-    place = path.relative_to(_ROOT)
-    if len(place.parts) > 1 and place.parts[0] in ("cases", "submissions") and place.parts[1] in LABS:
-        return LABS[place.parts[1]](), place
-    return None
+    return collector(file_path, parent)

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import os
-import platform
 import re
 import secrets
 import stat
@@ -215,7 +214,7 @@ def _make(project: CProject, kept: Path) -> None:
         parts = {f"{lane}-{name}.o": ["gcc", *FLAGS, *options, "-c", str(source)] for name, source in ours.items()}
         commands |= {**parts, f"{lane}.o": ["ld", "-r", "driver.o", *parts]}
     commands["marker.o"] = ["gcc", *FLAGS, "-c", str(folder / "marker.c")]
-    if platform.machine() == "x86_64":
+    if os.uname().machine == "x86_64":
         commands["freestanding.o"] = ["gcc", *FLAGS, *_FREESTANDING, "-c", str(folder / "freestanding.c")]
     with tempfile.TemporaryDirectory(dir=kept.parent) as made:
         prefix = f"h{secrets.token_hex(8)}_"

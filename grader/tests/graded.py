@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from grader import pytest_plugin, tools
+from grader import pytest_items, tools
 from grader.record import Record, from_json, to_json, write
 
 __all__ = ["graded"]
@@ -24,7 +24,7 @@ __all__ = ["graded"]
 _ROOT = Path(__file__).parents[2]
 _PARTS = ("reference/**/*.py", "grader/**/*.py", "grader/drivers/**/*", "grader/labs/*", "cases/**/*.toml")
 _DAY = 86_400
-_grade = pytest_plugin.graded
+_grade = pytest_items.graded
 
 
 @cache
@@ -42,7 +42,7 @@ def graded(lab: str, path: Path) -> Record:
     return from_json(kept.read_bytes())
 
 
-pytest_plugin.graded = graded  # the items of the samples find what is here, and the other way round
+pytest_items.graded = graded  # the items of the samples find what is here, and the other way round
 
 
 @cache

@@ -37,8 +37,8 @@ LEVELS = (
     ("grader.assemble",),
     ("grader.pipeline",),
     ("grader.labs",),
-    ("grader.cli", "grader.pytest_plugin", "grader.bench"),
-    ("grader.__main__",),
+    ("grader.cli", "grader.pytest_items", "grader.bench"),
+    ("grader.__main__", "grader.pytest_plugin"),
 )
 """From the bottom to the top: a module imports from levels below its own, or from its own package."""
 

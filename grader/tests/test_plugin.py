@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.pytest_plugin import graded
+from grader.pytest_items import graded
 from grader.tests.command import ROOT, SAMPLES, copy_of_the_house, environment
 
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
@@ -67,7 +67,7 @@ def test_a_failing_case_says_what_is_wrong_and_nothing_of_us() -> None:
 
     assert "first append after a fork copies the shared block" in text
     assert re.search(r"operation 4: block 1, slot 15: expected .*, actual ", text)
-    assert "pytest_plugin.py" not in text
+    assert "pytest_items.py" not in text
     assert "Traceback" not in text
 
 
@@ -87,7 +87,7 @@ def test_a_submission_that_is_not_there_is_one_line() -> None:
     assert code != 0
     assert "nowhere: there is no such file or folder" in text
     assert "Traceback" not in text
-    assert "pytest_plugin.py" not in text
+    assert "pytest_items.py" not in text
 
 
 def test_labelled_submissions_are_items_only_without_the_option() -> None:
@@ -130,7 +130,7 @@ def test_a_wrong_label_is_told(house: Path) -> None:
     assert words == {"all_null": "FAILED", "sign_compare": "PASSED", "yoda_crlf": "PASSED"}
     assert "expect.toml says verdict memory_leak, the folder wrong_answer" in said
     assert "keeps 0 points, may keep 50 to 60" in said
-    assert "pytest_plugin.py" not in said
+    assert "pytest_items.py" not in said
 
 
 def test_a_broken_case_file_is_told_with_its_line(house: Path) -> None:
@@ -149,4 +149,4 @@ def test_a_broken_case_file_is_told_with_its_line(house: Path) -> None:
         r"copy_takes_all_64_bytes\.toml:\d+: unknown operation 'apend_kv' \(did you mean append_kv\?\)", said
     )
     assert "Traceback" not in said
-    assert "pytest_plugin.py" not in said
+    assert "pytest_items.py" not in said

@@ -1,0 +1,177 @@
+"""Cases and labelled submissions as items of pytest (see grader.pytest_plugin)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader import casefile, pipeline
+from grader.errors import CaseFileError, GraderError
+from grader.grammar import Case
+from grader.lab import Lab
+from grader.labs import LABS
+from grader.record import Record
+from grader.verdict import Outcome, Verdict
+
+__all__ = ["CaseItem", "SampleItem", "collector", "graded"]
+
+_NOT_CASES = ("rubric.toml", "handout.toml")
+
+
+def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """What collects a file below `cases/` or `submissions/`; None for one that is no item."""
+    place = path.relative_to(_ROOT)
+    top, name = place.parts[:2]
+    if name not in LABS or path.name in _NOT_CASES:
+        return None
+    lab = LABS[name]()
+    if top == "cases" and path.suffix == ".toml" and len(place.parts) == _CASE_DEPTH:
+        return CaseFile.from_parent(parent, path=path, lab=lab)
+    sample = top == "submissions" and path.name == lab.source_name and len(place.parts) == _SAMPLE_DEPTH
+    if sample and parent.config.getoption("--submission") is None:
+        return SampleFile.from_parent(parent, path=path, lab=lab)
+    return None
+
+
+_CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
+_SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
+_ROOT = Path(__file__).parents[1]
+
+
+class CaseFile(pytest.File):
+    """One case file."""
+
+    def __init__(self, *, lab: Lab, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.lab = lab
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One item for the file."""
+        yield CaseItem.from_parent(self, name=self.path.stem, lab=self.lab)
+
+
+class CaseItem(pytest.Item):
+    """One case: of the submission that is named, else of all accepted samples."""
+
+    def __init__(self, *, lab: Lab, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.lab = lab
+
+    def runtest(self) -> None:
+        """Grade what has to be graded and look at this case."""
+        case = casefile.load(self.path, self.lab.grammar, seed=self.lab.rubric.seed)
+        submission = self.config.getoption("--submission")
+        if submission is None:
+            for sample in _accepted(self.lab.name):
+                _demand(graded(self.lab.name, sample), case)
+        else:
+            _demand(graded(self.lab.name, Path(submission)), case)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+        """The message is for people; where in this plugin it was raised is not."""
+        if isinstance(excinfo.value, CaseFailed | GraderError):
+            return str(excinfo.value)
+        return str(super().repr_failure(excinfo, style))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it stands and what it is called."""
+        return self.path, 0, f"case {self.path.parent.name}/{self.path.stem}"
+
+
+class SampleFile(pytest.File):
+    """One labelled submission; its folder's folder is the verdict that it must get."""
+
+    def __init__(self, *, lab: Lab, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.lab = lab
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One item for the file."""
+        yield SampleItem.from_parent(self, name=self.path.parent.name, lab=self.lab)
+
+
+class SampleItem(CaseItem):
+    """A labelled submission: verdict, the rule that loses points, and how many points it may keep."""
+
+    def runtest(self) -> None:
+        """Grade the sample and compare with its label."""
+        folder = self.path.parent
+        record = graded(self.lab.name, folder)
+        expected = Verdict(folder.parent.name)
+        if expected is Verdict.ACCEPTED:
+            if record.score != record.max_score or record.verdict is not expected:
+                raise CaseFailed(f"{folder.name} must be accepted: {_result(record)}")
+            return
+        label = tomllib.loads((folder / "expect.toml").read_text(encoding="utf-8"))
+        problems = list(_label_problems(record, label, expected))
+        if problems:
+            raise CaseFailed("\n".join([f"{folder.name}: {_result(record)}", *problems]))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it stands and what it is called."""
+        return self.path, 0, f"submission {self.path.parent.parent.name}/{self.path.parent.name}"
+
+
+class CaseFailed(Exception):
+    """A submission does not do what the item demands."""
+
+
+@cache
+def graded(lab: str, path: Path) -> Record:
+    """Grade a submission once in this process."""
+    chosen = LABS[lab]()
+    return pipeline.grade(path, chosen, _cases(lab), seed=chosen.rubric.seed)
+
+
+@cache
+def _cases(lab: str) -> tuple[Case, ...]:
+    chosen = LABS[lab]()
+    try:
+        return tuple(casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
+    except CaseFileError as error:
+        raise CaseFailed(str(error)) from None
+
+
+def _accepted(lab: str) -> list[Path]:
+    return sorted((_ROOT / "submissions" / lab / Verdict.ACCEPTED).iterdir())
+
+
+def _demand(record: Record, case: Case) -> None:
+    """Raise `CaseFailed` unless the case came out clean."""
+    outcome = next((outcome for outcome in record.outcomes if outcome.case == case.name), None)
+    if outcome is None:
+        raise CaseFailed(f"{record.submission.name}: {_result(record)}")
+    if not (outcome.passed and outcome.clean):
+        raise CaseFailed("\n".join([f"{record.submission.name}: {case.title}", *_why(record, outcome)]))
+
+
+def _why(record: Record, outcome: Outcome) -> Iterator[str]:
+    for place in outcome.findings:
+        finding = record.findings[place]
+        values = f": expected {finding.expected}, actual {finding.actual}" if finding.expected else ""
+        at = f"operation {finding.operation}: " if finding.operation is not None else ""
+        where = f" ({finding.source[0]})" if finding.source else ""
+        yield f"  {at}{finding.field}{values} {finding.message}{where}"
+
+
+def _label_problems(record: Record, label: dict[str, Any], expected: Verdict) -> Iterable[str]:
+    if label["verdict"] != expected:
+        yield f"expect.toml says verdict {label['verdict']}, the folder {expected}"
+    if record.verdict is not expected:
+        yield f"verdict {record.verdict}, expected {expected}"
+    least, most = label["keeps"]
+    if record.score is None or not least <= record.score <= most:
+        yield f"keeps {record.score} points, may keep {least} to {most}"
+    main = label["rules"][0]
+    if not any(rule.rule == main and rule.points < rule.max_points for rule in record.rules):
+        yield f"loses no point of {main}"
+
+
+def _result(record: Record) -> str:
+    summary = f": {record.diagnosis.rule}: {record.diagnosis.summary}" if record.diagnosis is not None else ""
+    return f"{record.verdict}, {record.score}/{record.max_score}{summary}"
