@@ -83,7 +83,11 @@ class Subject:
         return [name for name in names if name.partition(".")[0] not in (*sys.stdlib_module_names, "__main__")]
 
     def start_and_import(self, modules: Sequence[str]) -> None:
-        """An interpreter that imports these modules and ends."""
+        """An interpreter that imports these modules and ends.
+
+        From bytecode, as in all runs but a user's first: our children write it, whatever our own environment says
+        (PYTHONDONTWRITEBYTECODE), and `modules` has been run before.
+        """
         _python(_IMPORT, *modules)
 
     def load_cases(self) -> list[Case]:

@@ -137,7 +137,7 @@ def test_doctor_says_what_is_installed() -> None:
 def test_repro_writes_a_program() -> None:
     """Of a right submission there is nothing to write, which is no error."""
     wrong = ran("repro", WRONG, "append/copy_takes_all_64_bytes", "--without-valgrind")
-    right = ran("repro", RIGHT, "append/copy_takes_all_64_bytes", "--without-valgrind")
+    right = ran("repro", RIGHT, "--without-valgrind", "append/copy_takes_all_64_bytes")
 
     assert wrong.code == 0
     assert "int main(void)" in wrong.out
