@@ -12,9 +12,10 @@ from grader.errors import Problem, RubricError
 from grader.grammar import Number
 from grader.table import Table
 
-__all__ = ["Judged", "Rubric", "Rule", "load", "load_clauses"]
+__all__ = ["SEED", "Judged", "Rubric", "Rule", "load", "load_clauses"]
 
-_SEED, _POINTS = Number("seed", 0, 2**31 - 1), Number("points", 0, 100)
+SEED = Number("seed", 0, 2**31 - 1)
+_POINTS = Number("points", 0, 100)
 
 
 class Judged(StrEnum):
@@ -74,7 +75,7 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
     text, values = tomlfile.read(path, RubricError)
     file = Table(path=path, text=text, values=values, problems=[])
     file.check_keys(("seed", "rules"))
-    seed = file.number("seed", _SEED, needed=True)
+    seed = file.number("seed", SEED, needed=True)
     rules = [_rule(name, table, facets, calls) for name, table in file.tables("rules").items()]
     rubric = Rubric(seed=seed or 0, rules=tuple(rules))
     problems = file.problems or [Problem(path, line, message) for line, message in _of_the_whole(rubric, text)]

@@ -61,7 +61,7 @@ class Table:
         return str(value)
 
     def words(self, key: str, allowed: Collection[str]) -> frozenset[str]:
-        """Those of a list, which may be missing, that are among these words."""
+        """Those of a list, which may be missing; each must be one of these."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
             self.complain(key, f'{self._full(key)} must be a list of words such as ["{next(iter(allowed))}"]')

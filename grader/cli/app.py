@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from types import ModuleType
 
 from grader.cli.guard import guarded
 from grader.cli.parser import HELP, Parser
@@ -28,21 +29,20 @@ def app(words: Sequence[str]) -> ExitCode:
     name = words[0]
     if name not in COMMANDS:
         raise UsageError(f"there is no command '{name}'{suggestion(name, COMMANDS)}; `grade -h` shows them all")
-    module = import_module(f"grader.cli.{name}")
-    command = _command(name)
+    module = _module(name)
+    command: Callable[..., ExitCode] = getattr(module, name)
     parser = Parser(f"grade {name}", command.__doc__ or "")
     if hasattr(module, "options"):
         module.options(parser)
     return command(**parser.read(words[1:]))
 
 
-def _command(name: str) -> Callable[..., ExitCode]:
-    command: Callable[..., ExitCode] = getattr(import_module(f"grader.cli.{name}"), name)
-    return command
+def _module(name: str) -> ModuleType:
+    return import_module(f"grader.cli.{name}")
 
 
 def _show_help() -> None:
     from grader.cli.help import paragraphs, show
 
-    commands = [(name, paragraphs(_command(name).__doc__ or "")[0]) for name in COMMANDS]
+    commands = [(name, paragraphs(getattr(_module(name), name).__doc__)[0]) for name in COMMANDS]
     show("grade [OPTIONS] COMMAND [ARGS]...", _TEXT, {"Options": [("-h, --help", HELP)], "Commands": commands})

@@ -12,6 +12,7 @@ from grader.errors import UsageError
 from grader.grammar import Case
 from grader.lab import Lab
 from grader.labs import DEFAULT, LABS
+from grader.rubric import SEED
 
 __all__ = [
     "case_option",
@@ -22,8 +23,6 @@ __all__ = [
     "lab_option",
     "seed_option",
 ]
-
-_MOST_SEED = 2**31 - 1
 
 
 def lab_option(parser: Parser) -> None:
@@ -40,7 +39,7 @@ def case_option(parser: Parser) -> None:
 def seed_option(parser: Parser) -> None:
     """--seed."""
     text = "For the pools' magic words, instead of the rubric's."
-    parser.option("--seed", metavar="NUMBER", type=number(0, _MOST_SEED), help=text)
+    parser.option("--seed", metavar="NUMBER", type=number(SEED), help=text)
 
 
 def chosen_lab(name: str) -> Lab:

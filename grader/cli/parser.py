@@ -1,17 +1,19 @@
 """What a command may be given: options and arguments in any order, as typed values.
 
-argparse reads them. The library for command lines that was here before checks its values with pydantic; to read one
-command line the two took half as much time again as gcc takes for a submission.
+argparse reads them. The library for command lines that was here before checks its values with pydantic; the two took
+1.4 times as long for one command line as gcc takes for a submission.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from grader.errors import UsageError
+from grader.grammar import Number
 from grader.table import suggestion
 
 __all__ = ["HELP", "Parser", "number"]
@@ -65,20 +67,18 @@ class Parser:
     def _show_help(self) -> None:
         from grader.cli.help import show
 
-        arguments = [(str(one.metavar), one.help or "") for one in self._arguments]
-        written = [
-            name if one.required else f"[{name}]" for one, (name, _) in zip(self._arguments, arguments, strict=True)
-        ]
+        written = [f"{one.metavar}" if one.required else f"[{one.metavar}]" for one in self._arguments]
         usage = " ".join([self._name, "[OPTIONS]", *written])
+        arguments = [(f"{one.metavar}", f"{one.help}") for one in self._arguments]
         show(usage, self._text, {"Arguments": arguments, "Options": [_shown(option) for option in self._options]})
 
 
-def number(least: int, most: int) -> Callable[[str], int]:
-    """A reader of whole numbers from the one to the other."""
+def number(allowed: Number) -> Callable[[str], int]:
+    """A reader of these whole numbers."""
 
     def read(word: str) -> int:
-        if not (word.lstrip("-").isdecimal() and len(word) <= len(str(most)) and least <= int(word) <= most):
-            raise argparse.ArgumentTypeError(f"write a whole number from {least} to {most}, not '{word}'")
+        if not re.fullmatch("-?[0-9]{1,10}", word) or int(word) not in allowed:
+            raise argparse.ArgumentTypeError(f"write a whole number {allowed.values}, not '{word}'")
         return int(word)
 
     return read
