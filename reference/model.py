@@ -84,8 +84,7 @@ class Judgement:
     differences: tuple[Difference, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """An operation, its reply, the record after it, and what it may touch."""
 
     operation: Operation
@@ -124,4 +123,4 @@ def play(model: Model, trace: Trace) -> Iterator[Step]:
     """Apply the operations of `trace` one after the other and yield a step for each."""
     for operation in trace.operations:
         reply = model.apply(operation)
-        yield Step(operation=operation, reply=reply, record=model.record(), allowed=model.allowed())
+        yield Step(operation, reply, model.record(), model.allowed())

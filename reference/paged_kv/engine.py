@@ -6,9 +6,11 @@ Every call is three paragraphs: basic and id checks, the probe for free blocks, 
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 from reference.model import CannotGoOn
 from reference.operation import Reply
@@ -16,6 +18,8 @@ from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGICAL_BLOCKS
 
 __all__ = ["Effect", "Engine", "first_fit", "llm_init", "null_engine"]
+
+_KV_RECORD = struct.Struct("<i")  # Part 2.1: one int of 4 bytes
 
 
 @dataclass(slots=True)
@@ -50,7 +54,7 @@ def llm_init(pool: memoryview | None, pool_size: int) -> tuple[Engine | None, Re
         return None, _refused("NULL", "Task 1/null-pool", "null-pool")
     if pool_size < BLOCK_SIZE:
         return None, _refused("NULL", "Task 1/small-pool", "small-pool")
-    return Engine(pool, pool_size // BLOCK_SIZE), Reply(text="engine", clause="Task 1/total-blocks")
+    return Engine(pool, pool_size // BLOCK_SIZE), _accepted("engine", "Task 1/total-blocks")
 
 
 class Engine:
@@ -84,7 +88,7 @@ class Engine:
         for logical in range(needed):
             self._map_new_block(sequence, Place.of(logical * KV_PER_BLOCK))
         self.active_seqs[seq_id] = sequence
-        return Reply(text="seq", clause="Task 2/returns-sequence")
+        return _accepted("seq", "Task 2/returns-sequence")
 
     def free_sequence(self, seq_id: int) -> Reply:
         """Task 2: give back every block and all memory of a sequence."""
@@ -92,11 +96,11 @@ class Engine:
             return _refused("-1", "Task 2/free-unknown", "unknown-id")
 
         sequence = self.active_seqs.pop(seq_id)
-        circumstances = _shape(sequence)
+        circumstances = sequence.shape()
         for block in sequence.mapped_blocks():
-            circumstances |= {"last-reference" if self.ref_count[block] == 1 else "still-shared"}
+            circumstances.add("last-reference" if self.ref_count[block] == 1 else "still-shared")
             self._release(block)
-        return Reply(text="0", clause="Task 2/free-returns", circumstances=circumstances)
+        return _accepted("0", "Task 2/free-returns", *circumstances)
 
     def fork_sequence(self, parent_seq_id: int, new_seq_id: int) -> Reply:
         """Task 3: a child that shares all blocks of its parent, through tables of its own."""
@@ -106,13 +110,12 @@ class Engine:
             return _refused("NULL", "Task 3/unique-id", "id-taken")
 
         parent = self.active_seqs[parent_seq_id]
-        child = Sequence(new_seq_id, kv_count=parent.kv_count)
-        child.block_table = [None if l2_table is None else l2_table[:] for l2_table in parent.block_table]
+        child = parent.forked(new_seq_id)
         for block in child.mapped_blocks():
             self.ref_count[block] += 1
         self.active_seqs[new_seq_id] = child
-        circumstances = _shape(parent) | ({"none-free"} if self.free_local_blocks == 0 else set())
-        return Reply(text="seq", clause="Task 3/returns-child", circumstances=circumstances)
+        circumstances = parent.shape() | ({"none-free"} if self.free_local_blocks == 0 else set())
+        return _accepted("seq", "Task 3/returns-child", *circumstances)
 
     def append_kv(self, seq_id: int, kv_data: int) -> Reply:
         """Task 4: write one KV record, on a new page or after a copy-on-write where that is due."""
@@ -127,11 +130,13 @@ class Engine:
         needs_page = block == UNMAPPED
         needs_copy = not needs_page and self.ref_count[block] > 1
         path = "new-page" if needs_page else "copy-on-write" if needs_copy else "in-place"
-        circumstances = {path} | ({"l2-missing"} if sequence.block_table[place.l1] is None else set())
+        circumstances = [path]
+        if needs_page and not sequence.has_l2_table(place.l1):
+            circumstances.append("l2-missing")
         if needs_page and place.offset:
-            circumstances |= {"mid-block"}
+            circumstances.append("mid-block")
         if self.free_local_blocks == 0:
-            circumstances |= {"none-free"}
+            circumstances.append("none-free")
             if needs_page or needs_copy:
                 return _refused("-1", "Task 4/oom", *circumstances)
 
@@ -140,18 +145,17 @@ class Engine:
         elif needs_copy:
             block = self._copy_on_write(sequence, place, block)
         address = block * BLOCK_SIZE + place.offset * KV_SIZE
-        self.pool[address : address + KV_SIZE] = kv_data.to_bytes(KV_SIZE, "little", signed=True)
+        _KV_RECORD.pack_into(self.pool, address, kv_data)
         self.effect.stored = address
         sequence.kv_count += 1
-        sequence.encoded = None
-        return Reply(text="0", clause="Task 4/count-returns", circumstances=frozenset(circumstances))
+        return _accepted("0", "Task 4/count-returns", *circumstances)
 
     def llm_destroy(self) -> Reply:
         """Task 5: destroy what is left. The pool stays: it belongs to the caller."""
-        circumstances = frozenset({"live-sequences"} if self.active_seqs else set())
+        circumstances = {"live-sequences"} if self.active_seqs else set()
         for seq_id in list(self.active_seqs):
             circumstances |= self.free_sequence(seq_id).circumstances
-        return Reply(text="0", clause="Task 5/returns", circumstances=circumstances)
+        return _accepted("0", "Task 5/returns", *circumstances)
 
     def _map_new_block(self, sequence: Sequence, place: Place) -> int:
         """Take a free block and map it; it is not written (Global Constraints 3, 4 and 5)."""
@@ -178,18 +182,11 @@ class Engine:
             self.free_local_blocks += 1
 
 
+@cache
+def _accepted(reply: str, clause: str, *circumstances: str) -> Reply:
+    return Reply(text=reply, clause=clause, circumstances=frozenset(circumstances))
+
+
+@cache
 def _refused(reply: str, clause: str, *circumstances: str) -> Reply:
     return Reply(text=reply, refused=True, clause=clause, circumstances=frozenset(circumstances))
-
-
-def _shape(sequence: Sequence) -> frozenset[str]:
-    """What is unusual in a sequence's tables: holes between L2 tables, or -1 inside one."""
-    used = [slot for slot, table in enumerate(sequence.block_table) if table is not None]
-    holes = used != list(range(len(used)))
-    words = {"holes"} if holes else set()
-    for table in sequence.block_table:
-        if table is not None:
-            mapped = [entry != UNMAPPED for entry in table]
-            if mapped != sorted(mapped, reverse=True) or not any(mapped):
-                words.add("unmapped-entries")
-    return frozenset(words)

@@ -6,6 +6,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 from reference.model import Access, CannotGoOn, CannotPoke, Difference, Judgement, Span
 from reference.operation import Operation, Reply, Trace
@@ -36,6 +37,13 @@ _POKES: dict[str, Callable[..., None]] = {
     "set_kv_count": pokes.set_kv_count,
 }
 _POKED = Reply(text="")
+_REPLIES = {
+    "": encode_reply(ReplyKind.NOTHING, 0),
+    "0": encode_reply(ReplyKind.INT, 0),
+    "-1": encode_reply(ReplyKind.INT, -1),
+    "NULL": encode_reply(ReplyKind.NULL, 0),
+    "engine": encode_reply(ReplyKind.ENGINE, 0),
+}
 _MOST_DECODED = 4  # judging one operation looks at the records before, expected and after it several times
 
 
@@ -44,49 +52,60 @@ class PagedKV:
 
     def __init__(self, trace: Trace) -> None:
         self.seed = trace.settings.get("seed", 0)
-        self.slots = range(1, max((operation.target or 1 for operation in trace.operations), default=1) + 1)
+        self.slots = range(1, max({operation.target or 1 for operation in trace.operations}, default=1) + 1)
         self.engines: dict[int, Engine] = {}
         self.pools: dict[int, Pool] = {}
         self.effect = Effect()
         """Which bytes of the pool the last call was allowed to touch."""
         self._target = 0
-        self._reply = encode_reply(ReplyKind.NOTHING, 0)
+        self._reply = _REPLIES[""]
         self._choose: Callable[[array[int]], int] = first_fit
+        self._parts: list[bytes | bytearray | array[int]] | None = None
+        """The parts of the last record, while all but the reply are those of the next one, too (see `encode`)."""
         self._decoded: dict[bytes, RecordState] = {}
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation; see `reference.model.Model`."""
+        name = operation.name
         self.effect = Effect()
         self._target = operation.target or 0
         engine = self.engines.get(self._target)
-        if operation.name == "llm_init":
+        if name == "llm_init":
             reply = self._init(operation)
-        elif operation.name in _POKES:
-            if engine is None:
-                raise CannotPoke(f"there is no engine @{operation.target}")
-            _POKES[operation.name](engine, *operation.arguments)
-            reply = _POKED
+        elif name in _POKES:
+            reply = self._poke(engine, operation)
         elif engine is None:
-            reply = null_engine(operation.name)
+            reply = null_engine(name)
         else:
-            reply = self._call(engine, operation)
-        self._reply = _encoded_reply(reply, operation)
+            engine.effect = self.effect
+            engine.choose = self._choose
+            reply = getattr(engine, name)(*operation.arguments)
+            if name == "llm_destroy":
+                del self.engines[self._target]
+        if name != "append_kv" or self.effect.taken:  # an append in place changes ints where they are
+            self._parts = None
+        self._reply = _REPLIES.get(reply.text) or encode_reply(ReplyKind.SEQUENCE, _requested_id(operation))
         return reply
 
     def record(self) -> bytes:
         """All bytes that a white-box test may see after the last operation (record.py)."""
-        parts: list[bytes | bytearray | array[int]] = [self._reply]
-        for slot in self.slots:
-            parts += encode(self.engines.get(slot), self.pools.get(slot))
+        parts = self._parts
+        if parts is None:
+            parts = [self._reply]
+            for slot in self.slots:
+                parts += encode(self.engines.get(slot), self.pools.get(slot))
+            self._parts = parts
+        parts[0] = self._reply
         return b"".join(parts)
 
     def allowed(self) -> tuple[Span, ...]:
         """The slot of an append, or both blocks of its copy; nothing for any other call (Global Constraint 4)."""
-        if self.effect.stored is None:
+        effect = self.effect
+        if effect.stored is None:
             return ()
-        if self.effect.copied is None:
-            return (Span(self._target, self.effect.stored, KV_SIZE, Access.WRITE),)
-        old, new = self.effect.copied
+        if effect.copied is None:
+            return _one_word(self._target, effect.stored)
+        old, new = effect.copied
         return (
             Span(self._target, new * BLOCK_SIZE, BLOCK_SIZE, Access.WRITE),
             Span(self._target, old * BLOCK_SIZE, BLOCK_SIZE, Access.READ),
@@ -97,6 +116,7 @@ class PagedKV:
         state = self._decode(record)
         self.engines.clear()
         self.pools.clear()
+        self._parts = None
         self._reply = encode_reply(state.reply_kind, state.reply_value)
         for number, slot in zip(self.slots, state.slots, strict=True):
             if slot.pool_bytes >= 0:
@@ -153,6 +173,12 @@ class PagedKV:
         except struct.error as error:
             raise CannotGoOn("a number no longer fits into an int") from error
 
+    def _poke(self, engine: Engine | None, operation: Operation) -> Reply:
+        if engine is None:
+            raise CannotPoke(f"there is no engine @{operation.target}")
+        _POKES[operation.name](engine, *operation.arguments)
+        return _POKED
+
     def _init(self, operation: Operation) -> Reply:
         """`llm_init SIZE` makes a fresh pool for the slot; `llm_init NULL SIZE` hands over no pool."""
         slot = operation.target or 1
@@ -166,18 +192,11 @@ class PagedKV:
             self.engines[slot] = engine
         return reply
 
-    def _call(self, engine: Engine, operation: Operation) -> Reply:
-        engine.effect = self.effect
-        engine.choose = self._choose
-        reply: Reply = getattr(engine, operation.name)(*operation.arguments)
-        if operation.name == "llm_destroy":
-            del self.engines[operation.target or 0]
-        return reply
-
     def _redo(self, before: bytes | None, operation: Operation) -> Reply:
         if before is None:
             self.engines.clear()
             self.pools.clear()
+            self._parts = None
         else:
             self.restore(before)
         try:
@@ -210,6 +229,12 @@ class PagedKV:
         if not all(_was_taken(block, earlier, engine) for block in chosen) or len(set(chosen)) < len(chosen):
             return None
         return chosen if chosen != [block for _, _, block in self.effect.taken] else None
+
+
+@lru_cache(maxsize=1 << 14)
+def _one_word(target: int, start: int) -> tuple[Span, ...]:
+    """Four bytes, to be written."""
+    return (Span(target, start, KV_SIZE, Access.WRITE),)
 
 
 def _was_taken(block: int, before: EngineState, after: EngineState) -> bool:
@@ -252,7 +277,7 @@ def _restored_sequence(state: SequenceState, blocks: int) -> Sequence:
     for slot, table in enumerate(state.tables):
         if table is not None:
             valid = (block if UNMAPPED <= block < blocks else UNMAPPED for block in table)
-            sequence.block_table[slot] = array("i", valid)
+            sequence.hang(slot, array("i", valid))
     return sequence
 
 
@@ -261,15 +286,6 @@ def _requested_id(operation: Operation) -> int:
     requested = operation.arguments[-1 if operation.name == "fork_sequence" else 0]
     assert isinstance(requested, int)
     return requested
-
-
-def _encoded_reply(reply: Reply, operation: Operation) -> bytes:
-    if reply.text == "seq":
-        return encode_reply(ReplyKind.SEQUENCE, _requested_id(operation))
-    kinds = {"": ReplyKind.NOTHING, "NULL": ReplyKind.NULL, "engine": ReplyKind.ENGINE}
-    if reply.text in kinds:
-        return encode_reply(kinds[reply.text], 0)
-    return encode_reply(ReplyKind.INT, int(reply.text))
 
 
 def _reply_text(operation: Operation, kind: ReplyKind, value: int) -> str:

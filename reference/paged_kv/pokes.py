@@ -12,13 +12,12 @@ __all__ = ["move_l2", "set_kv_count", "unmap"]
 
 def move_l2(engine: Engine, seq_id: int, source: int, target: int) -> None:
     """Hang an L2 table into another, empty L1 slot."""
-    table = _sequence(engine, seq_id).block_table
+    sequence = _sequence(engine, seq_id)
     if not (0 <= source < L1_PT_SIZE and 0 <= target < L1_PT_SIZE):
         raise CannotPoke(f"an L1 table has the slots 0 to {L1_PT_SIZE - 1}")
-    if table[source] is None or table[target] is not None:
+    if not sequence.has_l2_table(source) or sequence.has_l2_table(target):
         raise CannotPoke(f"move_l2 needs a table in L1 slot {source} and none in slot {target}")
-    table[target], table[source] = table[source], None
-    _sequence(engine, seq_id).encoded = None
+    sequence.hang(target, sequence.take_down(source))
 
 
 def unmap(engine: Engine, seq_id: int, logical: int) -> None:
@@ -38,9 +37,7 @@ def unmap(engine: Engine, seq_id: int, logical: int) -> None:
 
 def set_kv_count(engine: Engine, seq_id: int, kv_count: int) -> None:
     """Pretend that the sequence holds `kv_count` KV records."""
-    sequence = _sequence(engine, seq_id)
-    sequence.kv_count = kv_count
-    sequence.encoded = None
+    _sequence(engine, seq_id).kv_count = kv_count
 
 
 def _sequence(engine: Engine, seq_id: int) -> Sequence:

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import attrgetter
 
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.pool import Pool, region_words
-from reference.paged_kv.sequence import Sequence
+from reference.paged_kv.sequence import Pointer
 from reference.paged_kv.words import BLOCK_SIZE, L1_PT_SIZE, L2_PT_SIZE
 
 __all__ = [
@@ -52,25 +52,6 @@ class ReplyKind(IntEnum):
     ENGINE = 4
     STRAY = 5
     """a pointer to something else"""
-
-
-class Pointer(IntEnum):
-    """What a pointer in the program's structures leads to, by the table of its allocations."""
-
-    OK = 0
-    NULL = 1
-    STRAY = 2
-    """not into memory that the program allocated"""
-    SMALL = 3
-    """into an allocation that is too small for what should be there"""
-    FREED = 4
-    SHARED = 5
-    """readable, but the same table was already met in another place"""
-
-    @property
-    def readable(self) -> bool:
-        """May what it leads to be read?"""
-        return self in (Pointer.OK, Pointer.SHARED)
 
 
 @dataclass(slots=True)
@@ -119,7 +100,6 @@ class RecordState:
 _PAIR = struct.Struct("<2i")
 _ENGINE = struct.Struct("<6i")
 _LIST = struct.Struct("<3i")
-_SEQUENCE = struct.Struct(f"<{3 + L1_PT_SIZE}i")
 _NO_POOL = _PAIR.pack(-1, 0)
 
 
@@ -128,28 +108,23 @@ def encode_reply(kind: ReplyKind, value: int) -> bytes:
     return _PAIR.pack(kind, value)
 
 
-def encode(engine: Engine | None, pool: Pool | None) -> Iterator[bytes | bytearray | array[int]]:
-    """The bytes of one slot, in parts to be joined."""
+def encode(engine: Engine | None, pool: Pool | None) -> list[bytes | bytearray | array[int]]:
+    """The bytes of one slot, in parts to be joined.
+
+    Counts, sequences and the region are no copies: as long as no block is taken or released and no sequence comes
+    or goes, these parts are those of the next record, too.
+    """
     if pool is None:
-        yield _NO_POOL
-        return
+        return [_NO_POOL]
     if engine is None:
-        yield _PAIR.pack(pool.pool_bytes, 0)
-    else:
-        yield _ENGINE.pack(pool.pool_bytes, 1, 1, engine.total_local_blocks, engine.free_local_blocks, Pointer.OK)
-        yield engine.ref_count
-        yield _LIST.pack(Pointer.OK, 1, len(engine.active_seqs))
-        for sequence in engine.active_seqs.values():
-            yield sequence.encoded or _encode_sequence(sequence)
-    yield pool.region
-
-
-def _encode_sequence(sequence: Sequence) -> bytes:
-    tables = [table for table in sequence.block_table if table is not None]
-    pointers = [Pointer.NULL if table is None else Pointer.OK for table in sequence.block_table]
-    head = _SEQUENCE.pack(sequence.seq_id, sequence.kv_count, Pointer.OK, *pointers)
-    sequence.encoded = b"".join([head, *tables])
-    return sequence.encoded
+        return [_PAIR.pack(pool.pool_bytes, 0), pool.region]
+    return [
+        _ENGINE.pack(pool.pool_bytes, 1, 1, engine.total_local_blocks, engine.free_local_blocks, Pointer.OK),
+        engine.ref_count,
+        _LIST.pack(Pointer.OK, 1, len(engine.active_seqs)),
+        *map(attrgetter("ints"), engine.active_seqs.values()),
+        pool.region,
+    ]
 
 
 def decode(record: bytes, slots: int) -> RecordState:
