@@ -6,16 +6,17 @@ differ does the model take over the program's own state and judge the next opera
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import zip_longest
 
 from grader.grammar import Case
 from grader.replay import Event, Played, PlayedStep
 from grader.rubric import Rule
 from grader.same import Same
-from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, ModelFactory, Span, Step, play
+from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory, Span
 from reference.operation import Reply, Trace
 
 __all__ = ["ALLOCATED", "REFUSALS", "Comparison", "Deviation", "End", "compare"]
@@ -93,51 +94,39 @@ class Comparison:
 
 def compare(played: Played, model: ModelFactory) -> Comparison:
     """Judge one case; see the module. Raises nothing for a wrong program."""
-    trace = played.case.trace
-    right = _right_steps(Same(trace), model)
-    own = model(trace)
-    actual: list[str] = []
-    deviations: list[Deviation] = []
-    before: bytes | None = None
+    operations, steps = played.case.trace.operations, played.steps
+    right = _right(Same(played.case.trace), model)
+    follows = right.followed_by(steps)  # nearly every operation of nearly every program
+    actual = [reply.text for reply in right.replies[:follows]]
+    deviations = list(_heap_alone(right.replies, steps[:follows]))
+    allowed = right.allowed[:follows]
+    own: Model | None = None
     unreadable = False
     refused: int | None = None
-    allowed: list[tuple[Span, ...]] = []
-    follows = True  # the program's state is the reference's, byte by byte
-    for number, (wanted, step) in enumerate(zip(right, played.steps, strict=False)):
-        reply = wanted.reply
-        followed, follows = follows, follows and step.record == wanted.record
-        if follows:
-            allowed.append(wanted.allowed)
-            before = step.record
-            if not (step.bad_frees or step.broken or (reply.refused and step.allocations)):
-                actual.append(reply.text)  # nearly every operation of nearly every program
-                continue
-            judgement = Judgement(expected=reply, actual=reply, differences=())
-        else:
-            try:
-                judgement = own.judge(before, wanted.operation, step.record)
-            except (CannotGoOn, CannotPoke):
-                unreadable = True
-                break
-            if followed:
-                allowed.append(own.allowed())  # after the program's own choice of blocks
-        heap = tuple(_heap(judgement, step))
-        if heap:
-            judgement = replace(judgement, differences=(*judgement.differences, *heap))
+    for number in range(follows, min(len(steps), len(operations))):
+        own = own or model(played.case.trace)
+        before = steps[number - 1].record if number else None
+        try:
+            judgement = own.judge(before, operations[number], steps[number].record)
+        except (CannotGoOn, CannotPoke):
+            unreadable = True
+            break
+        if number == follows:
+            allowed.append(own.allowed())  # after the program's own choice of blocks
+        judgement = _with_heap(judgement, steps[number])
         actual.append(judgement.actual.text)
         if judgement.differences:
             deviations.append(Deviation(number, judgement))
-        if refused is None and not reply.refused and judgement.actual.text in REFUSALS:
+        if refused is None and not right.replies[number].refused and judgement.actual.text in REFUSALS:
             refused = number
-        before = step.record
     end = End.UNREADABLE if unreadable else _end(played)
     lost = _lost(played) if played.complete else 0
     if lost:
-        _add_lost(deviations, len(trace.operations) - 1, lost, right[-1].reply)
+        _add_lost(deviations, len(operations) - 1, lost, right.replies[-1])
     return Comparison(
         case=played.case,
         played=played,
-        expected=tuple(wanted.reply for wanted in right),
+        expected=right.replies,
         actual=tuple(actual),
         deviations=tuple(deviations),
         end=end,
@@ -148,10 +137,63 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
     )
 
 
+class _Right:
+    """What the reference makes of a trace, played beside the first program that is compared with it."""
+
+    def __init__(self, trace: Trace, model: ModelFactory) -> None:
+        self.replies: tuple[Reply, ...] = ()
+        self.allowed: list[tuple[Span, ...]] = []
+        self._records: list[bytes] = []
+        self._trace = trace
+        self._model = model
+
+    def followed_by(self, steps: Sequence[PlayedStep]) -> int:
+        """How many operations from the first one on leave a program in the reference's state, byte by byte."""
+        if not self._records:
+            return self._played_beside([step.record for step in steps])
+        for number, (record, step) in enumerate(zip(self._records, steps, strict=False)):
+            if record != step.record:
+                return number
+        return min(len(self._records), len(steps))
+
+    def _played_beside(self, found: list[bytes]) -> int:
+        """The same, and all that is to be kept.
+
+        Of two equal records the program's is kept: memory for one more would cost more than all the rest.
+        """
+        model = self._model(self._trace)
+        replies: list[Reply] = []
+        allowed: list[tuple[Span, ...]] = []
+        records: list[bytes] = []
+        follows = 0
+        for operation, theirs in zip_longest(self._trace.operations, found[: len(self._trace.operations)]):
+            replies.append(model.apply(operation))
+            allowed.append(model.allowed())
+            record = model.record()
+            if record == theirs:
+                follows += follows == len(records)
+                record = theirs
+            records.append(record)
+        self.replies, self.allowed, self._records = tuple(replies), allowed, records
+        return follows
+
+
 @lru_cache(maxsize=_MOST_KEPT)
-def _right_steps(trace: Same[Trace], model: ModelFactory) -> tuple[Step, ...]:
-    """What the reference makes of a trace: the same for every submission of a class."""
-    return tuple(play(model(trace.value), trace.value))
+def _right(trace: Same[Trace], model: ModelFactory) -> _Right:
+    """The same for every submission of a class."""
+    return _Right(trace.value, model)
+
+
+def _heap_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
+    """Operations with the right state that did wrong with memory."""
+    for number, (reply, step) in enumerate(zip(replies, steps, strict=False)):
+        if step.bad_frees or step.broken or (step.allocations and reply.refused):
+            yield Deviation(number, _with_heap(Judgement(expected=reply, actual=reply, differences=()), step))
+
+
+def _with_heap(judgement: Judgement, step: PlayedStep) -> Judgement:
+    heap = tuple(_heap(judgement, step))
+    return replace(judgement, differences=(*judgement.differences, *heap)) if heap else judgement
 
 
 def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -259,6 +260,26 @@ def test_a_record_that_is_none_ends_the_case(record: bytes) -> None:
     comparison = compare(reported(_STORY, records), lab().model)
 
     assert (comparison.end, comparison.ended_at) == (End.UNREADABLE, 2)
+
+
+def test_reports_behind_the_last_operation_count_for_nothing() -> None:
+    """A program that can write into the channel gains and breaks nothing by saying more than it was asked."""
+    comparison = compare(reported(_STORY, [*expected_records(_STORY), b""]), lab().model)
+
+    assert (comparison.deviations, comparison.ended_at) == ((), len(_STORY.trace.operations))
+
+
+def test_the_first_program_of_a_class_may_be_a_wrong_one() -> None:
+    """What is kept of a case is the reference's, whoever was compared first and wherever that one ended."""
+    right = expected_records(_STORY)
+    wrong = [*right[:2], *(bytes(8) + record[8:] for record in right[2:])]  # the replies alone
+    seen = replace(_STORY, trace=replace(_STORY.trace))
+    for records in (wrong[:4], right, wrong):
+        unseen = replace(_STORY, trace=replace(_STORY.trace))
+        known, alone = (compare(reported(case, records), lab().model) for case in (seen, unseen))
+
+        assert (facets(known), known.allowed) == (facets(alone), alone.allowed)
+        assert bool(known.deviations) is (records is not right)
 
 
 def test_a_right_program_is_never_decoded() -> None:
