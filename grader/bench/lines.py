@@ -199,20 +199,25 @@ def _valgrind_processes(subject: Subject, path: Path) -> int:
 
 
 def _operations(subject: Subject, rounds: int, tell: Tell) -> list[Figure]:
-    """Operations a second of CPU time: the reference's states made, and the program's compared with them."""
+    """Operations a second of CPU time: the reference's states made, and the program's compared with them.
+
+    The target is for pools of up to 64 blocks, whose records grow with the pool: it is held where it is hardest to
+    hold, and by work that a grader does for cases it has not seen before. The shipped cases have no target: they are
+    a few calls each, mostly creating and destroying, and some of them on pools far larger.
+    """
     dense = [on_pool(subject.cases[0], 64, operations=200, seed=seed) for seed in range(20)]
     figures = []
-    for name, cases in (("cases", subject.cases), ("64 blocks", dense)):
+    for name, cases, target in (("64 blocks", dense, OPERATIONS), ("the cases", subject.cases, None)):
         tell(f"reference and comparison, {name}")
         with sandbox.workspace() as work:
-            replayed = subject.replay(work, cases)
+            replayed, another = subject.replay(work, cases), subject.replay(work, cases)
         count = sum(len(played.steps) for played in replayed.played)
-        fresh = [_unknown(replayed) for _ in range(rounds)]
-        rates = [count / cpu_of(partial(subject.compare, one)) for one in fresh]
-        figures.append(ratio(f"operations/s played and compared, {name}", rates, [1.0] * rounds, target=OPERATIONS))
-        subject.compare(replayed)
-        known = [count / cpu_of(partial(subject.compare, replayed)) for _ in range(rounds)]
-        figures.append(ratio(f"  the same, of {name} seen before", known, [1.0] * rounds))
+        unseen = [_unknown(replayed) for _ in range(rounds)]
+        rates = [count / cpu_of(partial(subject.compare, one)) for one in unseen]
+        figures.append(ratio(f"operations/s played and compared, {name}", rates, [1.0] * rounds, target=target))
+        subject.compare(replayed)  # the next submission's reports are not the very bytes that are kept of this one
+        seen = [count / cpu_of(partial(subject.compare, another)) for _ in range(rounds)]
+        figures.append(ratio("  of cases seen before: compared only", seen, [1.0] * rounds))
     return figures
 
 

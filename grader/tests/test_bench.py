@@ -224,9 +224,11 @@ def test_the_reference_plays_in_every_round(subject: Subject) -> None:
     counting = replace(subject, lab=replace(subject.lab, model=Counting))
     figures = lines._operations(counting, 3, quiet)
     once = sum(len(case.trace.operations) for case in subject.cases)
+    targets = [figure.name for figure in figures if figure.target is not None]
 
     assert len(applied) >= 3 * (once + 20 * 201)
     assert all(figure.value > 0 for figure in figures)
+    assert targets == ["operations/s played and compared, 64 blocks"]
 
 
 def test_everything_is_measured(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
