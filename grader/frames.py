@@ -25,6 +25,7 @@ class Kind(IntEnum):
     DONE = 8
     DELTA = 9
     UNDEFINED = 10
+    NO_ROOM = 11
 
 
 class Frame(NamedTuple):

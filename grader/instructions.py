@@ -27,8 +27,7 @@ from grader.frames import Frames, Kind
 from grader.grammar import Case
 from grader.lab import Program
 from grader.plan import plan
-from grader.process import Limits
-from grader.sandbox import RUN_LIMITS, Workspace
+from grader.sandbox import RUN_LIMITS, Limits, Workspace
 from reference.operation import Trace
 
 __all__ = ["count_instructions"]
@@ -78,6 +77,7 @@ def count_instructions(
             file_size=RUN_LIMITS.file_size,
             processes=RUN_LIMITS.processes,
             open_files=None,
+            sees_processes=True,
             silent_seconds=_SILENT_SECONDS,
             silent_start_seconds=_START_SECONDS,
         ),

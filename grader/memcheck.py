@@ -21,7 +21,6 @@ from grader.frames import Frames, Kind
 from grader.grammar import Case
 from grader.lab import Program
 from grader.plan import plan
-from grader.process import Limits
 from grader.sandbox import RUN_LIMITS, Workspace
 from grader.symbols import source_lines
 from grader.valgrind_xml import asked, attributed
@@ -34,7 +33,6 @@ __all__ = ["LEAK", "MOST_PROCESSES", "Checked", "MemoryFault", "memcheck"]
 MOST_PROCESSES = 3
 """So many for one submission, whatever it does."""
 
-_EXIT_NO_ROOM = 101  # harness.c: a case needs more memory than Valgrind was told of; it says nothing about the case
 _WALL_SECONDS = 60.0
 _CPU_SECONDS = 15  # for programs that are far too slow; a right one needs half a second
 _SILENT_SECONDS = 0.3  # between two operations; right ones need a few milliseconds
@@ -104,7 +102,7 @@ def memcheck(
     patience = max(_SILENT_SECONDS, _SLOWER * slowest)
 
     def run(chosen: Sequence[int], times: int) -> _Run:
-        feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded)
+        feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded, confined=work.confined)
         return _run(work, program, feed, times * patience, origins=origins)
 
     runs, stopped, hung = _all_runs(run, numbers, lambda done: done < most_processes and not work.budget.empty)
@@ -150,7 +148,7 @@ def _all_runs(
             continue
         if run.hangs and cut_off is not None:
             hung[cut_off] = run.at[1], run.where
-        elif cut_off is not None and run.exit_code != _EXIT_NO_ROOM:
+        elif cut_off is not None and not run.no_room:
             stopped[cut_off] = run.at[1]
         suspect = None
     return runs, stopped, hung
@@ -171,7 +169,8 @@ class _Run:
     """The student's lines where it was when it was asked."""
     out_of_time: bool
     """Ended for what it used in all, or because the machine is busy: nobody's fault in particular."""
-    exit_code: int | None
+    no_room: bool
+    """The last case needs more memory than Valgrind was told of, which says nothing about it."""
     said: str
     cpu_seconds: float
 
@@ -186,11 +185,11 @@ def _run(work: Workspace, program: Program, feed: Callable[..., bytes], patience
     """One process, ended when it is silent for longer than `patience`."""
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(_CPU_SECONDS)
-    limits = Limits(
+    limits = replace(
+        RUN_LIMITS,
         wall_seconds=_WALL_SECONDS,
         cpu_seconds=cpu_limit,
-        file_size=RUN_LIMITS.file_size,
-        processes=RUN_LIMITS.processes,
+        address_space=None,
         open_files=None,
         silent_seconds=patience,
         silent_start_seconds=_START_SECONDS,
@@ -211,7 +210,8 @@ def _run(work: Workspace, program: Program, feed: Callable[..., bytes], patience
     ended: set[int] = set()
     counted: dict[Place, int] = {}
     at = (-1, 0)
-    for frame in Frames(done.channels[0], token):
+    frames = list(Frames(done.channels[0], token))
+    for frame in frames:
         if frame.kind == Kind.BEGIN:
             begun.append(frame.case)
             at = (frame.case, 0)
@@ -236,7 +236,7 @@ def _run(work: Workspace, program: Program, feed: Callable[..., bytes], patience
         hangs=done.silent,
         where=asked(done.channels[1], program.source_name),
         out_of_time=(done.timed_out and not done.silent) or by_limit,
-        exit_code=done.exit_code,
+        no_room=any(frame.kind == Kind.NO_ROOM for frame in frames),
         said=done.stderr.decode(errors="replace").strip()[-500:],
         cpu_seconds=done.cpu_seconds,
     )

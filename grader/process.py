@@ -1,9 +1,8 @@
-"""The only door to other programs: argument lists, limits, bounded output, and an end for every one of them."""
+"""The only door to other programs: argument lists, patience, bounded output, and an end for every one of them."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import secrets
@@ -19,26 +18,19 @@ from grader.reaper import adopt_orphans, end_leftovers
 from grader.silence import Silence
 from grader.traffic import Pipes, Stopped, Traffic
 
-__all__ = ["Completed", "Limits", "run"]
+__all__ = ["Completed", "Patience", "run"]
 
 _MARK = "GRADE_RUN"
 """The variable by which a program's children are known, wherever they go."""
-_PR_SET_NO_NEW_PRIVS = 38
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a program may use; None: as much as we may."""
+class Patience:
+    """How long we wait for a program."""
 
     wall_seconds: float = 60.0
-    cpu_seconds: int | None = None
-    address_space: int | None = None
-    file_size: int | None = None
-    processes: int | None = None
-    open_files: int | None = 64
     silent_seconds: float | None = None
-    """Between two words on its first channel, in its own time (see grader.silence)."""
+    """Between two words on its first channel, in its own time (see grader.silence). None: for ever."""
     silent_start_seconds: float = 0.0
     """Before the first word."""
 
@@ -76,19 +68,20 @@ def run(
     command: Sequence[str] | Command,
     *,
     cwd: Path,
-    limits: Limits,
+    limits: Patience,
     environment: Mapping[str, str],
-    user: int | None = None,
     feeds: Sequence[bytes] = (),
     channels: int = 0,
     most_output: int = 1 << 20,
     most_channel: int = 1 << 30,
+    becomes: int | None = None,
 ) -> Completed:
     """Run a program to its end, or to the end of its time, in a process group of its own that is killed afterwards.
 
     `feeds` are given to it through pipes, `channels` more pipes are read from it beside stdout and stderr; a
-    `command` that needs the descriptor numbers is a function of them. `user` is a numeric user and group id.
-    Output beyond `most_output` (`most_channel` for the extra pipes) bytes is read and thrown away.
+    `command` that needs the descriptor numbers is a function of them.
+    Output beyond `most_output` (`most_channel` for the extra pipes) bytes is read and thrown away. `becomes` is the
+    user that the program turns into, and whose processes are killed too.
     """
     with Pipes() as pipes:
         read_ends, feed_ends = pipes.make(len(feeds))
@@ -97,14 +90,12 @@ def run(
         arguments = command(theirs) if callable(command) else command
         started = time.monotonic()
         mark = secrets.token_hex(8)
-        with _no_interrupt() as let_in:
+        with _no_interrupt():
             process = _start(
                 arguments,
                 cwd=cwd,
                 environment={**environment, _MARK: mark},
                 pass_fds=theirs,
-                user=user,
-                prepare=_preparation(limits, let_in),
             )
         try:
             for end in theirs:
@@ -116,7 +107,7 @@ def run(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             status, usage = _reap(process)
-            end_leftovers(process.pid, user, f"{_MARK}={mark}")
+            end_leftovers(process.pid, becomes, f"{_MARK}={mark}")
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
@@ -134,7 +125,7 @@ def run(
     )
 
 
-def _silence(pid: int, limits: Limits) -> Silence | None:
+def _silence(pid: int, limits: Patience) -> Silence | None:
     if limits.silent_seconds is None:
         return None
     return Silence(pid, most=limits.silent_seconds, at_start=limits.silent_start_seconds)
@@ -146,8 +137,6 @@ def _start(
     cwd: Path,
     environment: dict[str, str],
     pass_fds: Sequence[int],
-    user: int | None,
-    prepare: Callable[[], None],
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, with nothing of ours but these descriptors."""
     adopt_orphans()
@@ -161,25 +150,17 @@ def _start(
             stderr=subprocess.PIPE,
             pass_fds=pass_fds,
             start_new_session=True,
-            user=user,
-            group=user,
-            extra_groups=[] if user is not None else None,
-            preexec_fn=prepare,  # noqa: PLW1509 - it only sets limits
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotStart(f"{arguments[0]} cannot be started: {error}") from error
 
 
 @contextlib.contextmanager
-def _no_interrupt() -> Iterator[set[int]]:
-    """Ctrl-C waits until a program that is being started has a number, so that it can be ended.
-
-    Gives the signals that the program itself has to let in again.
-    """
-    held: set[int] = {signal.SIGINT, signal.SIGTERM}
-    before: set[int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, held))
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C waits until a program that is being started has a number, so that it can be ended."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
-        yield held - before
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -190,33 +171,6 @@ def _outputs(process: subprocess.Popen[bytes], channel_ends: Sequence[int]) -> d
     assert process.stderr is not None
     plain = {process.stdout.fileno(): "stdout", process.stderr.fileno(): "stderr"}
     return plain | {end: f"channel {i}" for i, end in enumerate(channel_ends)}
-
-
-def _preparation(limits: Limits, let_in: set[int]) -> Callable[[], None]:
-    """What the child does between fork and exec: set its limits and give up gaining rights."""
-    wanted = list(_limit_pairs(limits))
-
-    def prepare() -> None:
-        for which, value in wanted:
-            _, hard = resource.getrlimit(which)
-            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(which, (most, most))
-        _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, let_in)
-
-    return prepare
-
-
-def _limit_pairs(limits: Limits) -> Iterator[tuple[int, int]]:
-    yield resource.RLIMIT_CORE, 0
-    chosen = {
-        resource.RLIMIT_CPU: limits.cpu_seconds,
-        resource.RLIMIT_AS: limits.address_space,
-        resource.RLIMIT_FSIZE: limits.file_size,
-        resource.RLIMIT_NPROC: limits.processes,
-        resource.RLIMIT_NOFILE: limits.open_files,
-    }
-    yield from ((which, value) for which, value in chosen.items() if value is not None)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage]:

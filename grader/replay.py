@@ -12,6 +12,7 @@ import secrets
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from grader.blocks import BlockEvent, Event
@@ -120,12 +121,12 @@ def replay(
     played = [Played(case) for case in cases]
     left = list(range(len(cases)))
     output, spent = b"", 0.0
+    planned = partial(
+        plan, cases, codes=codes, settings=settings, failing=failing, tracing=tracing, confined=work.confined
+    )
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
         total = min(_TRACING_SECONDS if tracing else _TOTAL_SECONDS, work.budget.cpu)
-        feed = plan(
-            cases, left, token=token, codes=codes, settings=settings, failing=failing, total=total, tracing=tracing
-        )
         done = work.run(
             lambda ends: [f"./{program.place(work)}", *map(str, ends)],
             limits=replace(
@@ -134,7 +135,7 @@ def replay(
                 silent_seconds=_SILENT_SECONDS,
                 silent_start_seconds=_SILENT_SECONDS,
             ),
-            feeds=[feed],
+            feeds=[planned(left, token=token, total=total)],
             channels=1,
         )
         if done.exit_code == _EXIT_BAD_PLAN:

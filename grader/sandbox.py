@@ -16,20 +16,51 @@ from pathlib import Path
 
 from grader import process
 from grader.budget import Budget
+from grader.confine.launcher import launcher
+from grader.confine.machine import machine
+from grader.confine.slot import user_of_this_process
 from grader.errors import CannotStart
-from grader.process import Command, Completed, Limits
+from grader.process import Command, Completed, Patience
 from grader.record import Protection
 
-__all__ = ["COMPILE_LIMITS", "RUN_LIMITS", "Workspace", "protection", "workspace"]
+__all__ = ["COMPILE_LIMITS", "RUN_LIMITS", "Limits", "Workspace", "protection", "workspace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(Patience):
+    """What a program may use, and how long we wait for it. None: as much as we may."""
+
+    cpu_seconds: int | None = None
+    address_space: int | None = None
+    file_size: int | None = None
+    processes: int | None = None
+    open_files: int | None = 64
+    sees_processes: bool = False
+    """May it read /proc, as our harness and Valgrind must?"""
+
+    def words(self) -> Iterator[str]:
+        """For the launcher."""
+        values = (self.cpu_seconds, self.address_space, self.file_size, self.processes, self.open_files)
+        for name, value in zip(("cpu", "space", "file", "processes", "files"), values, strict=True):
+            if value is not None:
+                yield f"{name}={value}"
+
 
 COMPILE_LIMITS = Limits(wall_seconds=30, cpu_seconds=10, address_space=4 << 30, file_size=64 << 20, processes=64)
-RUN_LIMITS = Limits(wall_seconds=120, cpu_seconds=12, address_space=8 << 30, file_size=1 << 20, processes=64)
+RUN_LIMITS = Limits(
+    wall_seconds=120, cpu_seconds=12, address_space=8 << 30, file_size=1 << 20, processes=64, sees_processes=True
+)
 
-_FIRST_USER = 61_184
-"""User ids from here on belong to nobody; 64 of them, so that gradings side by side have different ones."""
-_USERS = 64
+_ALWAYS = ("resource limits", "no privileges", "clean environment", "private folder", "own session")
 
-_LIMITS = ("resource limits", "no new privileges", "clean environment", "private folder", "own session")
+_SYSTEM = (
+    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/include"),
+    *("/usr/local/bin", "/usr/local/lib", "/usr/local/lib64", "/usr/local/libexec", "/usr/local/include"),
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/alternatives"),
+    *("/etc/ld.so.cache", "/etc/ld.so.preload", "/dev/zero", "/dev/urandom"),
+)
+"""What compilers, Valgrind and the dynamic loader read. Not all of /usr: it may hold the cases."""
+_TOOLS = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +69,8 @@ class Workspace:
 
     folder: Path
     user: int | None
+    confined: bool = False
+    """Can a process give up rights of its own accord, as our harness does before it runs student code?"""
     budget: Budget = field(default_factory=Budget)
 
     def run(
@@ -49,23 +82,44 @@ class Workspace:
         channels: int = 0,
     ) -> Completed:
         """Run a program in the folder with few rights, paid from the budget; see `grader.process.run`."""
-        done = process.run(
-            command,
-            cwd=self.folder,
-            limits=replace(
-                limits,
-                wall_seconds=self.budget.wall_limit(limits.wall_seconds),
-                cpu_seconds=self.budget.cpu_limit(limits.cpu_seconds),
-                # it counts all processes of a user: with our own user it would count our own
-                processes=limits.processes if self.user is not None else None,
-            ),
-            environment=_environment(self.folder),
-            user=self.user,
-            feeds=feeds,
-            channels=channels,
+        environment = _environment(self.folder)
+        paid = replace(
+            limits,
+            wall_seconds=self.budget.wall_limit(limits.wall_seconds),
+            cpu_seconds=self.budget.cpu_limit(limits.cpu_seconds),
+            # it counts all processes of a user: with our own user it would count our own
+            processes=limits.processes if self.user is not None else None,
         )
+        reads = (*_readable(environment["PATH"]), *(["/proc"] if limits.sees_processes else []))
+
+        def confined(ends: Sequence[int]) -> list[str]:
+            *theirs, errors = ends
+            arguments = command(theirs) if callable(command) else command
+            return [str(launcher()), f"errors={errors}", *paid.words(), *self._rights(reads), "--", *arguments]
+
+        done = process.run(
+            confined,
+            cwd=self.folder,
+            limits=paid,
+            environment=environment,
+            feeds=feeds,
+            channels=channels + 1,
+            becomes=self.user,
+        )
+        *channels_read, trouble = done.channels
+        if trouble:
+            raise CannotStart(f"a program for the submission cannot be started: {trouble.decode(errors='replace')}")
         self.budget.take(done.cpu_seconds, done.wall_seconds)
-        return done
+        return replace(done, channels=tuple(channels_read))
+
+    def _rights(self, reads: Sequence[str]) -> Iterator[str]:
+        """For the launcher."""
+        if self.user is not None:
+            yield f"user={self.user}"
+        yield from machine().words()
+        if machine().landlock:
+            yield from (f"read={path}" for path in reads)
+            yield from ("write=/dev/null", f"write={self.folder}")
 
     def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
         """Put a file of ours there in the place of what is there; what runs there may not write to it."""
@@ -79,45 +133,37 @@ class Workspace:
 @contextlib.contextmanager
 def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
     """A fresh private folder, gone with everything in it at the end; with what is left of a budget, or a new one."""
-    user = _unprivileged_user()  # asked first: nothing may come between the folder and its end
+    user = user_of_this_process() if machine().user else None  # first: nothing may come between the folder and its end
     folder = Path(tempfile.mkdtemp(prefix="grade-"))
     try:
         if user is not None:
             os.chown(folder, user, user)
         folder.chmod(0o700)
-        yield Workspace(folder=folder, user=user, budget=budget or Budget())
+        yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget or Budget())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def protection() -> Protection:
     """What is active on this machine."""
-    if _unprivileged_user() is None:
-        return Protection(level="limits", active=_LIMITS)
-    return Protection(level="limits+user", active=(*_LIMITS, "unprivileged user"))
-
-
-def _unprivileged_user() -> int | None:
-    """The user id for student code: one per grading process where we are root and may change, else None."""
-    return _FIRST_USER + os.getpid() % _USERS if _can_change_user() else None
+    here = machine()
+    active = [*_ALWAYS]
+    if here.user:
+        active.append("unprivileged user")
+    if here.landlock:
+        active.append(f"Landlock {here.landlock}")
+    if here.seccomp:
+        active.append("seccomp")
+    return Protection(level="confine" if here.seccomp else "limits", active=tuple(active))
 
 
 @cache
-def _can_change_user() -> bool:
-    """Try it: a container may run us as root and still refuse other users."""
-    if os.geteuid() != 0:
-        return False
-    try:
-        tried = process.run(
-            ["true"],
-            cwd=Path("/"),
-            limits=Limits(wall_seconds=10),
-            environment={"PATH": "/usr/bin:/bin"},
-            user=_FIRST_USER,
-        )
-    except (CannotStart, ValueError):
-        return False
-    return tried.succeeded
+def _readable(path: str) -> tuple[str, ...]:
+    """What everything may read: the system's places, and where the tools on this PATH really are."""
+    found = [shutil.which(tool, path=path) for tool in _TOOLS]
+    places = {place for one in found if one for place in (Path(one).parent, Path(one).resolve().parents[1])}
+    elsewhere = [str(place) for place in sorted(places) if not any(place.is_relative_to(known) for known in _SYSTEM)]
+    return (*_SYSTEM, *(place for place in elsewhere if place not in ("/", "/usr", "/usr/local")))
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from grader.errors import DriverError
 from grader.lab import Program
-from grader.process import Limits
-from grader.sandbox import Workspace
+from grader.sandbox import Limits, Workspace
 from grader.verdict import SourceLine
 
 __all__ = ["lines_at", "source_lines"]

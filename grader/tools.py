@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader import process
 from grader.errors import ToolMissing
-from grader.process import Limits
+from grader.process import Patience
 
 __all__ = ["gcc_major", "install_command", "require", "version"]
 
@@ -53,7 +53,7 @@ def version(tool: str) -> str:
     done = process.run(
         [found, "--version"],
         cwd=Path("/"),
-        limits=Limits(wall_seconds=30),
+        limits=Patience(wall_seconds=30),
         environment={"PATH": "/usr/bin:/bin"},
     )
     return done.stdout.decode(errors="replace").partition("\n")[0]
@@ -65,7 +65,7 @@ def gcc_major() -> int:
     done = process.run(
         ["gcc", "-dumpversion"],
         cwd=Path("/"),
-        limits=Limits(wall_seconds=30),
+        limits=Patience(wall_seconds=30),
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
     )
     major = done.stdout.decode(errors="replace").strip().partition(".")[0]

@@ -21,8 +21,8 @@ from grader.compare import End
 from grader.errors import UsageError
 from grader.grammar import Case
 from grader.lab import Program
-from grader.process import Command, Completed, Limits
-from grader.sandbox import Workspace, workspace
+from grader.process import Command, Completed
+from grader.sandbox import Limits, Workspace, workspace
 from grader.verdict import Visibility
 from reference.model import play
 

@@ -24,7 +24,7 @@ from grader.lab import Lab, Program
 from grader.labs import LABS
 from grader.memcheck import Checked, memcheck
 from grader.plan import plan
-from grader.process import Limits
+from grader.process import Patience
 from grader.record import Record
 from grader.replay import Replayed, replay
 from grader.sandbox import Workspace
@@ -34,7 +34,7 @@ __all__ = ["ROOT", "Subject", "prepared"]
 
 ROOT = Path(__file__).parents[2]
 _NATIVELY = 0.001  # CPU seconds of a case, from which its time limit under Valgrind follows
-_LIMITS = Limits(wall_seconds=300, open_files=None)
+_LIMITS = Patience(wall_seconds=300)
 _RUN = """import sys
 sys.argv = ["grade", "run", sys.argv[1], "--case", sys.argv[2]]
 from grader.cli import main

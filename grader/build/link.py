@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import io
 import os
 import re
 import secrets
-import stat
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from grader import tools
+from grader import process, tools
 from grader.build import needless, scan
 from grader.build.project import FLAGS, CProject
 from grader.errors import DriverError
-from grader.process import Completed
+from grader.kept import kept
+from grader.process import Completed, Patience
 from grader.sandbox import COMPILE_LIMITS, Workspace
 
 __all__ = ["Linked", "Symbols", "link"]
@@ -35,6 +33,8 @@ _RENAMED = (
 
 _MARKS = ("first_tdata", "first_tbss")
 """Names of marker.c, which stands before the student's object so that the harness knows where its variables begin."""
+
+_FILTERS = Path(__file__).parents[1] / "confine"
 
 _SECTIONS = {"SHT_PROGBITS": "student_data", "SHT_NOBITS": "student_bss"}
 """Writable data, whatever its section is called, gets these, which the harness restores before every case."""
@@ -193,17 +193,16 @@ class _Ours:
 def _ours(project: CProject) -> _Ours:
     """The driver and the harness, compiled once for this compiler and kept between runs."""
     folder = project.harness.parent
-    sources = [*sorted(folder.glob("*.[ch]")), *sorted(project.driver.parent.glob("*.[ch]"))]
+    folders = (folder, project.driver.parent, _FILTERS)
+    sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
     parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"5", _has_valgrind_header()]
-    kept = _cache_folder() / hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
-    if not kept.is_dir():
-        _make(project, kept)
-    objects = {path.name: path.read_bytes() for path in kept.glob("*.o")}
-    return _Ours((kept / "prefix").read_text(), objects)
+    made = kept(parts, partial(_make, project))
+    objects = {path.name: path.read_bytes() for path in made.glob("*.o")}
+    return _Ours((made / "prefix").read_text(), objects)
 
 
-def _make(project: CProject, kept: Path) -> None:
-    """Compile our side into the folder `kept`, which is there as a whole or not at all."""
+def _make(project: CProject, made: Path) -> None:
+    """Compile our side into the folder `made`."""
     folder = project.harness.parent
     ours = {
         source.stem: source for source in sorted(folder.glob("*.c")) if source.stem not in ("freestanding", "marker")
@@ -216,47 +215,31 @@ def _make(project: CProject, kept: Path) -> None:
     commands["marker.o"] = ["gcc", *FLAGS, "-c", str(folder / "marker.c")]
     if os.uname().machine == "x86_64":
         commands["freestanding.o"] = ["gcc", *FLAGS, *_FREESTANDING, "-c", str(folder / "freestanding.c")]
-    with tempfile.TemporaryDirectory(dir=kept.parent) as made:
-        prefix = f"h{secrets.token_hex(8)}_"
-        (Path(made) / "prefix").write_text(prefix)
-        for name, command in commands.items():
-            includes = [f"-I{folder}", f"-I{project.header.parent}"] if command[0] == "gcc" else []
-            _run_ours([*command, *includes, "-o", name], Path(made))
-        names = (*_RENAMED, *_MARKS, *(f"call_{demanded}" for demanded in project.functions))
-        renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
-        for name in ("marker.o", "native.o", "valgrind.o"):
-            _run_ours(["objcopy", *renamed, name], Path(made))
-            global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", "__ubsan_handle_*")]
-            _run_ours(["objcopy", "--wildcard", *global_names, name], Path(made))
-            functions = scan.functions((Path(made) / name).read_bytes())
-            known = [f"{old} {prefix}{old}\n" for old in functions if not re.match(f"main$|__ubsan_|{prefix}", old)]
-            (Path(made) / "functions.sym").write_text("".join(known))
-            _run_ours(["objcopy", "--redefine-syms=functions.sym", name], Path(made))
-        for path in Path(made).iterdir():
-            if path.name not in ("prefix", "marker.o", "native.o", "valgrind.o", "freestanding.o"):
-                path.unlink()
-        with contextlib.suppress(OSError):  # another grader was quicker
-            Path(made).rename(kept)
-            Path(made).mkdir()  # for the end of the with
+    prefix = f"h{secrets.token_hex(8)}_"
+    (made / "prefix").write_text(prefix)
+    for name, command in commands.items():
+        includes = [f"-I{path}" for path in (folder, project.header.parent, _FILTERS)] if command[0] == "gcc" else []
+        _run_ours([*command, *includes, "-o", name], made)
+    names = (*_RENAMED, *_MARKS, *(f"call_{demanded}" for demanded in project.functions))
+    renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
+    for name in ("marker.o", "native.o", "valgrind.o"):
+        _run_ours(["objcopy", *renamed, name], made)
+        global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", "__ubsan_handle_*")]
+        _run_ours(["objcopy", "--wildcard", *global_names, name], made)
+        functions = scan.functions((made / name).read_bytes())
+        known = [f"{old} {prefix}{old}\n" for old in functions if not re.match(f"main$|__ubsan_|{prefix}", old)]
+        (made / "functions.sym").write_text("".join(known))
+        _run_ours(["objcopy", "--redefine-syms=functions.sym", name], made)
+    for path in made.iterdir():
+        if path.name not in ("prefix", "marker.o", "native.o", "valgrind.o", "freestanding.o"):
+            path.unlink()
 
 
 def _run_ours(command: list[str], folder: Path) -> None:
-    from grader import process  # noqa: PLC0415
-
     environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
-    done = process.run(command, cwd=folder, limits=COMPILE_LIMITS, environment=environment)
+    done = process.run(command, cwd=folder, limits=Patience(wall_seconds=60), environment=environment)
     if not done.succeeded:
         raise DriverError(f"our own driver does not compile:\n{done.stderr.decode(errors='replace')}")
-
-
-def _cache_folder() -> Path:
-    """A folder that only we can write to; what lies there is linked into graded programs."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paged-kv-grader"
-    base.mkdir(parents=True, exist_ok=True, mode=0o700)
-    status = base.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise DriverError(f"{base} can be written by others; remove it, or set XDG_CACHE_HOME to a folder of your own")
-    return base
 
 
 def _has_valgrind_header() -> bytes:

@@ -10,8 +10,7 @@ from grader.build.link import Linked
 from grader.build.project import CProject
 from grader.build.scan import Suspect
 from grader.errors import DriverError
-from grader.process import Limits
-from grader.sandbox import Workspace
+from grader.sandbox import Limits, Workspace
 from grader.symbols import lines_at
 from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
 

@@ -63,6 +63,18 @@ ssize_t writev(int descriptor, const struct iovec *parts, int count)
 }
 
 int open(const char *path, int flags, ...) { return (int)ask(SYS_openat, AT_FDCWD, (long)path, flags, 0, 0, 0); }
+pid_t getpid(void) { return (pid_t)ask3(SYS_getpid, 0, 0, 0); }
+
+int prctl(int what, ...) /* as our only caller calls it */
+{
+    va_list rest;
+    va_start(rest, what);
+    long mode = va_arg(rest, int);
+    void *how = va_arg(rest, void *);
+    va_end(rest);
+    return (int)ask(SYS_prctl, what, mode, (long)how, 0, 0, 0);
+}
+
 int dup2(int from, int to) { return (int)ask3(SYS_dup2, from, to, 0); }
 
 /* The way back from a handler. What stands before it tells Valgrind where the interrupted function's stack pointer,

@@ -43,7 +43,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, HEADER = 9, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, HEADER = 9, SETTINGS = 4 };
 enum { CODES = 64 }; /* more than any lab has calls */
 
 void *harness_pages(size_t size)
@@ -135,6 +135,7 @@ struct progress {
     int32_t operation, inside; /* inside: in a call, not in what we do between two of them */
 };
 static volatile struct progress *progress;
+static int confined;
 
 /* Do all operations of a case. */
 static void run_case(const struct one_case *one)
@@ -326,6 +327,8 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
             silence();
         if (forks_and_hangs)
             setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0});
+        if (confined)
+            give_up_rights();
         run_case(one);
         fflush(stdout);
         _exit(0);
@@ -386,10 +389,11 @@ int main(int argc, char **argv)
     now.report = descriptor_of(argv[2]);
     size_t words;
     const int32_t *plan = read_plan(descriptor_of(argv[1]), &words);
-    if (words < HEADER || plan[0] != PLAN_MAGIC || (plan[3] == PLAN_MEMCHECK) != MEMCHECK)
+    if (words < HEADER || plan[0] != PLAN_MAGIC || (plan[3] & PLAN_MEMCHECK) != MEMCHECK)
         return EXIT_BAD_PLAN;
     memcpy(&now.token, plan + 1, sizeof now.token);
-    now.trace = plan[3] == PLAN_TRACE;
+    now.trace = plan[3] & PLAN_TRACE;
+    confined = plan[3] & PLAN_CONFINED;
     times.first = plan[4];
     times.least = plan[5];
     times.hangs = plan[6];
@@ -399,6 +403,8 @@ int main(int argc, char **argv)
     set_up_heap(__builtin_frame_address(0));
     if (MEMCHECK) {
         signal(SIGPROF, on_asked);
+        if (confined)
+            give_up_rights();
     } else {
         set_up_record();
         catch_faults();

@@ -27,12 +27,12 @@ enum { MEMCHECK = 0 };
 #define VALGRIND_MAKE_MEM_DEFINED(start, size) ((void)0)
 #endif
 
-enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100, EXIT_NO_ROOM = 101 };
+enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100 };
 static const size_t LARGEST = (size_t)64 << 20; /* allocation */
 
 /* --- frames.c -------------------------------------------------------------------------------------------- */
 
-enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED };
+enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED, NO_ROOM };
 
 /* Where we are; every frame says it. */
 extern struct now {
@@ -83,6 +83,10 @@ uintptr_t start_of(const struct block *block);
 enum detail bad_free(uintptr_t at, const struct block *block);
 size_t libc_gave(void *start);
 int on_stack(const char *address);
+
+/* --- rights.c ------------------------------------------------------------------------------------------- */
+
+void give_up_rights(void);
 
 /* --- trouble.c ------------------------------------------------------------------------------------------- */
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from grader import sandbox
 from grader.build import needless
+from grader.confine.machine import machine
 
 _GOLDEN = Path(__file__).parent / "golden"
 
@@ -39,6 +42,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does so for wha
 def whole_libc(monkeypatch: pytest.MonkeyPatch) -> None:
     """Needless calls reach the system, as a program can make them do without libc: by assembly of its own."""
     monkeypatch.setattr(needless, "called", lambda _: [])
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let this machine be one that lacks things that `Machine` names."""
+
+    def without(*names: str) -> None:
+        less = replace(
+            machine(),
+            user=machine().user and "user" not in names,
+            landlock=0 if "landlock" in names else machine().landlock,
+            seccomp=machine().seccomp and "seccomp" not in names,
+        )
+        monkeypatch.setattr(sandbox, "machine", lambda: less)
+
+    return without
 
 
 @pytest.fixture

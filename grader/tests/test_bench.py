@@ -24,7 +24,6 @@ from grader.bench.measure import Candidate, cpu_of, rounds_of
 from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
 from grader.bench.subject import Subject, prepared
 from grader.bench.traces import on_pool
-from grader.process import Limits
 from grader.tests.command import ROOT, SAMPLES
 from grader.tests.programs import ACCEPTED, POSIX, around, first_case
 from grader.verdict import Verdict
@@ -186,7 +185,7 @@ def test_the_plain_way_says_what_the_sandbox_says(subject: Subject, tmp_path: Pa
 
 def test_the_plain_way_knows_how_a_program_ended(tmp_path: Path) -> None:
     """By exit code or by signal, with what it wrote to the extra channel."""
-    work, limits = plain(tmp_path, "work"), Limits()
+    work, limits = plain(tmp_path, "work"), sandbox.Limits()
     wrote = work.run(
         lambda ends: ["sh", "-c", f"cat /dev/fd/{ends[0]} > /dev/fd/{ends[1]}; exit 3"],
         limits=limits,

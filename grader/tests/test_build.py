@@ -17,7 +17,7 @@ from grader.build.project import FLAGS
 from grader.grammar import Case
 from grader.lab import Built
 from grader.labs.paged_kv import lab
-from grader.process import Limits
+from grader.process import Patience
 from grader.record import Record
 from grader.sandbox import COMPILE_LIMITS, workspace
 from grader.verdict import Finding, Verdict
@@ -233,7 +233,7 @@ def test_the_driver_and_the_harness_compile_cleanly(tmp_path: Path) -> None:
         done = process.run(
             ["gcc", *FLAGS, f"-I{drivers}", f"-I{path.parent}", "-c", str(path), "-o", f"{path.stem}.o"],
             cwd=tmp_path,
-            limits=Limits(wall_seconds=60),
+            limits=Patience(wall_seconds=60),
             environment={"PATH": os.environ["PATH"], "LC_ALL": "C"},
         )
 

@@ -14,7 +14,7 @@ import pytest
 
 from grader import process, tools
 from grader.build.diagnostics import Diagnostic, diagnostics_option, meaning, parse
-from grader.process import Limits
+from grader.process import Patience
 
 FILE = "llm_memory.c"
 
@@ -193,7 +193,7 @@ def test_the_gcc_of_this_machine_is_understood(
     done = process.run(
         ["gcc", "-std=c11", "-Wall", "-Werror", "-c", FILE, diagnostics_option(tools.gcc_major())],
         cwd=tmp_path,
-        limits=Limits(wall_seconds=30),
+        limits=Patience(wall_seconds=30),
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"},
     )
     found = parse(done.stderr)

@@ -188,7 +188,7 @@ def test_a_hanging_program_does_not_outlive_its_killed_grader(folder: Path) -> N
     assert wait_for_silence(folder, 10) == []
 
 
-@pytest.mark.parametrize("where", ["grader.sandbox._unprivileged_user", "os.chown", "pathlib.Path.chmod"])
+@pytest.mark.parametrize("where", ["grader.sandbox.user_of_this_process", "os.chown", "pathlib.Path.chmod"])
 def test_an_interrupt_while_the_workspace_is_made_leaves_none(
     monkeypatch: pytest.MonkeyPatch, folder: Path, where: str
 ) -> None:

@@ -14,7 +14,7 @@ from grader import process
 from grader.build import link, needless
 from grader.lab import Built, Program
 from grader.labs.paged_kv import lab
-from grader.process import Limits
+from grader.process import Patience
 from grader.record import Record
 from grader.report.text import render
 from grader.sandbox import workspace
@@ -119,7 +119,7 @@ def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
     done = process.run(
         ["gcc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c", "stubs.c"],
         cwd=tmp_path,
-        limits=Limits(wall_seconds=60),
+        limits=Patience(wall_seconds=60),
         environment={"PATH": os.environ["PATH"], "LC_ALL": "C"},
     )
 

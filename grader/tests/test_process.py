@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import threading
 import time
@@ -13,17 +12,15 @@ import pytest
 
 from grader import process
 from grader.errors import CannotStart
-from grader.process import Command, Completed, Limits
+from grader.process import Command, Completed, Patience
 
-SHORT = Limits(wall_seconds=20)
+SHORT = Patience(wall_seconds=20)
 PLACES = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its user")
 
-
-def sh(script: str, *, limits: Limits = SHORT, cwd: Path = Path("/"), user: int | None = None) -> Completed:
+def sh(script: str, *, limits: Patience = SHORT, cwd: Path = Path("/")) -> Completed:
     """Run a shell script."""
-    return process.run(["sh", "-c", script], cwd=cwd, limits=limits, environment=PLACES, user=user)
+    return process.run(["sh", "-c", script], cwd=cwd, limits=limits, environment=PLACES)
 
 
 def piped(script: str, *feeds: bytes, channels: int = 0) -> Completed:
@@ -82,7 +79,7 @@ def test_what_it_prints_is_kept_apart() -> None:
 def test_a_time_limit_ends_grandchildren_too() -> None:
     """What a program started in the background goes with it."""
     began = time.monotonic()
-    done = sh("sleep 1000 & echo $!; sleep 1000", limits=Limits(wall_seconds=0.3))
+    done = sh("sleep 1000 & echo $!; sleep 1000", limits=Patience(wall_seconds=0.3))
 
     assert done.timed_out
     assert done.signal == signal.SIGKILL
@@ -112,7 +109,7 @@ def test_what_leaves_the_session_ends_too() -> None:
 @pytest.mark.parametrize("after", ["wait", "sleep 0.1; exit 0"])
 def test_endless_output_cannot_outlive_the_limit(after: str) -> None:
     """There is always something to read, from the program itself or from what it left behind."""
-    done = sh("for i in 1 2 3 4; do yes & yes >&2 & done; " + after, limits=Limits(wall_seconds=0.5))
+    done = sh("for i in 1 2 3 4; do yes & yes >&2 & done; " + after, limits=Patience(wall_seconds=0.5))
 
     assert done.timed_out == (after == "wait")
     assert len(done.stdout) <= 1 << 20
@@ -196,69 +193,18 @@ def test_no_descriptor_is_lost(tmp_path: Path) -> None:
     sh("exit 0")
     before = descriptors()
     piped("cat <{0} >{1}", b"x", channels=1)
-    sh("sleep 1000", limits=Limits(wall_seconds=0.05))
+    sh("sleep 1000", limits=Patience(wall_seconds=0.05))
     with pytest.raises(CannotStart, match="no-such-program"):
         process.run(["no-such-program"], cwd=tmp_path, limits=SHORT, environment=PLACES, feeds=[b"x"], channels=1)
 
     assert descriptors() == before
 
 
-def test_limits_are_active_inside() -> None:
-    """They come from the kernel, so the program itself can show them."""
-    limits = Limits(wall_seconds=20, cpu_seconds=7, address_space=1 << 30, file_size=4096, processes=50, open_files=20)
-    done = sh("cat /proc/self/limits", limits=limits)
-    shown = {line[:26].strip(): line[26:].split()[:2] for line in done.stdout.decode().splitlines()}
+def test_it_has_a_session_of_its_own() -> None:
+    """No terminal of ours listens to it."""
+    pid, session = sh("cut -d ' ' -f 1,6 /proc/$$/stat").stdout.split()
 
-    assert shown["Max cpu time"] == ["7", "7"]
-    assert shown["Max address space"] == [str(1 << 30)] * 2
-    assert shown["Max file size"] == ["4096", "4096"]
-    assert shown["Max processes"] == ["50", "50"]
-    assert shown["Max open files"] == ["20", "20"]
-    assert shown["Max core file size"] == ["0", "0"]
-
-
-def test_limits_above_our_own_are_lowered_to_them() -> None:
-    """A machine that allows us less must not stop the grading."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-
-    assert sh("exit 0", limits=Limits(wall_seconds=20, open_files=hard)).succeeded
-
-
-def test_a_busy_loop_meets_the_cpu_limit() -> None:
-    """And its CPU time is told."""
-    done = sh("while :; do :; done", limits=Limits(wall_seconds=20, cpu_seconds=1))
-
-    assert done.signal in (signal.SIGXCPU, signal.SIGKILL)
-    assert not done.timed_out
-    assert 0.8 < done.cpu_seconds < 3
-
-
-def test_a_file_may_not_grow_beyond_the_limit(tmp_path: Path) -> None:
-    """A full disk would hurt others."""
-    done = sh("head -c 100000 /dev/zero >big", limits=Limits(wall_seconds=20, file_size=4096), cwd=tmp_path)
-
-    assert not done.succeeded
-    assert (tmp_path / "big").stat().st_size <= 4096
-
-
-def test_it_cannot_gain_rights_and_has_a_session_of_its_own() -> None:
-    """No setuid program helps it, no terminal of ours listens to it."""
-    done = sh("grep NoNewPrivs /proc/$$/status; cut -d ' ' -f 1,6 /proc/$$/stat")
-    flag, (pid, session) = done.stdout.split()[1], done.stdout.split()[2:]
-
-    assert flag == b"1"
     assert pid == session
-
-
-@as_root
-def test_another_user_with_no_groups_of_ours() -> None:
-    """Real, effective and saved ids are the one asked for, and no capability is left."""
-    done = sh("grep -E '^(Uid|Gid|Groups|CapEff|CapPrm)' /proc/self/status", user=61_200)
-    shown = {line.split(":")[0]: line.split(":")[1].split() for line in done.stdout.decode().splitlines()}
-
-    assert shown["Uid"] == shown["Gid"] == ["61200"] * 4
-    assert set(shown["Groups"]) <= {"61200"}
-    assert int(shown["CapEff"][0], 16) == int(shown["CapPrm"][0], 16) == 0
 
 
 def test_an_interrupt_ends_the_program(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from grader.grammar import Case
 from grader.lab import Program
 from grader.labs.paged_kv import lab
 from grader.plan import plan
-from grader.process import Command, Completed, Limits
+from grader.process import Command, Completed
 from grader.replay import Played, Replayed, replay
-from grader.sandbox import Workspace
+from grader.sandbox import Limits, Workspace
 from grader.tests.programs import SAMPLES, attempted, expected_records, first_case, second_case
 
 _END = struct.pack("<iiq", 0, 0, 1000)

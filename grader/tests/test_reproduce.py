@@ -17,7 +17,7 @@ from grader import casefile, pipeline
 from grader.build.project import FLAGS
 from grader.grammar import Case
 from grader.labs import LABS
-from grader.process import Completed, Limits, run
+from grader.process import Completed, Patience, run
 from grader.record import Record
 from grader.reproduce import c_call, c_comment, c_string, fold
 from grader.verdict import Verdict
@@ -99,7 +99,7 @@ class Bench:
         environment = {"PATH": "/usr/bin:/bin"}
         if library is not None:
             environment["LD_LIBRARY_PATH"] = str(library)
-        limits = Limits(wall_seconds=30, open_files=None)
+        limits = Patience(wall_seconds=30)
         return run(command, cwd=self.folder, limits=limits, environment=environment)
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import resource
+import signal
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grader import sandbox
-from grader.process import Limits
-from grader.sandbox import COMPILE_LIMITS, RUN_LIMITS, workspace
+from grader.errors import CannotStart
+from grader.sandbox import COMPILE_LIMITS, RUN_LIMITS, Limits, workspace
+from grader.tests.confined import LOOKING, SHORT, as_root, inside, run
 
-SHORT = Limits(wall_seconds=20)
-
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its user")
-
-
-def inside(script: str, *, limits: Limits = SHORT) -> str:
-    """What a script prints in a fresh workspace."""
-    with workspace() as work:
-        return work.run(["sh", "-c", script], limits=limits).stdout.decode()
+# ---------------------------------------------------------------- what is active is said
 
 
 @as_root
@@ -31,15 +28,35 @@ def test_a_students_code_is_not_root() -> None:
     assert int(uid) not in (0, os.getuid())
     assert gid == uid
     assert groups == uid
-    assert sandbox.protection().level == "limits+user"
     assert "unprivileged user" in sandbox.protection().active
 
 
-def test_protection_says_what_is_active() -> None:
-    """The level never promises a user that is not there."""
-    with workspace() as work:
-        assert ("user" in sandbox.protection().level) == (work.user is not None)
-    assert "no new privileges" in sandbox.protection().active
+@pytest.mark.parametrize("missing", [(), ("landlock",), ("seccomp",), ("user",), ("landlock", "seccomp", "user")])
+def test_protection_says_what_is_active(bare: Callable[..., None], missing: tuple[str, ...]) -> None:
+    """What the kernel says of a program is what the record says."""
+    bare(*missing)
+    active = sandbox.protection().active
+    shown = dict(line.split(":", 1) for line in inside("cat /proc/$$/status", limits=LOOKING).splitlines())
+    denied = "denied" in run("cat /etc/passwd", limits=LOOKING).stderr.decode().lower()
+
+    assert shown["NoNewPrivs"].strip() == "1"
+    assert shown["CapEff"].strip("0\t ") == shown["CapPrm"].strip("0\t ") == shown["CapAmb"].strip("0\t ") == ""
+    assert "no privileges" in active
+    assert ("seccomp" in active) == (shown["Seccomp"].strip() == "2")
+    assert ("unprivileged user" in active) == (shown["Uid"].split()[0] != str(os.geteuid()))
+    assert any(one.startswith("Landlock") for one in active) == denied
+    assert sandbox.protection().level == ("confine" if "seccomp" in active else "limits")
+
+
+def test_what_was_asked_for_is_active_or_nothing_starts() -> None:
+    """A word that cannot be done is our fault, told as such."""
+    with workspace() as work, pytest.raises(CannotStart, match="no-such-program: No such file"):
+        work.run(["no-such-program"], limits=SHORT)
+    with workspace() as work, pytest.raises(CannotStart, match="user: Invalid argument"):
+        replace(work, user=(1 << 32) - 1).run(["true"], limits=SHORT)
+
+
+# ---------------------------------------------------------------- the environment and the folder
 
 
 def test_secrets_of_ours_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +74,28 @@ def test_secrets_of_ours_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         "TMPDIR": folder,
         "HOME": folder,
     }
+
+
+def test_only_standard_descriptors_are_open(tmp_path: Path) -> None:
+    """Nothing of ours, of the launcher's, or of another grading."""
+    with (tmp_path / "secret").open("w") as secret:
+        os.set_inheritable(secret.fileno(), True)
+        targets = inside("for fd in /proc/$$/fd/*; do readlink $fd; done; cat", limits=LOOKING).split()
+
+    assert [target.partition(":")[0] for target in targets] == ["/dev/null", "pipe", "pipe"]
+
+
+def test_no_signal_is_blocked_or_ignored() -> None:
+    """Whatever our own process has done to its signals."""
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        shown = inside("grep -E '^Sig(Blk|Ign)' /proc/self/status", limits=LOOKING)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        signal.signal(signal.SIGUSR2, before)
+
+    assert [int(line.split()[1], 16) for line in shown.splitlines()] == [0, 0]
 
 
 def test_the_folder_is_private_and_goes_away() -> None:
@@ -106,29 +145,50 @@ def test_our_files_can_be_read_but_not_written() -> None:
         assert (work.folder / "ours").read_bytes() == b"right\n"
 
 
-@as_root
-def test_files_of_ours_elsewhere_are_closed(tmp_path: Path) -> None:
-    """Neither the password file, nor our home, nor a folder of the tests; nor may it write beside its own."""
-    (tmp_path / "secret").write_text("hunter2", encoding="utf-8")
-    (tmp_path / "secret").chmod(0o600)
-    said = inside(f"cat /etc/shadow {tmp_path}/secret; ls {tmp_path}; touch {tmp_path}/x /etc/x /usr/x && echo wrote")
-
-    assert said == ""
+# ---------------------------------------------------------------- limits
 
 
-@as_root
-def test_one_may_not_look_into_or_stop_another(tmp_path: Path) -> None:
-    """Neither us by a signal, nor our memory."""
-    said = inside(f"kill -0 {os.getpid()} && echo reached; cat /proc/{os.getpid()}/environ && echo seen")
+def test_limits_are_active_inside() -> None:
+    """They come from the kernel, so the program itself can show them."""
+    limits = Limits(cpu_seconds=7, address_space=1 << 30, file_size=4096, open_files=20, sees_processes=True)
+    shown = {
+        line[:26].strip(): line[26:].split()[:2] for line in inside("cat /proc/self/limits", limits=limits).splitlines()
+    }
 
-    assert said == ""
-    assert tmp_path.is_dir()
+    assert shown["Max cpu time"] == ["7", "7"]
+    assert shown["Max address space"] == [str(1 << 30)] * 2
+    assert shown["Max file size"] == ["4096", "4096"]
+    assert shown["Max open files"] == ["20", "20"]
+    assert shown["Max core file size"] == ["0", "0"]
+
+
+def test_limits_above_our_own_are_lowered_to_them() -> None:
+    """A machine that allows us less must not stop the grading."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    assert run("exit 0", limits=Limits(open_files=hard + 1)).succeeded
+
+
+def test_a_busy_loop_meets_the_cpu_limit() -> None:
+    """And its CPU time is told."""
+    done = run("while :; do :; done", limits=Limits(wall_seconds=20, cpu_seconds=1))
+
+    assert done.signal in (signal.SIGXCPU, signal.SIGKILL)
+    assert not done.timed_out
+    assert 0.8 < done.cpu_seconds < 3
+
+
+def test_a_file_may_not_grow_beyond_the_limit() -> None:
+    """A full disk would hurt others."""
+    done = run("head -c 100000 /dev/zero >big; ls -s big", limits=Limits(wall_seconds=20, file_size=4096))
+
+    assert int(done.stdout.split()[0]) <= 8
 
 
 @pytest.mark.parametrize("limits", [COMPILE_LIMITS, RUN_LIMITS], ids=["compile", "run"])
 def test_the_limits_in_use_are_bounded(limits: Limits) -> None:
     """Time, memory, files: none is left open."""
-    shown = inside("cat /proc/self/limits", limits=limits)
+    shown = inside("cat /proc/self/limits", limits=replace(limits, sees_processes=True))
     soft = {line[:26].strip(): line[26:].split()[0] for line in shown.splitlines()}
 
     for name in ("Max cpu time", "Max address space", "Max file size", "Max open files"):

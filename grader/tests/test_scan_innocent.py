@@ -10,7 +10,7 @@ import pytest
 from grader import process
 from grader.build import scan
 from grader.labs.paged_kv import lab
-from grader.process import Limits
+from grader.process import Patience
 from grader.sandbox import workspace
 from grader.tests.programs import SAMPLES, attempted, findings, first_case
 from grader.tests.scanned import BYTES, accepted, below, on_x86
@@ -71,7 +71,7 @@ def test_the_innocent_bytes_are_really_there(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text(INNOCENT["the bytes as constants"][0] + "int main(void) { return 0; }")
     environment = {"PATH": "/usr/bin:/bin"}
     done = process.run(
-        ["gcc", "-O2", "a.c", "-o", "a"], cwd=tmp_path, limits=Limits(wall_seconds=60), environment=environment
+        ["gcc", "-O2", "a.c", "-o", "a"], cwd=tmp_path, limits=Patience(wall_seconds=60), environment=environment
     )
     program = (tmp_path / "a").read_bytes()
 
@@ -87,7 +87,7 @@ def test_on_arm_an_order_begins_at_a_multiple_of_four(tmp_path: Path) -> None:
     done = process.run(
         ["gcc", "-nostdlib", "-no-pie", "a.s", "-o", "a"],
         cwd=tmp_path,
-        limits=Limits(wall_seconds=60),
+        limits=Patience(wall_seconds=60),
         environment={"PATH": "/usr/bin:/bin"},
     )
     program = bytearray((tmp_path / "a").read_bytes())
@@ -109,7 +109,7 @@ def test_a_function_of_the_harness_is_known_by_its_secret_name(tmp_path: Path) -
         done = process.run(
             ["gcc", "-nostdlib", "-no-pie", "a.s", "-o", "a"],
             cwd=tmp_path,
-            limits=Limits(wall_seconds=60),
+            limits=Patience(wall_seconds=60),
             environment={"PATH": "/usr/bin:/bin"},
         )
 

@@ -1,0 +1,165 @@
+"""Make filter_ARCHITECTURE.h with libseccomp's own compiler: `scripts/filter`, after a change here.
+
+The filters lie in the repository, so that no machine has to have libseccomp, and none is without them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import errno
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["ARCHITECTURES", "header", "main", "version"]
+
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""As `uname -m` calls them, with the kernel's numbers (linux/audit.h)."""
+
+# What neither a compiler nor Valgrind nor a memory manager needs.
+_REFUSED = {
+    "other processes": "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_open "
+    "pidfd_getfd pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo sched_setaffinity sched_setattr sched_setparam "
+    "sched_setscheduler setpriority ioprio_set migrate_pages move_pages",
+    "the network": "socket socketpair connect bind listen accept accept4",
+    "what outlives a process": "msgget semget shmget mq_open add_key keyctl request_key",
+    "namespaces and mounts": "unshare setns mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig "
+    "fsmount fspick mount_setattr statmount listmount",
+    "the machine": "acct bpf delete_module finit_module init_module iopl ioperm kexec_file_load kexec_load modify_ldt "
+    "nfsservctl perf_event_open personality quotactl quotactl_fd reboot sethostname setdomainname settimeofday "
+    "clock_settime clock_adjtime adjtimex swapoff swapon syslog vhangup lookup_dcookie",
+    "doors around filters": "io_uring_setup io_uring_enter io_uring_register userfaultfd open_by_handle_at "
+    "name_to_handle_at fanotify_init inotify_init inotify_init1 memfd_secret",
+}
+_PROCESSES = "fork vfork clone execve execveat"
+_SIGNALS = "kill tkill tgkill"
+_NEW_NAMESPACES = 0x7E020080
+"""All CLONE_NEW... flags of clone."""
+
+OWN_PROCESS = 0x5E1F_5E1F
+"""Stands in the filter where the harness puts the number of its process."""
+
+_ALLOW = 0x7FFF0000
+_EQUAL, _NOT_EQUAL, _MASKED_EQUAL = 4, 1, 7
+
+
+def _error(number: int) -> int:
+    return 0x00050000 | number
+
+
+class _Compare(ctypes.Structure):
+    """libseccomp's struct scmp_arg_cmp."""
+
+    _fields_ = (
+        ("argument", ctypes.c_uint),
+        ("operator", ctypes.c_int),
+        ("first", ctypes.c_uint64),
+        ("second", ctypes.c_uint64),
+    )
+
+
+class _Rule(NamedTuple):
+    call: str
+    action: int = _error(errno.EPERM)
+    compare: tuple[int, int, int, int] | None = None
+
+
+def _confined() -> Iterator[_Rule]:
+    """For everything that is started, compilers too."""
+    for calls in _REFUSED.values():
+        yield from map(_Rule, calls.split())
+    yield _Rule("clone3", _error(errno.ENOSYS))  # its flags are out of sight; libc then takes clone
+    for bit in range(32):
+        if _NEW_NAMESPACES >> bit & 1:
+            yield _Rule("clone", compare=(0, _MASKED_EQUAL, 1 << bit, 1 << bit))
+    yield _Rule("prlimit64", compare=(0, _NOT_EQUAL, 0, 0))
+
+
+def _students() -> Iterator[_Rule]:
+    """Besides, for a process in which a student's functions run: it stays alone and signals nobody but itself."""
+    yield from map(_Rule, _PROCESSES.split())
+    for call in _SIGNALS.split():
+        yield _Rule(call, compare=(0, _NOT_EQUAL, OWN_PROCESS, 0))
+
+
+def header(architecture: str) -> str:
+    """The header for one architecture. Raises `OSError` where libseccomp is missing."""
+    filters = {"confine_filter": _confined(), "students_filter": _students()}
+    tables = [_table(name, _compiled(tuple(rules), ARCHITECTURES[architecture])) for name, rules in filters.items()]
+    made = f"/* Made by scripts/filter with libseccomp {version()}; what is refused, and why, stands in filters.py. */"
+    return "\n".join([made, *tables])
+
+
+def version() -> str:
+    """Of the libseccomp that is installed here."""
+
+    class Version(ctypes.Structure):
+        _fields_ = (("major", ctypes.c_uint), ("minor", ctypes.c_uint), ("micro", ctypes.c_uint))
+
+    library = _library()
+    library.seccomp_version.restype = ctypes.POINTER(Version)
+    found = library.seccomp_version().contents
+    return f"{found.major}.{found.minor}.{found.micro}"
+
+
+def _table(name: str, program: bytes) -> str:
+    rows = [
+        f"    {{0x{code:02x}, {yes}, {no}, 0x{k:08x}}},\n" for code, yes, no, k in struct.iter_unpack("<HBBI", program)
+    ]
+    return f"static struct sock_filter {name}[] __attribute__((unused)) = {{\n{''.join(rows)}}};\n"
+
+
+def _compiled(rules: Sequence[_Rule], architecture: int) -> bytes:
+    """As the kernel takes it: instructions of eight bytes."""
+    library = _library()
+    context = ctypes.c_void_p(library.seccomp_init(_ALLOW))
+    _must(library.seccomp_arch_remove(context, 0), "arch_remove", allowed=(-errno.EEXIST,))
+    _must(library.seccomp_arch_add(context, architecture), "arch_add", allowed=(-errno.EEXIST,))
+    for rule in rules:
+        number = library.seccomp_syscall_resolve_name_arch(architecture, rule.call.encode())
+        if number < 0:  # not on this architecture, or younger than this libseccomp
+            continue
+        compares = (_Compare * 1)(*([_Compare(*rule.compare)] if rule.compare else []))
+        count = 1 if rule.compare else 0
+        _must(library.seccomp_rule_add_array(context, rule.action, number, count, compares), rule.call)
+    reading, writing = os.pipe()
+    try:
+        _must(library.seccomp_export_bpf(context, writing), "export_bpf")
+        return os.read(reading, 1 << 16)
+    finally:
+        os.close(reading)
+        os.close(writing)
+        library.seccomp_release(context)
+
+
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL("libseccomp.so.2")
+    library.seccomp_init.restype = ctypes.c_void_p
+    library.seccomp_init.argtypes = [ctypes.c_uint32]
+    library.seccomp_arch_add.argtypes = library.seccomp_arch_remove.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+    library.seccomp_rule_add_array.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint),
+        ctypes.POINTER(_Compare),
+    ]
+    library.seccomp_syscall_resolve_name_arch.argtypes = [ctypes.c_uint32, ctypes.c_char_p]
+    library.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.seccomp_release.argtypes = [ctypes.c_void_p]
+    return library
+
+
+def _must(result: int, what: str, *, allowed: tuple[int, ...] = ()) -> None:
+    if result != 0 and result not in allowed:
+        raise OSError(-result, f"libseccomp: {what}: {os.strerror(-result)}")
+
+
+def main() -> None:
+    """Write the headers beside this file."""
+    for architecture in ARCHITECTURES:
+        (Path(__file__).parent / f"filter_{architecture}.h").write_text(header(architecture), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

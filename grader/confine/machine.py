@@ -1,0 +1,64 @@
+"""What this machine lets us take from a program. All of it is tried, nothing is assumed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from grader import process
+from grader.confine.launcher import launcher
+from grader.process import Patience
+
+__all__ = ["Machine", "machine"]
+
+_LANDLOCK_CREATE, _VERSION = 444, 1
+_NOBODY = 61_183
+"""A user id like those that student code gets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What can be had here."""
+
+    user: bool
+    """May we become another user? Only root may, and not in every container."""
+    landlock: int
+    """The version of Landlock; 0 where the kernel has none, or does not let us use it."""
+    seccomp: bool
+
+    def words(self) -> Iterator[str]:
+        """For the launcher, without what needs a value."""
+        if self.landlock:
+            yield "landlock"
+        if self.seccomp:
+            yield "seccomp"
+
+
+@cache
+def machine() -> Machine:
+    """Try everything once."""
+    everything = ["/usr", "/bin", "/lib", "/lib64", "/nix"]
+    return Machine(
+        user=os.geteuid() == 0 and _works([f"user={_NOBODY}"]),
+        landlock=_landlock() if _works(["landlock", *(f"read={path}" for path in everything)]) else 0,
+        seccomp=_works(["seccomp"]),
+    )
+
+
+def _works(words: Sequence[str]) -> bool:
+    """Does a program start with these words? It does not when one of them cannot be done."""
+    done = process.run(
+        [str(launcher()), *words, "--", "true"],
+        cwd=Path("/"),
+        limits=Patience(wall_seconds=10),
+        environment={"PATH": "/usr/bin:/bin"},
+    )
+    return done.succeeded
+
+
+def _landlock() -> int:
+    return int(ctypes.CDLL(None).syscall(_LANDLOCK_CREATE, None, 0, _VERSION))
