@@ -5,6 +5,7 @@ GraderError                 exit code 3: our fault; costs no student a point
 ├── CannotStart             a program is there and cannot be started
 ├── DriverError             our own driver did not build, or broke its own protocol
 ├── TooBusy                 this machine has no time for a program that does its work
+├── Unprotected             this machine cannot take as much from a program as was asked for
 └── InputError              exit code 2: what we were given to read is wrong
     ├── UsageError          an option or a path
     ├── CaseFileError       a case file; all its mistakes at once
@@ -29,6 +30,7 @@ __all__ = [
     "RubricError",
     "TooBusy",
     "ToolMissing",
+    "Unprotected",
     "UsageError",
 ]
 
@@ -73,6 +75,10 @@ class DriverError(GraderError):
 
 class TooBusy(GraderError):
     """The machine gives a program no time, so nothing can be said about it."""
+
+
+class Unprotected(GraderError):
+    """Less stands between student code and this machine than was demanded."""
 
 
 class InputError(GraderError):

@@ -75,13 +75,14 @@ def run(
     most_output: int = 1 << 20,
     most_channel: int = 1 << 30,
     becomes: int | None = None,
+    wrapped: bool = False,
 ) -> Completed:
     """Run a program to its end, or to the end of its time, in a process group of its own that is killed afterwards.
 
     `feeds` are given to it through pipes, `channels` more pipes are read from it beside stdout and stderr; a
     `command` that needs the descriptor numbers is a function of them.
     Output beyond `most_output` (`most_channel` for the extra pipes) bytes is read and thrown away. `becomes` is the
-    user that the program turns into, and whose processes are killed too.
+    user that the program turns into, and whose processes are killed too. `wrapped`: it is a child of what we start.
     """
     with Pipes() as pipes:
         read_ends, feed_ends = pipes.make(len(feeds))
@@ -102,7 +103,9 @@ def run(
                 pipes.close(end)
             room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
             traffic = Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
-            stopped = traffic.pump(process.pid, started + limits.wall_seconds, _silence(process.pid, limits))
+            stopped = traffic.pump(
+                process.pid, started + limits.wall_seconds, _silence(process.pid, limits, wrapped=wrapped)
+            )
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -125,10 +128,10 @@ def run(
     )
 
 
-def _silence(pid: int, limits: Patience) -> Silence | None:
+def _silence(pid: int, limits: Patience, *, wrapped: bool) -> Silence | None:
     if limits.silent_seconds is None:
         return None
-    return Silence(pid, most=limits.silent_seconds, at_start=limits.silent_start_seconds)
+    return Silence(pid, most=limits.silent_seconds, at_start=limits.silent_start_seconds, wrapped=wrapped)
 
 
 def _start(

@@ -16,14 +16,19 @@ from pathlib import Path
 
 from grader import process
 from grader.budget import Budget
+from grader.confine.bubble import bubble
 from grader.confine.launcher import launcher
 from grader.confine.machine import machine
 from grader.confine.slot import user_of_this_process
-from grader.errors import CannotStart
+from grader.errors import CannotStart, Unprotected
 from grader.process import Command, Completed, Patience
 from grader.record import Protection
 
-__all__ = ["COMPILE_LIMITS", "RUN_LIMITS", "Limits", "Workspace", "protection", "workspace"]
+__all__ = ["COMPILE_LIMITS", "LEVELS", "RUN_LIMITS", "Limits", "Workspace", "protection", "require", "workspace"]
+
+LEVELS = ("limits", "confine", "bubblewrap")
+"""What stands between student code and the machine, from the least: limits and, for root, another user; besides,
+refused system calls (and Landlock, where the kernel has it); besides, namespaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +97,14 @@ class Workspace:
         )
         reads = (*_readable(environment["PATH"]), *(["/proc"] if limits.sees_processes else []))
 
+        bubblewrap = machine().bubblewrap
+        around = bubble(bubblewrap, readable=reads, folder=self.folder) if bubblewrap else []
+
         def confined(ends: Sequence[int]) -> list[str]:
             *theirs, errors = ends
             arguments = command(theirs) if callable(command) else command
-            return [str(launcher()), f"errors={errors}", *paid.words(), *self._rights(reads), "--", *arguments]
+            words = [f"errors={errors}", *(["init"] if bubblewrap else []), *paid.words(), *self._rights(reads)]
+            return [*around, str(launcher()), *words, "--", *arguments]
 
         done = process.run(
             confined,
@@ -105,9 +114,12 @@ class Workspace:
             feeds=feeds,
             channels=channels + 1,
             becomes=self.user,
+            wrapped=bool(bubblewrap),
         )
         *channels_read, trouble = done.channels
-        if trouble:
+        if trouble.startswith(b"="):
+            done = _as_inside(done, int(trouble[1:]))
+        elif trouble:
             raise CannotStart(f"a program for the submission cannot be started: {trouble.decode(errors='replace')}")
         self.budget.take(done.cpu_seconds, done.wall_seconds)
         return replace(done, channels=tuple(channels_read))
@@ -144,6 +156,13 @@ def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _as_inside(done: Completed, status: int) -> Completed:
+    """The end of the program, not of what stood around it."""
+    if os.WIFSIGNALED(status):
+        return replace(done, exit_code=None, signal=os.WTERMSIG(status))
+    return replace(done, exit_code=os.waitstatus_to_exitcode(status), signal=None)
+
+
 def protection() -> Protection:
     """What is active on this machine."""
     here = machine()
@@ -154,7 +173,19 @@ def protection() -> Protection:
         active.append(f"Landlock {here.landlock}")
     if here.seccomp:
         active.append("seccomp")
-    return Protection(level="confine" if here.seccomp else "limits", active=tuple(active))
+    if here.bubblewrap:
+        active.append("bubblewrap")
+    return Protection(level=LEVELS[here.seccomp + (here.seccomp and bool(here.bubblewrap))], active=tuple(active))
+
+
+def require(level: str) -> None:
+    """Raise `Unprotected` where less than this one of `LEVELS` is active."""
+    here = protection()
+    if LEVELS.index(here.level) < LEVELS.index(level):
+        raise Unprotected(
+            f"nothing was run: student code is held by '{here.level}' only on this machine, not by '{level}'; "
+            "`grade doctor` says what is missing"
+        )
 
 
 @cache

@@ -25,9 +25,13 @@ class Silence:
     Waiting for a processor is no such time, so a busy machine makes nobody silent.
     """
 
-    def __init__(self, pid: int, *, most: float, at_start: float) -> None:
-        """Allow `most` seconds between two words and `at_start` seconds before the first one."""
+    def __init__(self, pid: int, *, most: float, at_start: float, wrapped: bool = False) -> None:
+        """Allow `most` seconds between two words and `at_start` seconds before the first one.
+
+        `wrapped`: it is the child of `pid` that is to be asked.
+        """
         self.pid = pid
+        self.wrapped = wrapped
         self.most = most
         self.allowed = at_start
         self.seconds = 0.0
@@ -51,16 +55,23 @@ class Silence:
             return True
         self.asked = True
         self.allowed = self.seconds * (1 + _GRACE)
-        os.kill(self.pid, signal.SIGPROF)
+        for pid in _children(self.pid) if self.wrapped else [self.pid]:
+            os.kill(pid, signal.SIGPROF)
         return False
 
     def _used(self, passed: float) -> float:
         """The time of all of them since the last look, so many seconds of the wall clock ago."""
-        seen = list(_states([self.pid, *_children(self.pid)]))
+        seen = list(_states([self.pid, *_descendants(self.pid)]))
         before, self.cpu = self.cpu, sum(cpu for _, cpu in seen)
         used = max(0.0, self.cpu - before)  # less than before: a child is gone
         asleep = seen and all(state in _SLEEPS for state, _ in seen)
         return used + (min(passed, 2 * LOOK) if asleep else 0.0)  # when more passed we waited for a processor too
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for child in _children(pid):
+        yield child
+        yield from _descendants(child)
 
 
 def _children(pid: int) -> list[int]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from grader import __version__, sandbox, tools
+from grader.confine.machine import machine
 from grader.errors import ExitCode
 
 __all__ = ["doctor"]
@@ -18,6 +19,22 @@ _TOOLS = {
     "addr2line": "finds source lines of crashes and leaks",
     "valgrind": "looks for memory errors and leaks (or --without-valgrind)",
 }
+
+
+def _protection() -> Table:
+    """What was tried on this machine, and what came of it."""
+    here = machine()
+    table = Table(title=f"protection: {sandbox.protection().level}", title_justify="left")
+    for heading in ("tried", "here", "what it takes from student code"):
+        table.add_column(heading, overflow="fold")
+    for name, found, purpose in (
+        ("another user", "yes" if here.user else "", "files and processes of whoever grades; only root can give it"),
+        ("Landlock", f"version {here.landlock}" if here.landlock else "", "all files but the compiler's and its own"),
+        ("seccomp", "yes" if here.seccomp else "", "sockets, other processes, other programs, mounts, ..."),
+        ("bubblewrap", here.bubblewrap, "the sight of other processes and of the network"),
+    ):
+        table.add_row(name, found or "[bold]no[/bold]", purpose)
+    return table
 
 
 def doctor() -> ExitCode:
@@ -36,8 +53,7 @@ def doctor() -> ExitCode:
             missing.append(tool)
         table.add_row(tool, version or "[bold]missing[/bold]", purpose)
     console.print(table)
-    active = sandbox.protection()
-    console.print(f"protection: {active.level} ({', '.join(active.active)})")
+    console.print(_protection() if "gcc" not in missing else "protection: cannot be tried without gcc")
     for command in dict.fromkeys(tools.install_command(tool) for tool in missing):
         console.print(f"install what is missing:  {command}")
     return ExitCode.JUDGE_ERROR if missing else ExitCode.ACCEPTED

@@ -16,6 +16,7 @@ from grader.collect import collect
 from grader.errors import ExitCode, UsageError
 from grader.record import Record, write
 from grader.report import FORMATS, View
+from grader.sandbox import LEVELS, require
 from grader.verdict import Verdict
 
 __all__ = ["options", "run"]
@@ -51,6 +52,8 @@ def options(parser: Parser) -> None:
     parser.option("--instructions", action="store_true", help=text)
     text = "Reject nothing for this symbol: you have looked at it."
     parser.option("--allow", metavar="SYMBOL", action="append", default=[], help=text)
+    text = f"Grade only where this protects the machine, or more: {', '.join(LEVELS)}."
+    parser.option("--require-sandbox", metavar="LEVEL", choices=LEVELS, help=text)
     text = "Show hidden cases too, and what a program that does not compile had got."
     parser.option("--instructor", action="store_true", help=text)
 
@@ -67,6 +70,7 @@ def run(
     advice: bool,
     instructions: bool,
     allow: list[str],
+    require_sandbox: str | None,
     instructor: bool,
 ) -> ExitCode:
     """Grade one or more submissions.
@@ -88,6 +92,8 @@ def run(
     chosen = chosen_lab(lab)
     cases = chosen_cases(chosen, case, seed)
     _check_paths(paths, chosen.source_name)
+    if require_sandbox is not None:
+        require(require_sandbox)
 
     view = _view(instructor=instructor) if output is None else View(instructor=instructor)
     grade = partial(

@@ -3,6 +3,8 @@
  *   confine WORD... -- PROGRAM ARGUMENT...
  *
  *   errors=FD       where to say why it did not come so far; nothing comes when the program was started
+ *   init            stay and wait for the program, as the first process of a namespace must. How it ended, as wait
+ *                   says, goes where errors go, behind a "="; SIGPROF goes to the program. Only errors= comes before
  *   cpu= space= file= processes= files=   the most seconds, bytes of memory, bytes in a file, processes, descriptors
  *   user=ID         become this user and group, with no other groups
  *   landlock        leave no file but those of the next words, no TCP, no signals to others (as far as the kernel can)
@@ -31,6 +33,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { NOT_STARTED = 125 };
@@ -135,6 +138,36 @@ static void let_signals_in(void)
         signal(number, SIG_DFL);
 }
 
+/* ---------------------------------------------------------------- the first process of a namespace */
+
+static pid_t program;
+
+static void pass_on(int number)
+{
+    kill(program, number);
+}
+
+/* Its program ends with it, and with it the namespace and all that is left there. */
+static void stay_as_init(void)
+{
+    signal(SIGPROF, pass_on);
+    program = fork();
+    if (program < 0)
+        stop("fork");
+    if (program == 0)
+        return;
+    for (int descriptor = 0; descriptor < 1024; descriptor++)
+        if (descriptor != errors)
+            close(descriptor);
+    int status;
+    pid_t ended;
+    do
+        ended = waitpid(-1, &status, 0);
+    while (ended != program && (ended > 0 || errno == EINTR));
+    dprintf(errors, "=%d", status);
+    _exit(0);
+}
+
 static const char *value(const char *word, const char *name)
 {
     size_t length = strlen(name);
@@ -150,6 +183,8 @@ int main(int count, char **words)
         const char *word = words[at];
         if ((found = value(word, "errors=")))
             fcntl(errors = atoi(found), F_SETFD, FD_CLOEXEC);
+        else if (strcmp(word, "init") == 0)
+            stay_as_init();
         else if ((found = value(word, "cpu=")))
             limit(RLIMIT_CPU, found);
         else if ((found = value(word, "space=")))

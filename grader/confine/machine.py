@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from grader import process
+from grader.confine.bubble import bubble
 from grader.confine.launcher import launcher
 from grader.process import Patience
 
 __all__ = ["Machine", "machine"]
 
 _LANDLOCK_CREATE, _VERSION = 444, 1
+_EVERYTHING = ("/usr", "/bin", "/lib", "/lib64", "/nix")
 _NOBODY = 61_183
 """A user id like those that student code gets."""
 
@@ -29,6 +32,8 @@ class Machine:
     landlock: int
     """The version of Landlock; 0 where the kernel has none, or does not let us use it."""
     seccomp: bool
+    bubblewrap: str = ""
+    """Where it is; "" where it is missing, or where the kernel does not let it make namespaces."""
 
     def words(self) -> Iterator[str]:
         """For the launcher, without what needs a value."""
@@ -41,18 +46,23 @@ class Machine:
 @cache
 def machine() -> Machine:
     """Try everything once."""
-    everything = ["/usr", "/bin", "/lib", "/lib64", "/nix"]
     return Machine(
         user=os.geteuid() == 0 and _works([f"user={_NOBODY}"]),
-        landlock=_landlock() if _works(["landlock", *(f"read={path}" for path in everything)]) else 0,
+        landlock=_landlock() if _works(["landlock", *(f"read={path}" for path in _EVERYTHING)]) else 0,
         seccomp=_works(["seccomp"]),
+        bubblewrap=_bubblewrap(),
     )
 
 
-def _works(words: Sequence[str]) -> bool:
+def _bubblewrap() -> str:
+    found = shutil.which("bwrap") or ""
+    return found if found and _works(["init"], bubble(found)) else ""
+
+
+def _works(words: Sequence[str], around: Sequence[str] = ()) -> bool:
     """Does a program start with these words? It does not when one of them cannot be done."""
     done = process.run(
-        [str(launcher()), *words, "--", "true"],
+        [*around, str(launcher()), *words, "--", "true"],
         cwd=Path("/"),
         limits=Patience(wall_seconds=10),
         environment={"PATH": "/usr/bin:/bin"},

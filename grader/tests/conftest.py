@@ -54,6 +54,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             user=machine().user and "user" not in names,
             landlock=0 if "landlock" in names else machine().landlock,
             seccomp=machine().seccomp and "seccomp" not in names,
+            bubblewrap="" if "bubblewrap" in names else machine().bubblewrap,
         )
         monkeypatch.setattr(sandbox, "machine", lambda: less)
 

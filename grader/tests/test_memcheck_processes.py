@@ -56,7 +56,7 @@ def checked(source: str, *chosen: Case) -> Checked:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, bare: Callable[..., None]) -> Iterator[Callable[[], int]]:
     """How many Valgrind processes were really started, counted by a wrapper around each."""
-    bare("landlock")  # the wrapper writes elsewhere
+    bare("landlock", "bubblewrap")  # the wrapper writes elsewhere
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         log = Path(folder) / "log"

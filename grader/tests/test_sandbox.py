@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from grader import sandbox
-from grader.errors import CannotStart
-from grader.sandbox import COMPILE_LIMITS, RUN_LIMITS, Limits, workspace
+from grader.errors import CannotStart, Unprotected
+from grader.sandbox import COMPILE_LIMITS, LEVELS, RUN_LIMITS, Limits, require, workspace
 from grader.tests.confined import LOOKING, SHORT, as_root, inside, run
 
 # ---------------------------------------------------------------- what is active is said
@@ -31,21 +31,46 @@ def test_a_students_code_is_not_root() -> None:
     assert "unprivileged user" in sandbox.protection().active
 
 
-@pytest.mark.parametrize("missing", [(), ("landlock",), ("seccomp",), ("user",), ("landlock", "seccomp", "user")])
+_MISSING = (
+    *((), ("bubblewrap",), ("landlock",), ("seccomp",), ("user",)),
+    *(("landlock", "bubblewrap"), ("seccomp", "bubblewrap"), ("user", "bubblewrap")),
+    ("landlock", "seccomp", "user", "bubblewrap"),
+)
+
+
+@pytest.mark.parametrize("missing", _MISSING, ids="-".join)
 def test_protection_says_what_is_active(bare: Callable[..., None], missing: tuple[str, ...]) -> None:
     """What the kernel says of a program is what the record says."""
     bare(*missing)
-    active = sandbox.protection().active
+    protection = sandbox.protection()
     shown = dict(line.split(":", 1) for line in inside("cat /proc/$$/status", limits=LOOKING).splitlines())
-    denied = "denied" in run("cat /etc/passwd", limits=LOOKING).stderr.decode().lower()
+    with workspace() as work:
+        opened = work.run(["sh", "-c", "cat /etc/passwd /etc/ld.so.cache"], limits=SHORT)
+        outside = work.run(["readlink", "/proc/self/ns/pid"], limits=LOOKING).stdout.decode().strip()
+    kept_out = not opened.stdout.startswith(b"root:")
 
     assert shown["NoNewPrivs"].strip() == "1"
     assert shown["CapEff"].strip("0\t ") == shown["CapPrm"].strip("0\t ") == shown["CapAmb"].strip("0\t ") == ""
-    assert "no privileges" in active
-    assert ("seccomp" in active) == (shown["Seccomp"].strip() == "2")
-    assert ("unprivileged user" in active) == (shown["Uid"].split()[0] != str(os.geteuid()))
-    assert any(one.startswith("Landlock") for one in active) == denied
-    assert sandbox.protection().level == ("confine" if "seccomp" in active else "limits")
+    assert "no privileges" in protection.active
+    assert ("seccomp" in protection.active) == (shown["Seccomp"].strip() == "2")
+    assert ("unprivileged user" in protection.active) == (shown["Uid"].split()[0] != str(os.geteuid()))
+    assert ("bubblewrap" in protection.active) == (outside != str(Path("/proc/self/ns/pid").readlink()))
+    closed = [one for one in protection.active if one.startswith("Landlock") or one == "bubblewrap"]
+    assert bool(closed) == kept_out
+    level = "bubblewrap" if "bubblewrap" in protection.active else "confine"
+    assert protection.level == (level if "seccomp" in protection.active else "limits")
+
+
+@pytest.mark.parametrize("missing", _MISSING, ids="-".join)
+def test_less_than_was_demanded_is_refused(bare: Callable[..., None], missing: tuple[str, ...]) -> None:
+    """What is active, and all below it, is enough."""
+    bare(*missing)
+    here = LEVELS.index(sandbox.protection().level)
+    for level in LEVELS[: here + 1]:
+        require(level)
+    for level in LEVELS[here + 1 :]:
+        with pytest.raises(Unprotected, match=f"not by '{level}'"):
+            require(level)
 
 
 def test_what_was_asked_for_is_active_or_nothing_starts() -> None:
