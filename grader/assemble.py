@@ -11,6 +11,7 @@ from grader.compare import Comparison
 from grader.diagnose import CaseFindings
 from grader.errors import DriverError
 from grader.lab import Lab
+from grader.plain import decoded
 from grader.record import Environment, Record, Submission
 from grader.score import passes, total
 from grader.verdict import (
@@ -181,4 +182,4 @@ def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
 def _output(attempt: Attempt) -> str:
     if attempt.replayed is None:
         return ""
-    return attempt.replayed.output[:_MOST_OUTPUT].decode("utf-8", "replace")
+    return decoded(attempt.replayed.output[:_MOST_OUTPUT])

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
 from grader.errors import UsageError
+from grader.plain import one_line
 from grader.verdict import Finding, Tool, Verdict
 
 __all__ = ["Source", "collect"]
 
 _MOST_BYTES = 1 << 20
 _MOST_ENTRIES = 20_000
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +55,9 @@ def collect(path: Path, source_name: str, rule: str) -> Source:
         if not nearest:
             return Source(name=name, finding=_finding(rule, _none_found(path, source_name, chain(*levels))))
         if len(nearest) > 1:
-            listed = ", ".join(_readable(one.relative_to(path)) for one in nearest)
+            listed = ", ".join(_some(path, nearest))
             raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
-        notes = tuple(f"not graded: {_readable(one.relative_to(path))}" for one in chain(*deeper))
+        notes = tuple(f"not graded: {one}" for one in _some(path, list(chain(*deeper))))
         return _read(name, nearest[0], source_name=source_name, rule=rule, notes=notes)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
@@ -122,11 +124,19 @@ def _headers(folder: Path) -> dict[str, bytes]:
 
 
 def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[str]]) -> str:
-    sources = [Path(entry).relative_to(folder) for entry in entries if entry.name.lower().endswith(".c")]
+    sources = [Path(entry) for entry in entries if entry.name.lower().endswith(".c")]
     if not sources:
         return f"there is no {source_name} in the folder, and no other C file"
-    listed = ", ".join(_readable(path) for path in sources[:5])
+    listed = ", ".join(_some(folder, sources))
     return f"there is no {source_name} in the folder (names count, small and capital letters too); there is: {listed}"
+
+
+def _some(folder: Path, paths: Sequence[Path]) -> Iterator[str]:
+    """The first of them, seen from the folder, and how many more there are."""
+    for path in paths[:_MOST_NAMED]:
+        yield _readable(path.relative_to(folder))
+    if len(paths) > _MOST_NAMED:
+        yield f"and {len(paths) - _MOST_NAMED} more"
 
 
 def _finding(rule: str, message: str) -> Finding:
@@ -134,5 +144,5 @@ def _finding(rule: str, message: str) -> Finding:
 
 
 def _readable(path: Path) -> str:
-    """A path as text, whatever bytes it has."""
-    return str(path).encode("utf-8", "backslashreplace").decode("utf-8", "replace")
+    """A path as text in one line, whatever bytes it has."""
+    return one_line(str(path))

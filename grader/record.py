@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grader.plain import plain_parts
 from grader.verdict import Advice, Diagnosis, Finding, Outcome, RuleScore, Verdict
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One submission, graded (design: the result record). Points are whole numbers."""
+    """One submission, graded (design: the result record). Points are whole numbers, every text is plain.
+
+    Nothing in it steers a terminal, hides, or cannot be written in XML; see `grader.plain`.
+    """
 
     schema: str = SCHEMA
     complete: bool = True
@@ -88,6 +92,11 @@ class Record:
     protection: Protection = Protection()
     environment: Environment = Environment()
     cpu_seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Whatever came from the student, and through whichever field: what a record holds is plain and bounded."""
+        for name, value in plain_parts(self).items():
+            object.__setattr__(self, name, value)
 
     def same_result(self, other: Record) -> bool:
         """Do both say the same, whatever machine and time they come from?"""

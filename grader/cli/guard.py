@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from grader.cli.log import complain
 from grader.errors import ExitCode, GraderError, InputError
 
 __all__ = ["guarded"]
@@ -40,5 +41,5 @@ def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]
 
 
 def _end(text: str, code: ExitCode) -> ExitCode:
-    sys.stderr.write(f"grade: {text}\n")
+    complain(text)
     return code

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from grader import pipeline
+from grader.cli.log import in_workflow
 from grader.cli.options import case_option, check_output, chosen_cases, chosen_lab, lab_option, seed_option
 from grader.cli.parser import Parser
 from grader.cli.status import status
@@ -16,6 +17,7 @@ from grader.collect import collect
 from grader.errors import ExitCode, UsageError
 from grader.record import Record, write
 from grader.report import FORMATS, View
+from grader.report.document import Document
 from grader.sandbox import LEVELS, require
 from grader.verdict import Verdict
 
@@ -111,7 +113,9 @@ def run(
     return ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED
 
 
-def _report(path: Path, grade: Callable[..., Record], render: Callable[[Record], str], output: Path | None) -> Verdict:
+def _report(
+    path: Path, grade: Callable[..., Record], render: Callable[[Record], Document], output: Path | None
+) -> Verdict:
     """Grade one submission and print its report, or keep it in a file that is there early and never half."""
 
     def keep(record: Record) -> None:
@@ -140,9 +144,10 @@ def _check_paths(paths: Iterable[Path], source_name: str) -> None:
 
 
 def _view(*, instructor: bool) -> View:
-    """Width and whether colours are wanted: only on a terminal, and not where NO_COLOR says no."""
+    """Width and whether colours are wanted: only on a terminal, and not where NO_COLOR says no; and in whose log."""
     if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
-        return View(instructor=instructor)
+        return View(instructor=instructor, workflow=in_workflow())
     from rich.console import Console
 
-    return View(instructor=instructor, width=Console().width, colour=not os.environ.get("NO_COLOR"))
+    colour = not os.environ.get("NO_COLOR")
+    return View(instructor=instructor, width=Console().width, colour=colour, workflow=in_workflow())

@@ -1,44 +1,45 @@
-"""Text that others wrote, made safe and honest for a terminal: nothing in it moves the cursor or hides.
+"""Text for where it goes: what the target takes for an order of its own is written so that it is only shown.
 
-File names, function names, compiler messages and printed output come from the student. An escape sequence
-among them could rewrite the report on the screen, a bidirectional override could show it in another order.
+Each function knows one place in one target. Formats do not call them: the doors of `grader.report.document` and the
+terminal's `Page` do. What no target can carry is gone already, see `grader.plain`.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
-__all__ = ["cells", "escape", "escape_lines"]
+from grader.plain import one_line, plain
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-"""Categories that draw nothing of their own: controls, format marks such as bidi overrides, no characters."""
+__all__ = [
+    "cells",
+    "csv_cell",
+    "escape",
+    "escape_lines",
+    "inside_html",
+    "markdown",
+    "workflow_message",
+    "workflow_property",
+]
 
-_BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Letters by their category, but nothing is drawn for them."""
-
-_MOST_MARKS = 2
 _TAB = 4
+_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
+_MARKS = re.compile(r"[!-/:-@\[-`{-~\n\t]")
+_STARTS_LINK = "@#:"
+"""Before a name, a number, `//`: GitHub makes links of these when Markdown is HTML already, where all is text again."""
 
 
 def escape(text: str) -> str:
-    r"""One line of `text`: what cannot be seen is written as C would write it, such as \x1b or \u202e."""
-    if text.isascii() and text.isprintable():
-        return text
-    written: list[str] = []
-    marks = 0
-    for character in text:
-        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
-        shown = _is_shown(character) and marks <= _MOST_MARKS
-        written.append(character if shown else _name(character))
-    return "".join(written)
+    r"""One line for a terminal: nothing in it moves the cursor or hides."""
+    return one_line(text)
 
 
 def escape_lines(text: str) -> list[str]:
-    """The lines of `text`, each escaped; line ends of any system are line ends, tabs are spaces."""
-    lines = text.replace("\r\n", "\n").split("\n")
+    """The same for each line of a text; tabs are spaces."""
+    lines = plain(text).split("\n")
     if lines[-1] == "":
         lines.pop()
-    return [escape(line.expandtabs(_TAB)) for line in lines]
+    return [one_line(line.expandtabs(_TAB)) for line in lines]
 
 
 def cells(text: str) -> int:
@@ -54,12 +55,43 @@ def _cells(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
-def _is_shown(character: str) -> bool:
-    return unicodedata.category(character) not in _UNSEEN and character not in _BLANK_LETTERS
+def markdown(text: str) -> str:
+    """Anywhere in GitHub's Markdown but in code of backticks: in a paragraph, a cell of a table, `<code>`, `<pre>`.
+
+    Every mark is a character reference, which CommonMark never takes for structure or HTML. Names, numbers and
+    addresses are kept from becoming links by a space of no width, as dependency bots do it.
+    """
+    return _MARKS.sub(_reference, plain(text))
 
 
-def _name(character: str) -> str:
-    code = ord(character)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+def _reference(match: re.Match[str]) -> str:
+    mark = match.group()
+    return f"&#{ord(mark)};" + ("&#8203;" if mark in _STARTS_LINK else "")
+
+
+def csv_cell(value: str | float | None) -> str | float | None:
+    """A cell that no spreadsheet takes for a formula; numbers stay numbers. The quotes are the writer's business."""
+    if isinstance(value, str):
+        value = plain(value)
+        return f"'{value}" if _FORMULA.match(value) else value
+    return value
+
+
+def workflow_message(text: str) -> str:
+    """What stands behind the second `::` of a GitHub workflow command; it may have several lines."""
+    return plain(text).replace("%", "%25").replace("\n", "%0A")
+
+
+def workflow_property(text: str) -> str:
+    """The value of a property before it, such as a file or a title."""
+    return workflow_message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def inside_html(json: str) -> str:
+    r"""JSON that can stand in a `<script>` or in the log of a workflow: its strings have no `<`, `##` or U+2028.
+
+    These stand nowhere else in JSON, and \u003c is the same text to every reader.
+    """
+    for mark, written in (("<", "\\u003c"), ("##", "#\\u0023"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
+        json = json.replace(mark, written)
+    return json

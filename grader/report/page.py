@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from grader.report.document import Document
 from grader.report.escape import cells, escape
 
 __all__ = ["Page", "Span", "Style", "bad", "dim", "glued", "good", "pad", "strong"]
@@ -114,9 +115,9 @@ class Page:
         if self._lines and self._lines[-1]:
             self._lines.append("")
 
-    def text(self) -> str:
+    def text(self) -> Document:
         """All of it, with a line end."""
-        return "\n".join(self._lines).strip("\n").replace(_GLUE, " ") + "\n"
+        return Document("\n".join(self._lines).strip("\n").replace(_GLUE, " ") + "\n")
 
     def _end(self, line: Iterable[_Piece]) -> None:
         pieces = list(line)

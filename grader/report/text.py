@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grader.record import Record
 from grader.report.closing import advised, footer, printed
+from grader.report.document import Document
 from grader.report.groups import Audience, Group, grouped, is_hidden, lost_points, trouble_of
 from grader.report.page import Page, bad, dim, glued, good, pad, strong
 from grader.report.start import start_here
@@ -27,7 +28,7 @@ _MOST_GROUPS = 6
 _MOST_NAMES = 3
 
 
-def render(record: Record, *, width: int = 100, colour: bool = False, audience: str = "student") -> str:
+def render(record: Record, *, width: int = 100, colour: bool = False, audience: str = "student") -> Document:
     """The record as a page of text, no line of it wider than `width` columns (40 at least).
 
     `audience` is "student" or "instructor": of hidden cases students see title and rule only.

@@ -40,7 +40,11 @@ def command(*arguments: str | Path) -> list[str]:
 
 def environment(root: Path = ROOT, **changes: str) -> dict[str, str]:
     """Our own variables without those that change how something looks."""
-    kept = {name: value for name, value in os.environ.items() if not re.search("COLOR|COLUMNS|GRADE|PYTHON", name)}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not re.search("COLOR|COLUMNS|GITHUB_ACTIONS|GRADE|PYTHON", name)
+    }
     return {**kept, "PYTHONPATH": str(root), **changes}
 
 

@@ -19,7 +19,7 @@ LEVELS = (
     ("reference.model",),
     ("reference.paged_kv",),
     ("grader.verdict", "grader.errors", "grader.reaper", "grader.same", "grader.budget", "grader.__init__"),
-    ("grader.silence", "grader.frames", "grader.blocks", "grader.kept"),
+    ("grader.silence", "grader.frames", "grader.blocks", "grader.kept", "grader.plain"),
     ("grader.traffic",),
     ("grader.tomlfile", "grader.process", "grader.record", "grader.grammar", "grader.collect"),
     ("grader.confine",),
@@ -141,6 +141,27 @@ def test_only_the_command_line_prints() -> None:
         for node in ast.walk(tree(path))
         if (isinstance(node, ast.Name) and node.id in ("print", "breakpoint", "input"))
         or (isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr", "sys.exit"))
+    ]
+
+    assert wrong == []
+
+
+def test_only_the_doors_of_reports_make_documents() -> None:
+    """Whatever else a format is made of, a door has escaped it: no `Document` elsewhere, no markup taken as it is."""
+    doors = ("grader.report.document", "grader.report.page")
+    wrong = [
+        here(path, node.lineno)
+        for module, path in modules().items()
+        for node in ast.walk(tree(path))
+        if (isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("Document", "Markup"))
+        or (isinstance(node, ast.Call) and ast.unparse(node).startswith(("cast(Document", "cast('Document")))
+        if module not in doors
+    ]
+    report = ROOT / "grader" / "report"
+    wrong += [
+        str(path.relative_to(ROOT))
+        for path in [*report.rglob("*.jinja"), *report.rglob("*.py")]
+        if re.search(r"\|\s*safe\b|autoescape\s+(false|=\s*False)", path.read_text(encoding="utf-8"))
     ]
 
     assert wrong == []

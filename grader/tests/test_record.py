@@ -16,7 +16,7 @@ from grader.verdict import Verdict
 
 def of_size(steps: int) -> Record:
     """A record that is longer the more it holds."""
-    return replace(record_of(outcome("append/x")), output="x" * steps)
+    return replace(record_of(outcome("append/x")), allowed=("x",) * steps)
 
 
 def test_nobody_sees_half_a_file(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_nobody_sees_half_a_file(tmp_path: Path) -> None:
 
     def look() -> None:
         while not done.is_set():
-            seen.add(len(from_json(path.read_bytes()).output))
+            seen.add(len(from_json(path.read_bytes()).allowed))
 
     reader = threading.Thread(target=look)
     reader.start()
@@ -59,7 +59,7 @@ def test_an_old_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -
     for size in (5000, 0, 10):
         write(path, to_json(of_size(size)))
 
-    assert len(from_json(path.read_bytes()).output) == 10
+    assert len(from_json(path.read_bytes()).allowed) == 10
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -1,0 +1,115 @@
+"""The doors that every report leaves by. A `Document` is made here and on a `Page`, and nowhere else.
+
+A format is a function that returns a `Document`, so there is no way to write one that escapes nothing: hand the values
+to the door of its target, and they are escaped where they stand. A test of the house keeps others from making one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+from grader.plain import plain
+from grader.record import Record, to_json
+from grader.report.escape import csv_cell, inside_html, markdown, workflow_message, workflow_property
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["Document", "as_command", "as_csv", "as_html", "as_json", "as_log", "as_markdown", "as_xml", "joined"]
+
+
+class Document(str):
+    """A report as it is written, every value in it escaped for its target."""
+
+    __slots__ = ()
+
+
+def as_json(value: Record | Mapping[str, Any]) -> Document:
+    """A record, or what becomes a JSON object, with a line end. Safe within HTML too."""
+    if isinstance(value, Record):
+        return Document(inside_html(to_json(value)))
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=_fields_of)
+    return Document(inside_html(text) + "\n")
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def as_csv(rows: Iterable[Sequence[str | float | None]]) -> Document:
+    """A table, its heading the first row. Every text is quoted, so that no other separator can split it."""
+    table = io.StringIO()
+    writer = csv.writer(table, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    for row in rows:
+        writer.writerow([csv_cell(value) for value in row])
+    return Document(table.getvalue())
+
+
+def as_xml(root: ET.Element) -> Document:
+    """An XML document. Texts and attributes are made plain, for some characters no XML can carry."""
+    for element in root.iter():
+        element.text = element.text and plain(element.text)
+        element.tail = element.tail and plain(element.tail)
+        element.attrib = {name: plain(value) for name, value in element.attrib.items()}
+    return Document(ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
+
+
+def as_html(template: str, **values: object) -> Document:
+    """A Jinja template, every value in it escaped. Attributes have to stand in quotes, as the template writes them."""
+    return _filled(template, _plain_value, values)
+
+
+def as_markdown(template: str, **values: object) -> Document:
+    """The same for GitHub's Markdown. Printed lines go into `<pre>`, code into `<code>`: never between backticks."""
+    from markupsafe import Markup  # noqa: PLC0415 - slow to import, and only such reports need it
+
+    def escaped(value: object) -> object:
+        return value if isinstance(value, Markup) else Markup(markdown(str(value)))  # noqa: S704 - it is escaped
+
+    return _filled(template, escaped, values)
+
+
+def _plain_value(value: object) -> object:
+    return plain(value) if type(value) is str else value
+
+
+def _filled(template: str, finalize: Callable[[object], object], values: Mapping[str, object]) -> Document:
+    return Document(_environment(finalize).from_string(template).render(values))
+
+
+def _environment(finalize: Callable[[object], object]) -> Environment:
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - slow to import, and only such reports need it
+
+    return Environment(
+        autoescape=True,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def as_command(name: str, message: str, **properties: str | int) -> Document:
+    """One workflow command of GitHub, such as `as_command("error", text, file="llm_memory.c", line=3)`."""
+    written = ",".join(f"{key}={workflow_property(str(value))}" for key, value in properties.items())
+    return Document(f"::{name}{' ' if written else ''}{written}::{workflow_message(message)}\n")
+
+
+def as_log(text: str) -> Document:
+    """Any text in the log of a GitHub workflow: commands in it are not obeyed, and nobody can guess what ends that."""
+    token = secrets.token_hex(16)
+    body = text if text.endswith("\n") else text + "\n"
+    return Document(f"::stop-commands::{token}\n{body}::{token}::\n")
+
+
+def joined(documents: Iterable[Document]) -> Document:
+    """One behind the other."""
+    return Document("".join(documents))
