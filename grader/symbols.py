@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grader.errors import DriverError
 from grader.lab import Program
+from grader.plain import decoded
 from grader.sandbox import Limits, Workspace
 from grader.verdict import SourceLine
 
 __all__ = ["lines_at", "source_lines"]
 
 _PAIR = 2
+_ADDRESS = re.compile("0x[0-9a-f]+")
 
 
 def source_lines(
@@ -56,8 +59,8 @@ def lines_at(
     found: dict[int, list[SourceLine]] = {}
     frames: list[str] = []
     current = -1
-    for text in [*done.stdout.decode(errors="replace").splitlines(), "0x0"]:
-        if text.startswith("0x") and len(frames) % _PAIR == 0:
+    for text in [*decoded(done.stdout).splitlines(), "0x0"]:
+        if len(frames) % _PAIR == 0 and _ADDRESS.fullmatch(text):  # a name may hold anything
             found[current] = list(_frames(frames, source_name))
             current, frames = int(text, 16), []
         else:

@@ -1,6 +1,8 @@
 """Valgrind's XML: its errors, each with the case and operation that the harness's client messages tell.
 
-The document may end anywhere (a crash, a hostile program), therefore it is read piece by piece.
+The document may end anywhere (a crash, a hostile program), therefore it is read piece by piece. Names of functions
+stand in it as the student's object has them, with bytes that no XML can carry: they are decoded as plain text first,
+for an error that cannot be read is an error that is hidden.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from xml.etree import ElementTree as ET
 
 from grader.breaches import LEAK, MemoryFault, Place
+from grader.plain import decoded
 from grader.verdict import SourceLine
 
 __all__ = ["LookUp", "asked", "attributed"]
@@ -25,7 +28,7 @@ def asked(document: bytes, source_name: str) -> tuple[SourceLine, ...]:
     """The student's lines on the stack of a program that was asked where it is."""
     found = _ANSWER.search(document)
     try:
-        return tuple(_lines(ET.fromstring(found.group(1)), source_name)) if found else ()
+        return tuple(_lines(ET.fromstring(decoded(found.group(1))), source_name)) if found else ()
     except ET.ParseError:
         return ()
 
@@ -43,7 +46,7 @@ def attributed(document: bytes, last: Place, source_name: str, look_up: LookUp) 
     forbidden: list[tuple[int, int]] = []
     for piece in _PIECE.finditer(document):
         try:
-            element = ET.fromstring(piece.group(0))
+            element = ET.fromstring(decoded(piece.group(0)))
         except ET.ParseError:
             continue
         if element.tag == "error":
