@@ -23,6 +23,7 @@ _MOST_FINDINGS = 20
 _SIGNALLED = b"signal terminated program"  # gcc's exit code does not tell that a limit ended its compiler
 _STOPPED = "compiler-stopped"
 
+_ASSEMBLER = re.compile(r"^/\S+\.s:\d+: (Error: .*)", re.MULTILINE)  # its file is a temporary one
 _QUOTED = re.compile(r"['‘](\w+)['’]")
 
 
@@ -71,7 +72,7 @@ def build(
     rejected = [finding for finding in dict.fromkeys(suspicions) if finding.field not in allowed]
     return Built(
         program=program if not rejected else None,
-        findings=(*rejected, *findings),
+        findings=(*rejected[:_MOST_FINDINGS], *findings),
         advice=advice,
         allowed=tuple(dict.fromkeys(finding.field for finding in suspicions if finding.field in allowed)),
         stopped=any(finding.kind == _STOPPED for finding in findings),
@@ -116,8 +117,8 @@ def _compile_findings(
             return [blamed, *(_gcc_finding(project, error) for error in errors[: _MOST_FINDINGS - 1])]
     errors = list(dict.fromkeys(errors))
     if not errors:
-        text = compiled.stderr.decode(errors="replace")[:2000]
-        return [_finding(project, "compiler", f"gcc refuses the file: {text}")]
+        text = "; ".join(dict.fromkeys(_ASSEMBLER.findall(compiled.stderr.decode(errors="replace")[:2000])))
+        return [_finding(project, "compiler", f"gcc refuses the file: {text or 'it does not say why'}")]
     return [_gcc_finding(project, error) for error in errors[:_MOST_FINDINGS]]
 
 
@@ -161,7 +162,7 @@ def _link_finding(project: CProject, work: Workspace, linked: Completed) -> Find
     """What the linker says, with its own file names taken back to the student's."""
     said = linked.stderr.decode(errors="replace").replace(f"{work.folder}/", "").splitlines()
     lines = [line.split(": ", 1)[-1] if line.startswith("/") else line for line in said]
-    text = "\n".join(line for line in lines if line.startswith(project.source_name))[:2000]
+    text = "; ".join(line for line in lines if line.startswith(project.source_name))[:2000]
     message = f"it compiles, but cannot be linked: {text.strip() or 'a function is missing'}"
     return _finding(project, "linker", message, field="A function is used that no file defines.")
 

@@ -94,7 +94,7 @@ def parse(stderr: bytes) -> list[Diagnostic]:
 
 def _values(text: str) -> Iterator[Any]:
     """The JSON lists and objects that begin on a line of their own; from gcc 14 on one takes many lines."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(strict=False)  # gcc leaves control characters of a message as they are
     end = 0
     while opening := _OPENING.search(text, end):
         try:
@@ -106,16 +106,22 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _from_json(values: list[Any]) -> Iterator[Diagnostic]:
-    """gcc 9 to 14: a list of objects, notes as children; `option` is left out where there is none."""
+    """gcc 9 to 14: a list of objects; `option` is left out where there is none.
+
+    Notes are children, which say nothing here; after an error of the preprocessor other errors are too.
+    """
     for value in values:
         match value:
             case {"kind": str(kind), "message": str(message), **rest}:
+                inner = rest.get("children")
                 match rest.get("locations"):
                     case [{"caret": {"file": str(file), "line": int(line), "column": int(column)}}, *_]:
                         place = (file, line, column)
                     case _:
                         place = _NOWHERE
                 yield _diagnostic(kind, message, str(rest.get("option", "")), place)
+                if isinstance(inner, list):
+                    yield from (child for child in _from_json(inner) if child.is_error)
 
 
 def _from_sarif(value: dict[str, Any]) -> Iterator[Diagnostic]:

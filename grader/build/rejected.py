@@ -10,6 +10,7 @@ from grader.build.link import Linked
 from grader.build.project import CProject
 from grader.build.scan import Suspect
 from grader.errors import DriverError
+from grader.plain import plain
 from grader.sandbox import Limits, Workspace
 from grader.symbols import lines_at
 from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
@@ -37,16 +38,20 @@ _WORDS = {
 _UNKNOWN = "client_request"
 """What `--allow` takes for an order to Valgrind whose function no debug line tells."""
 
+_MOST_LINES = 20  # of one needless call
 _INSTRUCTION = re.compile(rb"^ *([0-9a-f]+):\t", re.MULTILINE)
 
 
 def object_findings(project: CProject, work: Workspace, data: bytes) -> Iterator[Finding]:
     """What sections and symbols of the object tell."""
-    for suspect in scan.suspects(data):
-        source: Sequence[SourceLine] = ()
+    found = scan.suspects(data)
+    places: dict[str, list[int]] = {}
+    for suspect in found:
         if suspect.section:
-            found = _lines(project, work, suspect.section, [suspect.offset])
-            source = found[suspect.offset][-1:]
+            places.setdefault(suspect.section, []).append(suspect.offset)
+    lines = {section: _lines(project, work, section, offsets) for section, offsets in places.items()}
+    for suspect in found:
+        source = lines[suspect.section][suspect.offset][-1:] if suspect.section else ()
         yield _finding(project, suspect, source)
 
 
@@ -74,7 +79,7 @@ def needless_advice(project: CProject, work: Workspace, data: bytes, undefined: 
         lines = _lines(project, work, section, sorted(calls))
         for place, name in sorted(calls.items()):
             found[name] += lines[place][:1]
-    return needless.advice({name: tuple(dict.fromkeys(lines)) for name, lines in found.items()})
+    return needless.advice({name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in found.items()})
 
 
 def _lines(project: CProject, work: Workspace, section: str, places: Sequence[int]) -> dict[int, list[SourceLine]]:
@@ -99,6 +104,6 @@ def _finding(project: CProject, suspect: Suspect, source: Iterable[SourceLine]) 
         tool=Tool.SCAN,
         kind=suspect.kind,
         message=_WORDS[suspect.kind].format(suspect.symbol),
-        field=suspect.symbol,
+        field=plain(suspect.symbol),  # as `--allow` takes it from a report
         source=tuple(source),
     )

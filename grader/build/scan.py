@@ -190,6 +190,7 @@ def _of_sections(elf: ELFFile) -> Iterator[Suspect]:
 def _listed(elf: ELFFile, index: int, suspect: partial[Suspect], name: str) -> Iterator[Suspect]:
     """The functions in an array of pointers, by its relocations; the array itself where those do not tell all."""
     known = 0
+    functions_at = {(one.section, one.value): one.name for one in _functions(elf)}
     for table in _relocations(elf, index):
         symbols: Any = elf.get_section(table["sh_link"])
         for relocation in table.iter_relocations():
@@ -199,7 +200,7 @@ def _listed(elf: ELFFile, index: int, suspect: partial[Suspect], name: str) -> I
                 yield suspect(symbol=symbol.name or name)
                 continue
             offset = symbol["st_value"] + (relocation["r_addend"] if table.is_RELA() else 0)
-            function = _function(symbols, symbol["st_shndx"], offset)
+            function = functions_at.get((symbol["st_shndx"], offset))
             home = elf.get_section(symbol["st_shndx"]).name
             yield suspect(symbol=function or symbol.name or name, section=home, offset=offset)
     if known * elf.elfclass // 8 < elf.get_section(index)["sh_size"]:
@@ -210,14 +211,6 @@ def _relocations(elf: ELFFile, index: int) -> Iterator[Any]:
     for section in elf.iter_sections():
         if section["sh_type"] in ("SHT_RELA", "SHT_REL") and section["sh_info"] == index:
             yield section
-
-
-def _function(symbols: Any, section: int, offset: int) -> str:
-    """The name of the function that begins there, "" when none does."""
-    for symbol in symbols.iter_symbols():
-        if (symbol["st_shndx"], symbol["st_value"], symbol["st_info"]["type"]) == (section, offset, "STT_FUNC"):
-            return str(symbol.name)
-    return ""
 
 
 def _of_symbols(elf: ELFFile) -> Iterator[Suspect]:
