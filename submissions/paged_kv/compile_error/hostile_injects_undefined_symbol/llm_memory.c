@@ -1,0 +1,42 @@
+#include "llm_memory.h"
+
+__attribute__((visibility("hidden"))) int nowhere(void) __asm__("\"\033[2J\007 ::error::forged ##[error]x </testcase>]]> @everybody \342\200\256drow\377\"");
+__attribute__((visibility("hidden"))) int hidden(void) __asm__("\"=cmd|' /C calc'!A0\"");
+
+LLMEngine *llm_init(void *pool_addr, size_t pool_size) {
+    (void)pool_addr;
+    (void)pool_size;
+    return NULL;
+}
+
+Sequence *create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len) {
+    (void)engine;
+    (void)seq_id;
+    (void)initial_kv_len;
+    return NULL;
+}
+
+int free_sequence(LLMEngine *engine, int seq_id) {
+    (void)engine;
+    (void)seq_id;
+    return -1;
+}
+
+Sequence *fork_sequence(LLMEngine *engine, int parent_seq_id, int new_seq_id) {
+    (void)engine;
+    (void)parent_seq_id;
+    (void)new_seq_id;
+    return NULL;
+}
+
+int append_kv(LLMEngine *engine, int seq_id, int kv_data) {
+    (void)engine;
+    (void)seq_id;
+    (void)kv_data;
+    return -1;
+}
+
+int llm_destroy(LLMEngine *engine) {
+    (void)engine;
+    return nowhere() + hidden();
+}
