@@ -92,20 +92,14 @@ def run(
         started = time.monotonic()
         mark = secrets.token_hex(8)
         with _no_interrupt():
-            process = _start(
-                arguments,
-                cwd=cwd,
-                environment={**environment, _MARK: mark},
-                pass_fds=theirs,
-            )
+            process = _start(arguments, cwd=cwd, environment={**environment, _MARK: mark}, pass_fds=theirs)
         try:
             for end in theirs:
                 pipes.close(end)
             room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
             traffic = Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
-            stopped = traffic.pump(
-                process.pid, started + limits.wall_seconds, _silence(process.pid, limits, wrapped=wrapped)
-            )
+            silence = _silence(process.pid, limits, wrapped=wrapped)
+            stopped = traffic.pump(process.pid, started + limits.wall_seconds, silence)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -228,10 +228,21 @@ def test_a_helper_of_another_file_is_told_without_our_own_names() -> None:
 def test_the_driver_and_the_harness_compile_cleanly(tmp_path: Path) -> None:
     """The handout's link line must work with them, under its own flags."""
     drivers = ROOT / "grader" / "drivers"
+    filters = ROOT / "grader" / "confine"
     sources = [path for path in drivers.rglob("*.c") if path.name != "llm_memory.c"]
     for path in sources:
         done = process.run(
-            ["gcc", *FLAGS, f"-I{drivers}", f"-I{path.parent}", "-c", str(path), "-o", f"{path.stem}.o"],
+            [
+                "gcc",
+                *FLAGS,
+                f"-I{drivers}",
+                f"-I{path.parent}",
+                f"-I{filters}",
+                "-c",
+                str(path),
+                "-o",
+                f"{path.stem}.o",
+            ],
             cwd=tmp_path,
             limits=Patience(wall_seconds=60),
             environment={"PATH": os.environ["PATH"], "LC_ALL": "C"},
