@@ -62,7 +62,7 @@ _SYSTEM = (
     *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/include"),
     *("/usr/local/bin", "/usr/local/lib", "/usr/local/lib64", "/usr/local/libexec", "/usr/local/include"),
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/alternatives"),
-    *("/etc/ld.so.cache", "/etc/ld.so.preload", "/dev/zero", "/dev/urandom"),
+    *("/etc/ld.so.cache", "/etc/ld.so.preload"),
 )
 """What compilers, Valgrind and the dynamic loader read. Not all of /usr: it may hold the cases."""
 _TOOLS = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")

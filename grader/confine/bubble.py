@@ -13,7 +13,6 @@ _ROOT = Path(__file__).parents[2]
 _NAMESPACES = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache", "/etc/alternatives")
 _TEMPORARY = Path("/tmp")  # noqa: S108 - an empty one of its own
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
 
 def bubble(command: str, *, readable: Iterable[str] = (), folder: Path | None = None) -> list[str]:
@@ -29,8 +28,7 @@ def bubble(command: str, *, readable: Iterable[str] = (), folder: Path | None = 
     if any(_ROOT.is_relative_to(path) for path in _SYSTEM):
         words += ["--tmpfs", str(_ROOT)]  # the cases are no part of the system
     words += _mounted(launcher())
-    for device in _DEVICES:
-        words += ["--dev-bind", device, device]
+    words += [*_folder(Path("/dev")), "--dev-bind", "/dev/null", "/dev/null"]
     if folder is not None:
         words += [*_folder(folder.parent), "--bind", str(folder), str(folder), "--chdir", str(folder)]
     return [*words, "--"]

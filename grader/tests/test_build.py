@@ -14,6 +14,7 @@ import pytest
 
 from grader import casefile, pipeline, process
 from grader.build.project import FLAGS
+from grader.confine.machine import machine
 from grader.grammar import Case
 from grader.lab import Built
 from grader.labs.paged_kv import lab
@@ -272,7 +273,8 @@ def test_a_bomb_is_stopped_in_time_and_tried_once(tmp_path: Path, bomb: bytes, m
     spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
     assert record.verdict is Verdict.COMPILE_ERROR
-    assert [finding.kind for finding in record.findings] == ["compiler-stopped"]
+    stopped = "compiler" if b"/dev/zero" in bomb and machine().landlock else "compiler-stopped"  # it may not read that
+    assert [finding.kind for finding in record.findings] == [stopped]
     assert record.would_score is None
     assert spent < 2.5
 
