@@ -43,7 +43,9 @@ __all__ = [
 ]
 
 SAMPLES = Path(__file__).parents[2] / "submissions" / "paged_kv"
-ACCEPTED = sorted(path for path in (SAMPLES / "accepted").iterdir() if path.is_dir())
+ACCEPTED = sorted(
+    path for path in (SAMPLES / "accepted").iterdir() if path.is_dir() and not path.name.startswith("hostile_")
+)
 POSIX = """#define _GNU_SOURCE
 #include <assert.h>
 #include <fcntl.h>

@@ -25,11 +25,11 @@ from grader.verdict import Verdict
 _ROOT = Path(__file__).parents[2]
 _HEADER = _ROOT / "grader" / "drivers" / "paged_kv" / "llm_memory.h"
 _SAMPLES = _ROOT / "submissions" / "paged_kv"
-_ACCEPTED = sorted((_SAMPLES / "accepted").glob("*/llm_memory.c"))
+_PEACEFUL = [path for path in _SAMPLES.glob("*/*/llm_memory.c") if not path.parent.name.startswith("hostile_")]
+"""Nothing protects us here from what we run."""
+_ACCEPTED = sorted(path for path in _PEACEFUL if path.parts[-3] == Verdict.ACCEPTED)
 _WRONG = sorted(
-    path
-    for path in _SAMPLES.glob("*/*/llm_memory.c")
-    if path.parts[-3] not in (Verdict.ACCEPTED, Verdict.COMPILE_ERROR, Verdict.REJECTED)
+    path for path in _PEACEFUL if path.parts[-3] not in (Verdict.ACCEPTED, Verdict.COMPILE_ERROR, Verdict.REJECTED)
 )
 _TASKS = sorted(folder.name for folder in LABS["paged_kv"]().cases.iterdir() if folder.is_dir())
 _VALGRIND = (

@@ -1,0 +1,58 @@
+"""A parent for a grading that only notes: which signals reach it, what outlives its child, what all that cost.
+
+`python -m grader.tests.decoy NOTES COMMAND...` runs the command and writes its notes as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+
+from grader.reaper import adopt_orphans
+
+_NO_SIGNAL_OF_OTHERS = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
+"""The first two nobody can note: then there are no notes, or they come too late."""
+
+
+def main() -> None:
+    """Run the command among our ears, then look who is left."""
+    adopt_orphans()
+    noted: list[str] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        noted.append(signal.Signals(number).name)
+
+    for number in signal.valid_signals() - _NO_SIGNAL_OF_OTHERS:
+        with contextlib.suppress(OSError, ValueError):  # numbers that libc keeps for itself
+            signal.signal(number, note)
+    child = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    notes = {
+        "code": child.returncode,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "signals": noted,
+        "survivors": _end_survivors(),
+    }
+    Path(sys.argv[1]).write_text(json.dumps(notes), encoding="utf-8")
+
+
+def _end_survivors() -> list[str]:
+    """End and bury what the command left, which is our child now, and what that leaves; a line for each."""
+    found: list[str] = []
+    while numbers := Path("/proc/thread-self/children").read_text(encoding="ascii").split():
+        for number in map(int, numbers):
+            found.append(Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace"))
+            os.kill(number, signal.SIGKILL)
+            os.waitpid(number, 0)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""The hostile suite: submissions that forge, read, damage, exhaust and corrupt, graded as a class would be.
+
+Each is an ordinary labelled sample, `submissions/LAB/VERDICT/hostile_NAME`, whose label says by `attack` what it does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from grader.report import FORMATS, View
+from grader.tests.armed import ATTACKS, LAST, Batch, Hostile, grade_all, suite
+from grader.tests.programs import SAMPLES
+from grader.verdict import Verdict
+
+_MOST_SECONDS_OF_ONE = 3.0
+"""What a submission's calls may use in all, whatever it does; the rest of a grading comes to it."""
+_GRADING_SECONDS = 3.0
+_MOST_SECONDS = 60.0
+
+
+def test_every_hostile_sample_is_labelled_as_one() -> None:
+    """By its name and by the key `attack`, and only these."""
+    named = {sample.folder for sample in suite()}
+    labelled = {
+        path.parent
+        for path in SAMPLES.glob("*/*/expect.toml")
+        if "attack" in tomllib.loads(path.read_text(encoding="utf-8"))
+    }
+
+    assert labelled == named
+    assert {sample.name: sample.label["attack"] for sample in suite() if sample.label["attack"] not in ATTACKS} == {}
+    assert [sample.name for sample in suite() if sample.label["verdict"] != sample.verdict] == []
+
+
+def test_there_are_many_ways_to_attack() -> None:
+    """At least sixty, and some of each kind."""
+    count = Counter(sample.label["attack"] for sample in suite())
+
+    assert count.total() >= 60, count
+    assert min(count[attack] for attack in ATTACKS) >= 6, count
+
+
+def wrong_records(hostile: list[Hostile], batch: Batch) -> Iterator[str]:
+    """Each has the verdict of its folder, no point too much, and is told why."""
+    for sample, record in zip(hostile, batch.records, strict=False):
+        if record.verdict is not sample.verdict:
+            yield f"{sample.name}: {record.verdict}, not {sample.verdict}"
+        if record.score is None or record.score > sample.most:
+            yield f"{sample.name}: {record.score} points, {sample.most} are honest"
+        if sample.verdict is Verdict.ACCEPTED:
+            if record.score != record.max_score or record.findings:
+                yield f"{sample.name}: {record.score} points, {len(record.findings)} findings"
+        elif record.diagnosis is None or not (record.diagnosis.summary and record.diagnosis.hint):
+            yield f"{sample.name}: nobody is told what happened"
+
+
+def disturbed_others(hostile: list[Hostile], batch: Batch) -> Iterator[str]:
+    """The batch comes to its end, and an accepted sample behind it has all points."""
+    if len(batch.records) != len(hostile) + 1:
+        yield f"{len(batch.records)} records of {len(hostile) + 1}; stderr: {batch.err[-2000:]}"
+    elif (batch.records[-1].verdict, batch.records[-1].findings) != (Verdict.ACCEPTED, ()):
+        yield f"{LAST.name} after them: {batch.records[-1].verdict}, {batch.records[-1].score}"
+    if batch.notes.get("code") != 1 or "Traceback" in batch.err:
+        yield f"the grader ended with {batch.notes.get('code')}: {batch.err[-2000:]}"
+
+
+def told_secrets(_: list[Hostile], batch: Batch) -> Iterator[str]:
+    """No canary in what the grader printed, nor in any report of any record."""
+    views = [View(instructor=instructor) for instructor in (False, True)]
+    texts = {"stdout": batch.out, "stderr": batch.err}
+    for record in batch.records:
+        texts |= {
+            f"{record.submission.name} as {name}": "".join(render(record, view) for view in views)
+            for name, render in FORMATS.items()
+        }
+    for where, text in texts.items():
+        for kind, canary in batch.canaries.items():
+            if canary in text:
+                yield f"the canary of {kind} is in {where}"
+
+
+def traces(_: list[Hostile], batch: Batch) -> Iterator[str]:
+    """No file outside the private folders, no process afterwards, no signal to who started the grader."""
+    yield from (f"{path} appeared, changed or is gone" for path in batch.appeared)
+    yield from (f"still lives: {process}" for process in batch.notes.get("survivors", ["nobody looked"]))
+    yield from (f"the grader's parent got {name}" for name in batch.notes.get("signals", []))
+
+
+def too_dear(_: list[Hostile], batch: Batch) -> Iterator[str]:
+    """Endless ones cost 3 s each, and all together a minute."""
+    for record in batch.records:
+        spent = sum(record.cpu_seconds.values())
+        if spent > _MOST_SECONDS_OF_ONE + _GRADING_SECONDS:
+            yield f"{record.submission.name}: {spent:.1f} s ({record.cpu_seconds})"
+    if batch.notes.get("cpu_seconds", 0.0) > _MOST_SECONDS:
+        yield f"the batch: {batch.notes['cpu_seconds']:.1f} s"
+
+
+def test_the_decoy_notes_signals_survivors_and_the_end(tmp_path: Path) -> None:
+    """Without it the batch below could not fail."""
+    command = ["sh", "-c", "kill -USR1 $PPID; setsid sleep 60 & exit 7"]
+    subprocess.run([sys.executable, "-m", "grader.tests.decoy", str(tmp_path / "notes"), *command], check=True)
+    notes = json.loads((tmp_path / "notes").read_text(encoding="utf-8"))
+
+    assert (notes["code"], notes["signals"]) == (7, ["SIGUSR1"])
+    assert len(notes["survivors"]) == 1
+    assert 0 < notes["cpu_seconds"] < 1
+
+
+_LOOKS: tuple[Callable[[list[Hostile], Batch], Iterator[str]], ...] = (
+    wrong_records,
+    disturbed_others,
+    told_secrets,
+    traces,
+    too_dear,
+)
+
+
+@pytest.mark.timeout(1200)
+def test_the_whole_suite_does_no_harm() -> None:
+    """One batch, and everything that must hold of it: see `_LOOKS`."""
+    hostile = suite()
+    batch = grade_all([sample.folder for sample in hostile])
+
+    assert [problem for look in _LOOKS for problem in look(hostile, batch)] == []
