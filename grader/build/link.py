@@ -36,10 +36,16 @@ _MARKS = ("first_tdata", "first_tbss")
 
 _FILTERS = Path(__file__).parents[1] / "confine"
 
-_SECTIONS = {"SHT_PROGBITS": "student_data", "SHT_NOBITS": "student_bss"}
+_DATA = {"SHT_PROGBITS": "student_data", "SHT_NOBITS": "student_bss"}
 """Writable data, whatever its section is called, gets these, which the harness restores before every case."""
 
-_WRITE_ALLOC_TLS, _WRITE_ALLOC = 0x403, 0x003
+_CODE = "student_text"
+"""What can be run gets this: system calls from there are refused (drivers/gate.c)."""
+
+_CODE_BY_NAME = (".text", ".stub", ".init", ".fini", ".plt", ".iplt", ".gnu.linkonce.t")
+"""What linkers lay beside code where it is read-only, whether or not its flags say that it is code."""
+
+_WRITE, _ALLOC, _EXECUTE, _TLS = 0x001, 0x002, 0x004, 0x400  # SHF_*
 
 _FREESTANDING = (
     *("-fno-builtin", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns"),
@@ -77,15 +83,19 @@ class Symbols:
         return cls(frozenset(defined), frozenset(undefined), frozenset(stubborn - undefined))
 
 
-def _variables(data: bytes) -> dict[str, str]:
-    """Sections of an object with writable data that is not thread-local, each with the name that it gets."""
+def _sections(data: bytes) -> dict[str, str]:
+    """Sections of an object with code or with writable data that is not thread-local, each with the name it gets."""
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - slow to import
 
-    return {
-        section.name: _SECTIONS[section["sh_type"]]
-        for section in ELFFile(io.BytesIO(data)).iter_sections()
-        if section["sh_flags"] & _WRITE_ALLOC_TLS == _WRITE_ALLOC and section["sh_type"] in _SECTIONS
-    }
+    found: dict[str, str] = {}
+    for section in ELFFile(io.BytesIO(data)).iter_sections():
+        flags = section["sh_flags"] & (_WRITE | _ALLOC | _EXECUTE | _TLS)
+        beside_code = flags & ~_EXECUTE == _ALLOC and section.name.startswith(_CODE_BY_NAME)
+        if flags & _ALLOC and (flags & _EXECUTE or beside_code):
+            found[section.name] = _CODE
+        elif flags == _WRITE | _ALLOC and section["sh_type"] in _DATA:
+            found[section.name] = _DATA[section["sh_type"]]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +122,8 @@ def link(project: CProject, work: Workspace, symbols: Symbols, missing: Sequence
     renamed += [f"{name} s{secrets.token_hex(8)}" for name in stubborn if name.isidentifier()]
     _add_lines(work, "theirs.sym", renamed)
     _add_lines(work, "api.sym", project.functions)
-    variables = _variables((work.folder / project.object_name).read_bytes())
-    sections = [f"--rename-section={old}={new}" for old, new in variables.items()]
+    renames = _sections((work.folder / project.object_name).read_bytes())
+    sections = [f"--rename-section={old}={new}" for old, new in renames.items()]
     hide = ("--redefine-syms=theirs.sym", "--keep-global-symbols=api.sym")
     spent = _must(work, ["objcopy", *hide, *sections, project.object_name, "student.o"])
     objects = ["marker.o", "student.o"]

@@ -308,11 +308,26 @@ static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t 
     return outcome;
 }
 
+/* All cases; the child of one gives the others up, for whoever looks through his memory prints what hidden ones ask. */
+static struct {
+    int32_t *words;
+    size_t room;
+} plan;
+
+static const struct one_case *alone(const struct one_case *one)
+{
+    size_t size = words_of(one) * sizeof(int32_t);
+    void *copy = memcpy(harness_pages(size), one, size);
+    harness_drop(plan.words, plan.room);
+    return copy;
+}
+
 static struct outcome fork_case(const struct one_case *one, int32_t cases_left, int32_t *code)
 {
     now.operation = -1;
     memset(&heap, 0, sizeof heap);
-    *progress = (struct progress){-1, 0};
+    memset((void *)(uintptr_t)progress, 0, (size_t)sysconf(_SC_PAGESIZE)); /* no case leaves a word for the next one */
+    progress->operation = -1;
     send_frame(BEGIN, NULL, 0);
     fflush(stdout);
     pid_t child = fork();
@@ -329,7 +344,7 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
             setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0});
         if (confined)
             give_up_rights();
-        run_case(one);
+        run_case(alone(one));
         fflush(stdout);
         _exit(0);
     }
@@ -354,24 +369,26 @@ static void run_natively(const struct one_case *one, int32_t cases_left)
 
 /* ---------------------------------------------------------------- the whole */
 
-static int32_t *read_plan(int descriptor, size_t *words)
+/* Returns how many words it has. */
+static size_t read_plan(int descriptor)
 {
     size_t room = (size_t)1 << 20, length = 0;
-    char *plan = harness_pages(room);
+    char *pages = harness_pages(room);
     ssize_t got;
-    while ((got = read(descriptor, plan + length, room - length)) > 0) {
+    while ((got = read(descriptor, pages + length, room - length)) > 0) {
         length += (size_t)got;
         if (length == room) {
             char *larger = harness_pages(2 * room);
-            memcpy(larger, plan, length);
-            harness_drop(plan, room);
-            plan = larger;
+            memcpy(larger, pages, length);
+            harness_drop(pages, room);
+            pages = larger;
             room *= 2;
         }
     }
     close(descriptor);
-    *words = length / sizeof(int32_t);
-    return (int32_t *)(void *)plan;
+    plan.words = (int32_t *)(void *)pages;
+    plan.room = room;
+    return length / sizeof(int32_t);
 }
 
 static int descriptor_of(const char *text)
@@ -387,18 +404,18 @@ int main(int argc, char **argv)
     if (argc != 3)
         return EXIT_BAD_PLAN;
     now.report = descriptor_of(argv[2]);
-    size_t words;
-    const int32_t *plan = read_plan(descriptor_of(argv[1]), &words);
-    if (words < HEADER || plan[0] != PLAN_MAGIC || (plan[3] & PLAN_MEMCHECK) != MEMCHECK)
+    size_t words = read_plan(descriptor_of(argv[1]));
+    const int32_t *head = plan.words;
+    if (words < HEADER || head[0] != PLAN_MAGIC || (head[3] & PLAN_MEMCHECK) != MEMCHECK)
         return EXIT_BAD_PLAN;
-    memcpy(&now.token, plan + 1, sizeof now.token);
-    now.trace = plan[3] & PLAN_TRACE;
-    confined = plan[3] & PLAN_CONFINED;
-    times.first = plan[4];
-    times.least = plan[5];
-    times.hangs = plan[6];
-    times.total = plan[7];
-    int32_t cases = plan[8];
+    memcpy(&now.token, head + 1, sizeof now.token);
+    now.trace = head[3] & PLAN_TRACE;
+    confined = head[3] & PLAN_CONFINED;
+    times.first = head[4];
+    times.least = head[5];
+    times.hangs = head[6];
+    times.total = head[7];
+    int32_t cases = head[8];
     set_up_output();
     set_up_heap(__builtin_frame_address(0));
     if (MEMCHECK) {
@@ -418,8 +435,10 @@ int main(int argc, char **argv)
     if (progress == MAP_FAILED)
         return EXIT_BAD_PLAN;
     keep_statics(0);
+    if (confined)
+        shut_gate();
 
-    const int32_t *at = plan + HEADER;
+    const int32_t *at = head + HEADER;
     for (int32_t i = 0; i < cases && times.total > 0; i++) {
         const struct one_case *one = (const void *)at;
         now.case_number = one->number;
