@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 
 from grader import process, tools
@@ -40,7 +41,7 @@ _DATA = {"SHT_PROGBITS": "student_data", "SHT_NOBITS": "student_bss"}
 """Writable data, whatever its section is called, gets these, which the harness restores before every case."""
 
 _CODE = "student_text"
-"""What can be run gets this: system calls from there are refused (drivers/gate.c)."""
+"""What can be run gets this: system calls from there are refused (drivers/gate.c). Natively: Valgrind knows .text."""
 
 _CODE_BY_NAME = (".text", ".stub", ".init", ".fini", ".plt", ".iplt", ".gnu.linkonce.t")
 """What linkers lay beside code where it is read-only, whether or not its flags say that it is code."""
@@ -83,19 +84,21 @@ class Symbols:
         return cls(frozenset(defined), frozenset(undefined), frozenset(stubborn - undefined))
 
 
-def _sections(data: bytes) -> dict[str, str]:
-    """Sections of an object with code or with writable data that is not thread-local, each with the name it gets."""
+def _renames(data: bytes) -> tuple[list[str], list[str]]:
+    """objcopy's options for sections of an object: with writable data that is not thread-local, and with code."""
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - slow to import
 
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    code: dict[str, str] = {}
     for section in ELFFile(io.BytesIO(data)).iter_sections():
         flags = section["sh_flags"] & (_WRITE | _ALLOC | _EXECUTE | _TLS)
         beside_code = flags & ~_EXECUTE == _ALLOC and section.name.startswith(_CODE_BY_NAME)
         if flags & _ALLOC and (flags & _EXECUTE or beside_code):
-            found[section.name] = _CODE
+            code[section.name] = _CODE
         elif flags == _WRITE | _ALLOC and section["sh_type"] in _DATA:
-            found[section.name] = _DATA[section["sh_type"]]
-    return found
+            variables[section.name] = _DATA[section["sh_type"]]
+    rename = "--rename-section={}={}".format
+    return list(starmap(rename, variables.items())), list(starmap(rename, code.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,20 +125,21 @@ def link(project: CProject, work: Workspace, symbols: Symbols, missing: Sequence
     renamed += [f"{name} s{secrets.token_hex(8)}" for name in stubborn if name.isidentifier()]
     _add_lines(work, "theirs.sym", renamed)
     _add_lines(work, "api.sym", project.functions)
-    renames = _sections((work.folder / project.object_name).read_bytes())
-    sections = [f"--rename-section={old}={new}" for old, new in renames.items()]
+    variables, code = _renames((work.folder / project.object_name).read_bytes())
     hide = ("--redefine-syms=theirs.sym", "--keep-global-symbols=api.sym")
-    spent = _must(work, ["objcopy", *hide, *sections, project.object_name, "student.o"])
-    objects = ["marker.o", "student.o"]
+    spent = _must(work, ["objcopy", *hide, *variables, project.object_name, "student.o"])
+    spent += _must(work, ["objcopy", *code, "student.o", "gated.o"])
+    others: list[str] = []
     if missing or failing:
         stubs = [needless.stub(name, f"{ours.prefix}{name}") for name in failing]
         stubs += [project.functions[name] for name in missing]
         _add_lines(work, "stubs.c", ("#include <errno.h>", f'#include "{project.header.name}"', *stubs))
         spent += _must(work, ["gcc", "-std=c11", "-O2", "-c", "stubs.c", "-o", "stubs.o"])
-        objects.append("stubs.o")
+        others.append("stubs.o")
     lanes = (_freestanding, _dynamic) if "freestanding.o" in ours.objects else (_dynamic,)
-    native = _first_that_links(work, (_static, _dynamic), "program", [*objects, "native.o"])
-    checked = _first_that_links(work, lanes, "checked", [*objects, "valgrind.o"]) if native.succeeded else native
+    native = _first_that_links(work, (_static, _dynamic), "program", ["marker.o", "gated.o", *others, "native.o"])
+    objects = ["marker.o", "student.o", *others, "valgrind.o"]
+    checked = _first_that_links(work, lanes, "checked", objects) if native.succeeded else native
     spent += native.cpu_seconds + checked.cpu_seconds
     if not checked.succeeded:
         return Linked(done=checked, cpu_seconds=spent)
