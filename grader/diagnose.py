@@ -39,7 +39,6 @@ class CaseFindings:
     memory_errors: bool = False
     clue: Clue | None = None
     cause: Symptom | None = None
-
     hint: str = ""
 
     def first(self) -> list[Symptom]:
@@ -64,7 +63,8 @@ def case_findings(
         CaseFindings(comparison, own)
         for comparison, own in zip(comparisons, symptoms(comparisons, lines, checked), strict=True)
     ]
-    for one in found:
+    for number, one in enumerate(found):
+        one.memory_errors |= checked is not None and number in checked.shunned
         one.leaks |= any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
         one.memory_errors |= any(_is_memory_error(symptom) for symptom in one.symptoms)
         one.cause, one.clue = _best_clue(one, lab.clues)

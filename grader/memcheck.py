@@ -8,6 +8,7 @@ A call's contract says which bytes of a lab's shared memory it may touch (`Model
 
 from __future__ import annotations
 
+import math
 import secrets
 import signal
 import struct
@@ -20,8 +21,10 @@ from grader.errors import DriverError
 from grader.frames import Frames, Kind
 from grader.grammar import Case
 from grader.lab import Program
+from grader.otherwise import Heap, enough, strayed
 from grader.plan import plan
-from grader.sandbox import RUN_LIMITS, Workspace
+from grader.replay import PlayedStep
+from grader.sandbox import RUN_LIMITS, Limits, Workspace
 from grader.symbols import source_lines
 from grader.valgrind_xml import asked, attributed
 from grader.verdict import SourceLine
@@ -39,6 +42,7 @@ _SILENT_SECONDS = 0.3  # between two operations; right ones need a few milliseco
 _START_SECONDS = 8.0  # before the first case: Valgrind's own affair
 _MOST_OF = 0.7  # of its limit: the kernel counts by ticks and is not exact
 _SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those around it
+_COUNT = struct.Struct("<i")
 _COMMAND = (
     "valgrind",
     "--tool=memcheck",
@@ -63,9 +67,12 @@ class Checked:
     stopped: dict[int, int]
     """Cases that ran to their end natively and not under Valgrind, with the operation (from 0) they stopped in."""
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]]
-    """Cases that do so twice without coming to an end, with the operation and the lines they were in."""
+    """Cases that do so twice without coming to an end, or need far more time than Valgrind needs for what they do
+    natively: with the operation and the lines they were in."""
+    strayed: dict[int, int]
+    """Cases that allocate and free otherwise than natively although nothing was wrong, with the first operation."""
     unchecked: tuple[int, ...]
-    """Cases that were not seen to their end because the time or the processes were used up; that says nothing."""
+    """Cases that were not seen to their end because the time or the processes were used up."""
     processes: int
     cpu_seconds: float
     breaches: tuple[MemoryFault, ...] = ()
@@ -73,6 +80,11 @@ class Checked:
     """The lines that stored into shared memory which the operation may not touch, repeated ones too."""
     copies: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The lines that read what the operation may only read; of a few cases with a difference."""
+
+    @property
+    def shunned(self) -> frozenset[int]:
+        """Unchecked cases, where earlier ones stopped or hung under Valgrind only: whoever does that is not seen."""
+        return frozenset(self.unchecked if self.stopped or self.hung else ())
 
 
 def memcheck(
@@ -85,16 +97,18 @@ def memcheck(
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
     allowed: Mapping[int, Sequence[tuple[Span, ...]]] | None = None,
+    steps: Mapping[int, Sequence[PlayedStep]] | None = None,
     strict: bool = False,
     origins: bool = False,
     most_processes: int = MOST_PROCESSES,
 ) -> Checked:
     """Run the cases with these numbers under Valgrind. If the process dies the rest goes on in another one.
 
-    `natively` is the CPU time that each of them needs without Valgrind. A case that stops to say anything is run
-    again, alone, with twice the time, before it is said to hang. `allowed` is the contract of the first operations of
-    each case. `strict` forbids also what they may only read, so that a store there has its line; so has then a copy
-    from there. `origins` finds out where unset values came from.
+    `natively` is the CPU time that each of them needs without Valgrind, `steps` what it did then: a program that is
+    another one here hides something. A case that stops to say anything is run again, alone, with twice the time, before
+    it is said to hang. `allowed` is the contract of the first operations of each case. `strict` forbids also what they
+    may only read, so that a store there has its line; so has then a copy from there. `origins` finds out where unset
+    values came from.
     """
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}
@@ -103,7 +117,9 @@ def memcheck(
 
     def run(chosen: Sequence[int], times: int) -> _Run:
         feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded, confined=work.confined)
-        return _run(work, program, feed, times * patience, origins=origins)
+        limit = min(_CPU_SECONDS, enough(natively[number] for number in chosen))
+        done = _run(work, program, feed, times * patience, cpu_seconds=limit, origins=origins)
+        return replace(done, drags=done.by_limit and done.cpu_seconds > enough(natively[one] for one in done.begun))
 
     runs, stopped, hung = _all_runs(run, numbers, lambda done: done < most_processes and not work.budget.empty)
     seen = {number for one in runs for number in one.ended} | stopped.keys() | hung.keys()
@@ -115,6 +131,7 @@ def memcheck(
         counted={place: count for place, count in counted.items() if not told.is_breach(place)},
         stopped=stopped,
         hung=hung,
+        strayed=strayed(((run.did, run.ended) for run in runs), steps or {}, counted.keys()),
         unchecked=tuple(number for number in numbers if number not in seen),
         processes=len(runs),
         cpu_seconds=sum(one.cpu_seconds for one in runs),
@@ -141,7 +158,9 @@ def _all_runs(
         if suspect is not None:
             runs = [earlier.without(suspect) for earlier in runs]
         runs.append(run)
-        if run.out_of_time:
+        if run.drags and cut_off is not None:
+            hung[cut_off] = run.at[1], run.where
+        if run.out_of_time or run.by_limit:
             break
         if run.hangs and cut_off is not None and suspect is None:
             suspect = cut_off
@@ -168,32 +187,38 @@ class _Run:
     where: tuple[SourceLine, ...]
     """The student's lines where it was when it was asked."""
     out_of_time: bool
-    """Ended for what it used in all, or because the machine is busy: nobody's fault in particular."""
+    """Ended because the machine is busy: nobody's fault in particular."""
+    by_limit: bool
+    """Ended for the CPU time that it used in all."""
+    did: dict[int, list[Heap]]
+    """By case what each operation did to the heap."""
     no_room: bool
     """The last case needs more memory than Valgrind was told of, which says nothing about it."""
     said: str
     cpu_seconds: float
+    drags: bool = False
+    """Was that far more than Valgrind needs for what its cases do natively?"""
 
     def without(self, case: int) -> _Run:
         """The same, but for what belongs to that case."""
         errors = tuple(error for error in self.errors if error.case != case)
         counted = {place: count for place, count in self.counted.items() if place[0] != case}
-        return replace(self, errors=errors, counted=counted)
+        did = {number: steps for number, steps in self.did.items() if number != case}
+        return replace(self, errors=errors, counted=counted, did=did)
 
 
-def _run(work: Workspace, program: Program, feed: Callable[..., bytes], patience: float, *, origins: bool) -> _Run:
+def _run(
+    work: Workspace,
+    program: Program,
+    feed: Callable[..., bytes],
+    patience: float,
+    *,
+    cpu_seconds: float,
+    origins: bool,
+) -> _Run:
     """One process, ended when it is silent for longer than `patience`."""
     token = secrets.randbits(64)
-    cpu_limit = work.budget.cpu_limit(_CPU_SECONDS)
-    limits = replace(
-        RUN_LIMITS,
-        wall_seconds=_WALL_SECONDS,
-        cpu_seconds=cpu_limit,
-        address_space=None,
-        open_files=None,
-        silent_seconds=patience,
-        silent_start_seconds=_START_SECONDS,
-    )
+    cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
     done = work.run(
         lambda ends: [
             *_COMMAND,
@@ -202,41 +227,48 @@ def _run(work: Workspace, program: Program, feed: Callable[..., bytes], patience
             f"./{program.place(work, checked=True)}",
             *map(str, ends[:2]),
         ],
-        limits=limits,
+        limits=_limits(patience, cpu_limit),
         feeds=[feed(token=token)],
         channels=2,
     )
-    begun: list[int] = []
-    ended: set[int] = set()
-    counted: dict[Place, int] = {}
-    at = (-1, 0)
     frames = list(Frames(done.channels[0], token))
-    for frame in frames:
-        if frame.kind == Kind.BEGIN:
-            begun.append(frame.case)
-            at = (frame.case, 0)
-        elif frame.kind == Kind.END:
-            ended.add(frame.case)
-        elif frame.kind == Kind.STEP and len(frame.body) == 4:
-            (count,) = struct.unpack("<i", frame.body)
-            at = (frame.case, frame.operation + 1)
-            if count:
-                counted[frame.case, frame.operation] = count
+    begun = tuple(frame.case for frame in frames if frame.kind == Kind.BEGIN)
+    steps = [frame for frame in frames if frame.kind == Kind.STEP and len(frame.body) == _COUNT.size]
+    counts = {(frame.case, frame.operation): _COUNT.unpack(frame.body)[0] for frame in steps}
+    last = next((frame for frame in reversed(frames) if frame.kind in (Kind.BEGIN, Kind.STEP)), None)
+    at = (last.case, last.operation + 1) if last is not None else (-1, 0)  # a case begins with operation -1
+    did: dict[int, list[Heap]] = {}
+    for frame in steps:
+        did.setdefault(frame.case, []).append((frame.allocations, frame.frees, frame.live))
 
     def look_up(stack: tuple[int, ...]) -> tuple[SourceLine, ...]:
         return source_lines(work, program, [stack], checked=True)[stack]
 
     by_limit = done.signal in (signal.SIGKILL, signal.SIGXCPU) and done.cpu_seconds > _MOST_OF * cpu_limit
     return _Run(
-        begun=tuple(begun),
-        ended=frozenset(ended),
+        begun=begun,
+        ended=frozenset(frame.case for frame in frames if frame.kind == Kind.END),
         at=at,
         errors=tuple(attributed(done.channels[1], at, program.source_name, look_up)),
-        counted=counted,
+        counted={place: count for place, count in counts.items() if count},
         hangs=done.silent,
         where=asked(done.channels[1], program.source_name),
-        out_of_time=(done.timed_out and not done.silent) or by_limit,
+        out_of_time=done.timed_out and not done.silent,
+        by_limit=by_limit,
+        did=did,
         no_room=any(frame.kind == Kind.NO_ROOM for frame in frames),
         said=done.stderr.decode(errors="replace").strip()[-500:],
         cpu_seconds=done.cpu_seconds,
+    )
+
+
+def _limits(patience: float, cpu_seconds: int) -> Limits:
+    return replace(
+        RUN_LIMITS,
+        wall_seconds=_WALL_SECONDS,
+        cpu_seconds=cpu_seconds,
+        address_space=None,
+        open_files=None,
+        silent_seconds=patience,
+        silent_start_seconds=_START_SECONDS,
     )

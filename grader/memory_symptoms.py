@@ -43,6 +43,8 @@ _BROKEN_WORDS = {
 _SMALL_WORDS = "an allocation of {size} bytes{made} is too small for what it holds: {number} bytes are needed"
 
 STOPS_UNDER_VALGRIND = "stops-under-valgrind"
+STRAYS_UNDER_VALGRIND = "strays-under-valgrind"
+_OTHERWISE = {STOPS_UNDER_VALGRIND: "goes on by chance", STRAYS_UNDER_VALGRIND: "does so in another way"}
 
 _MOST_LEAKS = 4
 
@@ -197,28 +199,31 @@ def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
 
 
 def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Cases that crash or hang under Valgrind only."""
-    crashed = [(case, at, ()) for case, at in checked.stopped.items()]
-    hung = [(case, at, lines) for case, (at, lines) in checked.hung.items()]
-    for case, operation, lines in (*crashed, *hung):
+    """Cases that crash, hang or do something else under Valgrind only."""
+    crashed = [(case, at, Verdict.RUN_TIME_ERROR, "crashes", ()) for case, at in checked.stopped.items()]
+    hung = [
+        (case, at, Verdict.TIME_LIMIT_EXCEEDED, "does not come back", lines)
+        for case, (at, lines) in checked.hung.items()
+    ]
+    strayed = [
+        (case, at, Verdict.MEMORY_ERROR, "allocates and frees in one way", ())
+        for case, at in checked.strayed.items()
+        if case not in checked.stopped and case not in checked.hung
+    ]
+    for case, operation, verdict, does, lines in (*crashed, *hung, *strayed):
         operations = comparisons[case].case.trace.operations
         at = min(operation, len(operations) - 1)
-        verdict = Verdict.TIME_LIMIT_EXCEEDED if case in checked.hung else Verdict.RUN_TIME_ERROR
-        does = "does not come back" if case in checked.hung else "crashes"
+        kind = STRAYS_UNDER_VALGRIND if verdict is Verdict.MEMORY_ERROR else STOPS_UNDER_VALGRIND
         finding = finding_of(
             comparisons[case],
             at,
             verdict=verdict,
-            kind=STOPS_UNDER_VALGRIND,
-            message=f"Valgrind: {operations[at].name} {does}; without Valgrind it goes on by chance",
+            kind=kind,
+            message=f"Valgrind: {operations[at].name} {does}; without Valgrind it {_OTHERWISE[kind]}",
             source=lines,
         )
-        yield (
-            case,
-            Symptom(
-                operation=at, verdict=verdict, kind=STOPS_UNDER_VALGRIND, finding=replace(finding, tool=Tool.VALGRIND)
-            ),
-        )
+        symptom = Symptom(operation=at, verdict=verdict, kind=kind, finding=replace(finding, tool=Tool.VALGRIND))
+        yield case, symptom
 
 
 def _origin(kind: str) -> str:

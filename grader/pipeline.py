@@ -153,6 +153,7 @@ def _memcheck(attempt: Attempt) -> Attempt:
         codes=attempt.lab.codes,
         settings=attempt.lab.driver_settings,
         allowed={i: attempt.comparisons[i].allowed for i in sound},
+        steps={i: attempt.comparisons[i].played.steps for i in sound},
     )
     return replace(
         attempt,
@@ -166,7 +167,7 @@ def _of_unchecked(checked: Checked, asked: int) -> Iterator[Advice]:
     if checked.unchecked:
         message = (
             f"Valgrind saw {asked - len(checked.unchecked)} of {asked} cases only: the program is far too slow or does "
-            "not come back under it. What is not seen costs no point, but run Valgrind yourself."
+            "not come back under it. Run Valgrind yourself."
         )
         yield Advice(kind="memcheck-unfinished", message=message)
 

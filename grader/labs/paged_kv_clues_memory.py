@@ -207,6 +207,12 @@ LAST = (
     ),
     Clue(
         rule="memory-error",
+        kinds=("strays-under-valgrind",),
+        hint="{call} is another program under Valgrind, so that nobody can see whether it is right. It must not look "
+        "where it runs.",
+    ),
+    Clue(
+        rule="memory-error",
         kinds=STOPS,
         hint="{call} ends the program at {line}. Which pointer is NULL, freed or never set there?",
     ),

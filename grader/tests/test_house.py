@@ -28,7 +28,7 @@ LEVELS = (
     ("grader.lab", "grader.plan", "grader.casefile", "grader.report", "grader.reproduce"),
     ("grader.symbols",),
     ("grader.build", "grader.replay", "grader.breaches"),
-    ("grader.valgrind_xml",),
+    ("grader.valgrind_xml", "grader.otherwise"),
     ("grader.compare", "grader.memcheck", "grader.instructions"),
     ("grader.symptom", "grader.pinpoint", "grader.lost"),
     ("grader.memory_symptoms",),
