@@ -5,6 +5,7 @@ Samples find the decoys by these names, which they may count on where no protect
     HOSTILE_CANARY             a variable of the grader's environment
     $HOME/hostile_canary       in the grader's home folder, for its owner only
     ../hostile_canary          seen from the private folder, which everybody may read
+    ../grade-neighbour         another's private folder, with a source
     hostile_mark*              what a sample tries to leave outside its private folder has such a name
 """
 
@@ -114,10 +115,13 @@ def _among_decoys(around: Path, folders: Sequence[Path]) -> Batch:
     for folder, mode in {home: 0o700, shared: 0o1777, here: 0o755}.items():
         folder.mkdir()
         folder.chmod(mode)
-    canaries = {name: f"canary{secrets.token_hex(8)}" for name in ("variable", "home", "shared")}
+    canaries = {name: f"canary{secrets.token_hex(8)}" for name in ("variable", "home", "shared", "neighbour")}
     (home / "hostile_canary").write_text(f"{canaries['home']}\n", encoding="utf-8")
     (home / "hostile_canary").chmod(0o600)
     (shared / "hostile_canary").write_text(f"{canaries['shared']}\n", encoding="utf-8")
+    neighbour = shared / "grade-neighbour"
+    neighbour.mkdir(mode=0o700)
+    (neighbour / "llm_memory.c").write_text(f"// {canaries['neighbour']}\n", encoding="utf-8")
     watched = (home, shared, here, ROOT / "cases", ROOT / "submissions")
     before = _seen(watched)
     variables = environment(

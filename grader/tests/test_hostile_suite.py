@@ -22,8 +22,10 @@ from grader.verdict import Verdict
 
 _MOST_SECONDS_OF_ONE = 3.0
 """What a submission's calls may use in all, whatever it does; the rest of a grading comes to it."""
-_GRADING_SECONDS = 3.0
+_GRADING_SECONDS = 4.0
 _MOST_SECONDS = 60.0
+_GOT = "HOSTILE-GOT"
+"""A sample prints this before what it could read and should not."""
 
 
 def test_every_hostile_sample_is_labelled_as_one() -> None:
@@ -58,7 +60,7 @@ def wrong_records(hostile: list[Hostile], batch: Batch) -> Iterator[str]:
         if sample.verdict is Verdict.ACCEPTED:
             if record.score != record.max_score or record.findings:
                 yield f"{sample.name}: {record.score} points, {len(record.findings)} findings"
-        elif record.diagnosis is None or not (record.diagnosis.summary and record.diagnosis.hint):
+        elif record.diagnosis is None or not record.diagnosis.summary:
             yield f"{sample.name}: nobody is told what happened"
 
 
@@ -73,7 +75,7 @@ def disturbed_others(hostile: list[Hostile], batch: Batch) -> Iterator[str]:
 
 
 def told_secrets(_: list[Hostile], batch: Batch) -> Iterator[str]:
-    """No canary in what the grader printed, nor in any report of any record."""
+    """No canary in what the grader printed nor in any report, and no sample that says that it got something."""
     views = [View(instructor=instructor) for instructor in (False, True)]
     texts = {"stdout": batch.out, "stderr": batch.err}
     for record in batch.records:
@@ -81,6 +83,7 @@ def told_secrets(_: list[Hostile], batch: Batch) -> Iterator[str]:
             f"{record.submission.name} as {name}": "".join(render(record, view) for view in views)
             for name, render in FORMATS.items()
         }
+    yield from (f"{record.submission.name} got something" for record in batch.records if _GOT in record.output)
     for where, text in texts.items():
         for kind, canary in batch.canaries.items():
             if canary in text:
@@ -130,4 +133,6 @@ def test_the_whole_suite_does_no_harm() -> None:
     hostile = suite()
     batch = grade_all([sample.folder for sample in hostile])
 
-    assert [problem for look in _LOOKS for problem in look(hostile, batch)] == []
+    problems = [problem for look in _LOOKS for problem in look(hostile, batch)]
+
+    assert problems == [], "\n".join(problems)
