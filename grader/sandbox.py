@@ -24,7 +24,17 @@ from grader.errors import CannotStart, Unprotected
 from grader.process import Command, Completed, Patience
 from grader.record import Protection
 
-__all__ = ["COMPILE_LIMITS", "LEVELS", "RUN_LIMITS", "Limits", "Workspace", "protection", "require", "workspace"]
+__all__ = [
+    "COMPILE_LIMITS",
+    "LEVELS",
+    "RUN_LIMITS",
+    "Limits",
+    "Workspace",
+    "is_of_the_system",
+    "protection",
+    "require",
+    "workspace",
+]
 
 LEVELS = ("limits", "confine", "bubblewrap")
 """What stands between student code and the machine, from the least: limits and, for root, another user; besides,
@@ -65,6 +75,7 @@ _SYSTEM = (
     *("/etc/ld.so.cache", "/etc/ld.so.preload"),
 )
 """What compilers, Valgrind and the dynamic loader read. Not all of /usr: it may hold the cases."""
+_PATH = "/usr/local/bin:/usr/bin:/bin"
 _TOOLS = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
 
 
@@ -188,6 +199,11 @@ def require(level: str) -> None:
         )
 
 
+def is_of_the_system(path: Path) -> bool:
+    """Does it lie in a place that every program may read?"""
+    return any(path.is_relative_to(place) for place in _readable(_PATH) if not place.startswith(("/dev", "/etc")))
+
+
 @cache
 def _readable(path: str) -> tuple[str, ...]:
     """What everything may read: the system's places, and where the tools on this PATH really are."""
@@ -199,4 +215,4 @@ def _readable(path: str) -> tuple[str, ...]:
 
 def _environment(folder: Path) -> dict[str, str]:
     """Nothing of ours; messages in plain English, so that tools' texts are the same everywhere."""
-    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TMPDIR": str(folder), "HOME": str(folder)}
+    return {"PATH": _PATH, "LC_ALL": "C", "TMPDIR": str(folder), "HOME": str(folder)}

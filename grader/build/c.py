@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from grader import tools
 from grader.build import diagnostics
 from grader.build.diagnostics import Diagnostic
+from grader.build.foreign import TELL, foreign_files
 from grader.build.link import Symbols, link
 from grader.build.project import CProject
 from grader.build.rejected import needless_advice, object_findings, program_findings
@@ -24,6 +25,7 @@ _SIGNALLED = b"signal terminated program"  # gcc's exit code does not tell that 
 _STOPPED = "compiler-stopped"
 
 _ASSEMBLER = re.compile(r"^/\S+\.s:\d+: (Error: .*)", re.MULTILINE)  # its file is a temporary one
+_FOREIGN = "{} is put into the program; only your own file, the official header and the system's may be"
 _QUOTED = re.compile(r"['‘](\w+)['’]")
 
 
@@ -45,7 +47,7 @@ def build(
     work.add(project.source_name, source)
     work.add(project.header.name, project.header.read_bytes())
     command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]
-    compiled = work.run(command, limits=COMPILE_LIMITS)
+    compiled = work.run([*command, *TELL], limits=COMPILE_LIMITS)
     spent = compiled.cpu_seconds
     findings: list[Finding] = []
     suspicions: list[Finding] = []
@@ -54,6 +56,8 @@ def build(
     if not compiled.succeeded:
         if not relaxed:
             findings += _compile_findings(project, work, compiled, own_headers)
+    elif foreign := foreign_files(work):
+        findings += [_finding(project, "foreign-file", _FOREIGN.format(name)) for name in foreign[:_MOST_FINDINGS]]
     else:
         data = (work.folder / project.object_name).read_bytes()
         symbols = Symbols.of(data)
