@@ -10,6 +10,7 @@ from grader import tools
 from grader.build import diagnostics
 from grader.build.diagnostics import Diagnostic
 from grader.build.foreign import TELL, foreign_files
+from grader.build.innocent import check_compiler
 from grader.build.link import Symbols, link
 from grader.build.project import CProject
 from grader.build.rejected import needless_advice, object_findings, program_findings
@@ -53,10 +54,13 @@ def build(
     suspicions: list[Finding] = []
     advice: tuple[Advice, ...] = ()
     program = None
+    foreign = foreign_files(work)
+    if not compiled.succeeded or foreign:
+        check_compiler(project)
     if not compiled.succeeded:
         if not relaxed:
             findings += _compile_findings(project, work, compiled, own_headers)
-    elif foreign := foreign_files(work):
+    elif foreign:
         findings += [_finding(project, "foreign-file", _FOREIGN.format(name)) for name in foreign[:_MOST_FINDINGS]]
     else:
         data = (work.folder / project.object_name).read_bytes()
