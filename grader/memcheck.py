@@ -94,6 +94,7 @@ def memcheck(
     numbers: Sequence[int],
     *,
     natively: Mapping[int, float],
+    building: float,
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
     allowed: Mapping[int, Sequence[tuple[Span, ...]]] | None = None,
@@ -104,22 +105,25 @@ def memcheck(
 ) -> Checked:
     """Run the cases with these numbers under Valgrind. If the process dies the rest goes on in another one.
 
-    `natively` is the CPU time that each of them needs without Valgrind, `steps` what it did then: a program that is
-    another one here hides something. A case that stops to say anything is run again, alone, with twice the time, before
-    it is said to hang. `allowed` is the contract of the first operations of each case. `strict` forbids also what they
-    may only read, so that a store there has its line; so has then a copy from there. `origins` finds out where unset
-    values came from.
+    `natively` is the CPU time that each of them needs without Valgrind, `building` that of making the program, `steps`
+    what it did natively: a program that is another one here hides something. A case that stops to say anything is run
+    again, alone, with twice the time, before it is said to hang. `allowed` is the contract of the first operations of
+    each case. `strict` forbids also what they may only read, so that a store there has its line; so has then a copy
+    from there. `origins` finds out where unset values came from.
     """
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}
     slowest = max((natively[number] / len(cases[number].trace.operations) for number in numbers), default=0.0)
     patience = max(_SILENT_SECONDS, _SLOWER * slowest)
 
+    def most(chosen: Sequence[int]) -> float:
+        return enough((natively[number] for number in chosen), building)
+
     def run(chosen: Sequence[int], times: int) -> _Run:
         feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded, confined=work.confined)
-        limit = min(_CPU_SECONDS, enough(natively[number] for number in chosen))
+        limit = min(_CPU_SECONDS, most(chosen))
         done = _run(work, program, feed, times * patience, cpu_seconds=limit, origins=origins)
-        return replace(done, drags=done.by_limit and done.cpu_seconds > enough(natively[one] for one in done.begun))
+        return replace(done, drags=done.by_limit and done.cpu_seconds > most(done.begun))
 
     runs, stopped, hung = _all_runs(run, numbers, lambda done: done < most_processes and not work.budget.empty)
     seen = {number for one in runs for number in one.ended} | stopped.keys() | hung.keys()

@@ -16,13 +16,17 @@ __all__ = ["Heap", "enough", "strayed"]
 Heap = tuple[int, int, int]
 """Allocations and frees of an operation, and what was live after it."""
 
-_START_SECONDS, _SLOWER = 6.0, 100  # a machine may be ten times as slow as those on which right ones were measured
+_LEAST_SECONDS, _BUILDS, _SLOWER = 2.0, 20, 100  # several times what Valgrind was seen to need, in each
 _HARNESS_SECONDS = 0.0005  # of a case natively: our process for it, which Valgrind does without
 
 
-def enough(natively: Iterable[float]) -> float:
-    """The CPU seconds that Valgrind needs at most for cases that took so many natively."""
-    return _START_SECONDS + _SLOWER * sum(max(0.0, seconds - _HARNESS_SECONDS) for seconds in natively)
+def enough(natively: Iterable[float], building: float) -> float:
+    """The CPU seconds that Valgrind needs at most for cases that took so many natively.
+
+    `building` is what compiling and linking took here: so fast is this machine.
+    """
+    start = max(_LEAST_SECONDS, _BUILDS * building)
+    return start + _SLOWER * sum(max(0.0, seconds - _HARNESS_SECONDS) for seconds in natively)
 
 
 def strayed(

@@ -109,6 +109,7 @@ class Subject:
             cases,
             numbers,
             natively=dict.fromkeys(numbers, _NATIVELY),
+            building=_NATIVELY,
             codes=self.lab.codes,
             settings=self.lab.driver_settings,
         )
