@@ -29,6 +29,9 @@ _MOST_OUTPUT = 4000
 
 _MOST_STEPS = 60
 
+_MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
+"""Bytes, lines and characters of a line of the source."""
+
 
 def record(attempt: Attempt, *, complete: bool = True, would_score: int | None = None) -> Record:
     """The record of an attempt. Raises `DriverError` when points were lost and nothing says why."""
@@ -46,7 +49,13 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
     return Record(
         complete=complete,
         lab=lab.name,
-        submission=Submission(name=source.name, sha256=source.sha256, notes=source.notes),
+        submission=Submission(
+            name=source.name,
+            sha256=source.sha256,
+            notes=source.notes,
+            source_file=lab.source_name,
+            source=_lines(source.content),
+        ),
         verdict=_verdict(attempt, score, max_score),
         score=score,
         max_score=max_score,
@@ -177,6 +186,14 @@ def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
             )
         )
     return tuple(shown)
+
+
+def _lines(content: bytes) -> tuple[str, ...]:
+    """The source as a report shows it, up to where it becomes a flood."""
+    lines = [line[:_MOST_COLUMNS] for line in decoded(content[:_MOST_SOURCE]).expandtabs(8).split("\n")]
+    if lines[-1] == "":
+        lines.pop()
+    return tuple(lines[:_MOST_LINES])
 
 
 def _output(attempt: Attempt) -> str:

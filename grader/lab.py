@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from grader.grammar import Case, Grammar
+from grader.picture import Part
 from grader.rubric import Rubric
 from grader.sandbox import Workspace
 from grader.verdict import Advice, Finding, Verdict
@@ -118,6 +119,8 @@ class Lab:
     describe_poke: Callable[[Operation], str]
     draw: Callable[[dict[str, Any]], Iterable[str]]
     """A described record as lines of rich markup, for `grade explain`."""
+    picture: Callable[[dict[str, Any]], Iterable[Part]]
+    """A described record as parts of a picture, for reports that draw."""
     reproduce: Callable[[Case, int], str]
     """The case up to and with that operation as a standalone program."""
     reproduce_command: str

@@ -23,6 +23,7 @@ from grader.instructions import count_instructions
 from grader.lab import Built, Lab
 from grader.lost import find_lost
 from grader.memcheck import MOST_PROCESSES, Checked, memcheck
+from grader.pictures import pictures
 from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed
 from grader.record import Record
 from grader.replay import replay
@@ -50,6 +51,7 @@ def grade(
     valgrind: bool = True,
     advise: bool = False,
     instructions: bool = False,
+    draw: bool = False,
     allowed: Collection[str] = (),
     progress: Progress = lambda _: None,
     early: Early | None = None,
@@ -57,7 +59,7 @@ def grade(
     """Grade the submission at `path`. Raises `GraderError` when we, not the student, are at fault.
 
     `advise` also looks for what costs no point, but nearly as much time again (see grader.advise); `instructions`
-    counts them (see grader.instructions).
+    counts them (see grader.instructions). `draw` puts pictures of failing cases into the record (see grader.pictures).
     `allowed` are symbols that somebody has looked at; for them nothing is rejected.
     """
     tools.require(*lab.tools, *(["valgrind"] if valgrind or instructions else []))
@@ -78,7 +80,8 @@ def grade(
             attempt = _timed(step, attempt)
             if early is not None and step in (_compare, _memcheck):
                 early(record(_score(_diagnose(attempt)), complete=False))
-    return record(attempt, would_score=_would_score(attempt))
+    made = record(attempt, would_score=_would_score(attempt))
+    return replace(made, pictures=pictures(made, attempt.comparisons, lab)) if draw else made
 
 
 def _collect(attempt: Attempt) -> Attempt:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grader.picture import Picture
 from grader.plain import plain_parts
 from grader.verdict import Advice, Diagnosis, Finding, Outcome, RuleScore, Verdict
 
@@ -32,11 +33,19 @@ SCHEMA = "paged-kv-grader/record/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What was graded: a name to show, and the SHA-256 of the source file ("" when there was none)."""
+    """What was graded: a name to show, and the SHA-256 of the source file ("" when there was none).
+
+    A report shows findings beside the source, and may be made when the file is long gone: so its lines are here, but
+    no more than anybody would read.
+    """
 
     name: str
     sha256: str = ""
     notes: tuple[str, ...] = ()
+    source_file: str = ""
+    """What findings call the source file."""
+    source: tuple[str, ...] = ()
+    """Its lines, bounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +91,8 @@ class Record:
     """Worth knowing; never costs a point."""
     allowed: tuple[str, ...] = ()
     """Symbols that somebody has looked at and let pass (`--allow`); without that it were rejected."""
+    pictures: tuple[Picture, ...] = ()
+    """The failing cases that a report shows, drawn, where that was asked for."""
     output: str = ""
     """What the program printed, bounded. Shown, never parsed."""
     memcheck: bool = True
@@ -104,7 +115,7 @@ class Record:
 
 
 def _comparable(record: Record) -> Record:
-    return replace(record, cpu_seconds={}, environment=Environment(), protection=Protection(), instructions=None)
+    return replace(record, cpu_seconds={}, environment=Environment(), protection=Protection(), instructions=None, pictures=())
 
 
 @cache

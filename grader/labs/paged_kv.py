@@ -13,6 +13,7 @@ from grader.build.watched import build_watched
 from grader.grammar import Grammar, Number, Signature
 from grader.lab import Lab
 from grader.labs.paged_kv_clues import CLUES
+from grader.labs.paged_kv_picture import picture
 from grader.labs.paged_kv_repro import COMMAND, reproduce
 from grader.labs.paged_kv_words import describe_poke, draw
 from grader.rubric import Judged
@@ -112,6 +113,7 @@ def lab() -> Lab:
         clues=CLUES,
         describe_poke=describe_poke,
         draw=draw,
+        picture=picture,
         reproduce=partial(reproduce, clauses=grammar.clauses),
         reproduce_command=COMMAND,
         tools=("gcc", "objcopy", "addr2line"),

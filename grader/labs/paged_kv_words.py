@@ -9,7 +9,7 @@ from typing import Any
 from reference.operation import Operation
 from reference.paged_kv.words import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 
-__all__ = ["describe_poke", "draw"]
+__all__ = ["describe_poke", "draw", "slot_text"]
 
 _WIDTH = 100
 _UNTOUCHED = "untouched"
@@ -180,7 +180,7 @@ def _pool(pool: Sequence[Sequence[str]], ref_count: Sequence[int] | None) -> Ite
 
 
 def _rows(pool: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [[_slot(text, block) for text in slots] for block, slots in enumerate(pool)]
+    return [[slot_text(text, block) for text in slots] for block, slots in enumerate(pool)]
 
 
 def _neighbours(
@@ -197,7 +197,7 @@ def _neighbours(
             yield from ((key, [one]) for one in blocks)
 
 
-def _slot(text: str, block: int) -> str:
+def slot_text(text: str, block: int) -> str:
     """A word of the pool, short: a dot where nothing was written, =3 for what was copied from block 3."""
     if text == _UNTOUCHED:
         return "."

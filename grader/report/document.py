@@ -12,6 +12,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -20,7 +21,7 @@ from grader.record import Record, to_json
 from grader.report.escape import csv_cell, inside_html, markdown, workflow_message, workflow_property
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Environment, Template
 
 __all__ = ["Document", "as_command", "as_csv", "as_html", "as_json", "as_log", "as_markdown", "as_xml", "joined"]
 
@@ -68,12 +69,13 @@ def as_html(template: str, **values: object) -> Document:
 
 def as_markdown(template: str, **values: object) -> Document:
     """The same for GitHub's Markdown. Printed lines go into `<pre>`, code into `<code>`: never between backticks."""
+    return _filled(template, _escaped, values)
+
+
+def _escaped(value: object) -> object:
     from markupsafe import Markup  # noqa: PLC0415 - slow to import, and only such reports need it
 
-    def escaped(value: object) -> object:
-        return value if isinstance(value, Markup) else Markup(markdown(str(value)))  # noqa: S704 - it is escaped
-
-    return _filled(template, escaped, values)
+    return value if isinstance(value, Markup) else Markup(markdown(str(value)))  # noqa: S704 - it is escaped
 
 
 def _plain_value(value: object) -> object:
@@ -81,7 +83,13 @@ def _plain_value(value: object) -> object:
 
 
 def _filled(template: str, finalize: Callable[[object], object], values: Mapping[str, object]) -> Document:
-    return Document(_environment(finalize).from_string(template).render(values))
+    return Document(_compiled(template, finalize).render(values))
+
+
+@lru_cache(maxsize=16)
+def _compiled(template: str, finalize: Callable[[object], object]) -> Template:
+    """A class has one template and hundreds of pages."""
+    return _environment(finalize).from_string(template)
 
 
 def _environment(finalize: Callable[[object], object]) -> Environment:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from grader.record import Record
 from grader.verdict import Finding, Outcome, Verdict, Visibility
 
-__all__ = ["Audience", "Group", "findings_of", "grouped", "is_hidden", "lost_points", "trouble_of"]
+__all__ = ["Audience", "Group", "bad_operation", "findings_of", "grouped", "hint_of", "is_hidden", "lost_points", "trouble_of"]
 
 
 _UNFINISHED = (Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
@@ -102,6 +102,22 @@ def trouble_of(record: Record, outcome: Outcome) -> Finding | None:
         same = [one for one in found if (one.operation, one.field) == (difference.operation, difference.field)]
         return same[0] if same else None
     return min(found, key=lambda one: one.operation or 0, default=None)
+
+
+def bad_operation(record: Record, outcome: Outcome) -> int:
+    """The operation, counted from 1, at which a case went wrong first; 0 where nothing says which."""
+    if outcome.difference is not None:
+        return outcome.difference.operation
+    trouble = trouble_of(record, outcome)
+    return (trouble.operation if trouble is not None else None) or 0
+
+
+def hint_of(record: Record, group: Group) -> str:
+    """The group's hint, but not the one that the report begins with."""
+    trouble = trouble_of(record, group.shown)
+    hint = trouble.message if trouble is not None and group.shown.difference is not None else ""
+    first = record.diagnosis.hint if record.diagnosis is not None else ""
+    return "" if hint == first else hint
 
 
 def _has(record: Record, outcome: Outcome, rule: str) -> bool:

@@ -12,7 +12,7 @@ from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.trace import case_file
 from grader.verdict import Diagnosis, Finding, Outcome, Verdict
 
-__all__ = ["start_here"]
+__all__ = ["shown_hint", "start_here", "what_it_means", "why_not"]
 
 _WITH_MEANING = ("compiler", "linker")
 """Findings whose `field` says in one sentence what the message means."""
@@ -36,7 +36,7 @@ def start_here(page: Page, record: Record, audience: Audience) -> None:
 
 def _building(page: Page, record: Record, findings: list[Finding], audience: Audience) -> None:
     page.heading("Start here")
-    page.write(_why_not(record, findings[0]), indent=2)
+    page.write(why_not(record, findings[0]), indent=2)
     rejected = record.verdict is Verdict.REJECTED
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
         page.write("Mend the first one first and compile again: others are often its consequence.", indent=2)
@@ -56,7 +56,8 @@ def _building(page: Page, record: Record, findings: list[Finding], audience: Aud
         page.write(dim(f"Had it compiled, it would have scored {record.would_score}; this never counts."), indent=2)
 
 
-def _why_not(record: Record, first: Finding) -> str:
+def why_not(record: Record, first: Finding) -> str:
+    """Why nothing was run, or not as it should be."""
     if record.verdict is Verdict.REJECTED:
         return (
             "The file holds what could make the grader report wrong results, so nothing of it was run. Take it away "
@@ -72,7 +73,12 @@ def _why_not(record: Record, first: Finding) -> str:
 def _message(finding: Finding) -> tuple[str, str, str]:
     """Place, message and what it means, as a compiler would print it."""
     place = f"{finding.source[0]}: " if finding.source else ""
-    return place, finding.message, finding.field if finding.kind in _WITH_MEANING else ""
+    return place, finding.message, what_it_means(finding)
+
+
+def what_it_means(finding: Finding) -> str:
+    """One sentence on a message of the compiler or the linker, where we have one."""
+    return finding.field if finding.kind in _WITH_MEANING else ""
 
 
 def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience) -> None:
@@ -85,7 +91,7 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
         glued(f"(handout: {diagnosis.handout})"),
     )
     if outcome is not None and is_hidden(outcome, audience):
-        hint = " ".join(_without(diagnosis.hint, _secrets(outcome, diagnosis)))
+        hint = shown_hint(outcome, diagnosis)
         if hint:
             page.labelled("Hint", hint)
         page.labelled("Case", f"a hidden one; look at the public cases of {diagnosis.rule} and at the handout")
@@ -107,6 +113,11 @@ def _call(outcome: Outcome | None, diagnosis: Diagnosis) -> str:
     steps = outcome.steps if outcome is not None else ()
     call = next((step.call for step in steps if step.number == diagnosis.operation), "")
     return "  " + glued(f"(operation {diagnosis.operation}: {call})") if call else ""
+
+
+def shown_hint(outcome: Outcome, diagnosis: Diagnosis) -> str:
+    """What a student may read of the hint that comes from a hidden case."""
+    return " ".join(_without(diagnosis.hint, _secrets(outcome, diagnosis)))
 
 
 def _secrets(outcome: Outcome, diagnosis: Diagnosis) -> set[str]:

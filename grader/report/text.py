@@ -5,25 +5,15 @@ from __future__ import annotations
 from grader.record import Record
 from grader.report.closing import advised, footer, printed
 from grader.report.document import Document
-from grader.report.groups import Audience, Group, grouped, is_hidden, lost_points, trouble_of
+from grader.report.groups import Audience, Group, grouped, hint_of, is_hidden, lost_points, trouble_of
 from grader.report.page import Page, bad, dim, glued, good, pad, strong
 from grader.report.start import start_here
 from grader.report.trace import case_file, show_case
+from grader.report.words import cost_of, count, verdict_of
 from grader.verdict import RuleScore, Verdict
 
 __all__ = ["Audience", "render"]
 
-_WORDS = {
-    Verdict.ACCEPTED: "accepted",
-    Verdict.COMPILE_ERROR: "does not compile",
-    Verdict.WRONG_ANSWER: "wrong answer",
-    Verdict.RUN_TIME_ERROR: "it crashes",
-    Verdict.TIME_LIMIT_EXCEEDED: "a call never returns",
-    Verdict.MEMORY_ERROR: "memory error",
-    Verdict.MEMORY_LEAK: "memory leak",
-    Verdict.REJECTED: "rejected until somebody has looked at it",
-    Verdict.JUDGE_ERROR: "the grader failed",
-}
 _MOST_GROUPS = 6
 _MOST_NAMES = 3
 
@@ -52,10 +42,7 @@ def render(record: Record, *, width: int = 100, colour: bool = False, audience: 
 def _headline(page: Page, record: Record) -> None:
     mark = good if record.verdict.passed else bad
     points = "no score" if record.score is None else f"{record.score} of {record.max_score} points"
-    verdict = _WORDS[record.verdict]
-    if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
-        verdict = "does not build as demanded"
-    page.write(strong(record.submission.name), ": ", mark(verdict), ", ", strong(glued(points)), hang=2)
+    page.write(strong(record.submission.name), ": ", mark(verdict_of(record)), ", ", strong(glued(points)), hang=2)
     if not record.complete:
         page.write(
             "Grading was interrupted; this is what was earned until then, and something may be missing.",
@@ -121,7 +108,7 @@ def _causes(page: Page, record: Record, audience: Audience) -> None:
     groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
     if not groups:
         return
-    cases = _count(sum(len(group.outcomes) for group in groups), "case")
+    cases = count(sum(len(group.outcomes) for group in groups), "case")
     page.heading("What goes wrong" if len(groups) == 1 else f"What goes wrong: {len(groups)} causes, {cases}")
     for number, group in enumerate(groups[:_MOST_GROUPS], start=1):
         page.blank()
@@ -137,9 +124,9 @@ def _causes(page: Page, record: Record, audience: Audience) -> None:
 def _group(page: Page, record: Record, group: Group, number: int) -> None:
     trouble = trouble_of(record, group.shown)
     rule = trouble.rule if trouble is not None else group.shown.rule
-    page.write(strong(f"{number}. {rule}"), f": {_cost(group)}", hang=3)
+    page.write(strong(f"{number}. {rule}"), f": {cost_of(group)}", hang=3)
     show_case(page, record, group.shown)
-    hint = _hint(record, group)
+    hint = hint_of(record, group)
     page.blank()
     if hint:
         page.labelled("Hint", hint, column=6)
@@ -152,25 +139,7 @@ def _group(page: Page, record: Record, group: Group, number: int) -> None:
 def _in_brief(page: Page, record: Record, group: Group) -> None:
     trouble = trouble_of(record, group.shown)
     rule = trouble.rule if trouble is not None else group.shown.rule
-    page.write(f"- {rule}: {group.shown.title} ({case_file(record, group.shown.case)}); {_cost(group)}", hang=2)
-
-
-def _cost(group: Group) -> str:
-    points = round(group.lost)
-    costs = f"about {_count(points, 'point')}" if points else "less than a point" if group.lost else "no point"
-    return f"seen in {_count(len(group.outcomes), 'case')}, costs {costs}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-def _hint(record: Record, group: Group) -> str:
-    """The group's hint, but not the one that the report begins with."""
-    trouble = trouble_of(record, group.shown)
-    hint = trouble.message if trouble is not None and group.shown.difference is not None else ""
-    first = record.diagnosis.hint if record.diagnosis is not None else ""
-    return "" if hint == first else hint
+    page.write(f"- {rule}: {group.shown.title} ({case_file(record, group.shown.case)}); {cost_of(group)}", hang=2)
 
 
 def _hidden(page: Page, record: Record, audience: Audience) -> None:

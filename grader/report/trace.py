@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from grader.record import Record
-from grader.report.groups import findings_of, trouble_of
+from grader.report.groups import bad_operation, findings_of, trouble_of
 from grader.report.page import Page, Span, Style, bad, dim, good, pad, strong
 from grader.verdict import Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 
-__all__ = ["called_from", "case_file", "show_case"]
+__all__ = ["bad_place", "called_from", "case_file", "show_case"]
 
 _FIRST, _BEFORE, _AFTER = 3, 6, 2
 """Of a long trace: its first operations, those before the bad one, and those behind it."""
@@ -38,7 +38,7 @@ def called_from(source: Sequence[SourceLine]) -> str:
 def show_case(page: Page, record: Record, outcome: Outcome) -> None:
     """Write the case: title, place, trace, difference, lines of the student's file."""
     trouble = trouble_of(record, outcome)
-    number, line = _place(outcome, trouble)
+    number, line = bad_place(record, outcome)
     place = case_file(record, outcome.case) + (f":{line}" if line else "")
     page.write(strong(outcome.title), indent=_INDENT)
     hidden = "  (hidden from students)" if outcome.visibility is Visibility.HIDDEN else ""
@@ -59,11 +59,11 @@ def show_case(page: Page, record: Record, outcome: Outcome) -> None:
         _what_went_wrong(page, record, outcome, trouble)
 
 
-def _place(outcome: Outcome, trouble: Finding | None) -> tuple[int, int]:
+def bad_place(record: Record, outcome: Outcome) -> tuple[int, int]:
     """The bad operation, and its line in the case file (0: it stands in no line)."""
+    number = bad_operation(record, outcome)
     if outcome.difference is not None:
-        return outcome.difference.operation, outcome.difference.line
-    number = (trouble.operation if trouble is not None else None) or 0
+        return number, outcome.difference.line
     return number, next((step.line for step in outcome.steps if step.number == number), 0)
 
 

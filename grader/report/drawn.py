@@ -1,0 +1,156 @@
+"""A picture of a record as cells to draw: which are wrong, which this operation changed, and all that is wrong in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from grader.picture import Panel, Picture, Row, Scene, Shape
+from grader.verdict import Outcome, StepShown
+
+__all__ = ["DrawnCell", "DrawnPanel", "DrawnRow", "DrawnScene", "drawn"]
+
+_MOST_WORDS = 6
+
+_Before = Mapping[tuple[str, str], Sequence[str]]
+"""The cells before an operation, by panel and row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnCell:
+    """One cell; `expected` differs from `actual` where it is wrong."""
+
+    expected: str
+    actual: str
+    changed: bool = False
+    """Is it other than before this operation?"""
+
+    @property
+    def wrong(self) -> bool:
+        """To be marked."""
+        return self.expected != self.actual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnRow:
+    """A row of a panel."""
+
+    label: str
+    depth: int
+    cells: tuple[DrawnCell, ...]
+    missing: bool = False
+    """Should be there, and is not."""
+    extra: bool = False
+    """Is there, and should not be."""
+
+    @property
+    def wrong(self) -> bool:
+        """Is anything in it?"""
+        return any(cell.wrong for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnPanel:
+    """A part of a state. `columns` come with whether anything below them is wrong."""
+
+    title: str
+    shape: Shape
+    columns: tuple[tuple[str, bool], ...]
+    legend: str
+    rows: tuple[DrawnRow, ...]
+    omitted: int
+
+    @property
+    def wrong(self) -> bool:
+        """Is anything in it?"""
+        return any(row.wrong for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnScene:
+    """The state after one operation."""
+
+    step: StepShown
+    reached: bool
+    panels: tuple[DrawnPanel, ...]
+    words: tuple[str, ...]
+    """What is wrong, a sentence each."""
+    more: int
+    """So many more are not said."""
+
+
+def drawn(picture: Picture, outcome: Outcome) -> tuple[DrawnScene, ...]:
+    """The scenes of a picture, with the operations of its case."""
+    steps = {step.number: step for step in outcome.steps}
+    scenes = []
+    before: _Before | None = None
+    for scene in picture.scenes:
+        if scene.operation not in steps:
+            continue
+        panels = tuple(_panel(panel, picture, before) for panel in scene.panels)
+        words = list(_words(panels)) if scene.reached else []
+        scenes.append(
+            DrawnScene(
+                step=steps[scene.operation],
+                reached=scene.reached,
+                panels=panels,
+                words=tuple(words[:_MOST_WORDS]),
+                more=max(0, len(words) - _MOST_WORDS),
+            )
+        )
+        before = _cells(scene, picture)
+    return tuple(scenes)
+
+
+def _cells(scene: Scene, picture: Picture) -> _Before:
+    rows = ((panel.title, picture.rows[place]) for panel in scene.panels for place in panel.rows)
+    return {(title, row.label): row.expected if row.actual is None else row.actual for title, row in rows}
+
+
+def _panel(panel: Panel, picture: Picture, before: _Before | None) -> DrawnPanel:
+    rows = tuple(_row(panel, picture.rows[place], before) for place in panel.rows)
+    wrong = {place for row in rows for place, cell in enumerate(row.cells) if cell.wrong and row.depth != 1}
+    return DrawnPanel(
+        title=panel.title,
+        shape=panel.shape,
+        columns=tuple((name, place in wrong) for place, name in enumerate(panel.columns)),
+        legend=panel.legend,
+        rows=rows,
+        omitted=panel.omitted,
+    )
+
+
+def _row(panel: Panel, row: Row, before: _Before | None) -> DrawnRow:
+    actual = row.expected if row.actual is None else row.actual
+    earlier = before.get((panel.title, row.label)) if before is not None else None
+    known = earlier if earlier is not None else actual
+    cells = tuple(
+        DrawnCell(expected=wanted, actual=found, changed=found != old)
+        for wanted, found, old in zip_longest(row.expected, actual, known[: max(len(row.expected), len(actual))], fillvalue="")
+    )
+    return DrawnRow(
+        label=row.label,
+        depth=row.depth,
+        cells=cells,
+        missing=not actual and bool(row.expected),
+        extra=bool(actual) and not row.expected,
+    )
+
+
+def _words(panels: Sequence[DrawnPanel]) -> Iterator[str]:
+    for panel in panels:
+        for row in panel.rows:
+            yield from _words_of(panel, row)
+
+
+def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
+    """What is wrong in one row: the row as a whole, or each cell by its column."""
+    if row.missing or row.extra:
+        yield f"{row.label}: " + ("missing in yours" if row.missing else "there in yours, and should not be")
+        return
+    for place, cell in enumerate(row.cells):
+        if cell.wrong:
+            column = panel.columns[place][0] if place < len(panel.columns) and len(row.cells) > 1 else ""
+            joint = "" if column.startswith("[") else ", word " if column.isdigit() else ", " if column else ""
+            yield f"{row.label}{joint}{column}: yours {cell.actual or 'nothing'}, should be {cell.expected or 'nothing'}"
