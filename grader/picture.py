@@ -6,7 +6,7 @@ What the panels are is the lab's business (`Lab.picture`); who draws them knows 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 __all__ = ["Panel", "Part", "Picture", "Row", "Scene", "Shape"]
@@ -33,7 +33,8 @@ class Part:
     shape: Shape
     lines: Mapping[tuple[int, str], tuple[str, ...]]
     columns: tuple[str, ...] = ()
-    legend: str = ""
+    legend: Mapping[str, str] = field(default_factory=dict)
+    """What cells mean that are only signs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class Panel:
     title: str
     shape: Shape
     columns: tuple[str, ...] = ()
-    legend: str = ""
+    legend: dict[str, str] = field(default_factory=dict)
     rows: tuple[int, ...] = ()
     omitted: int = 0
     """Rows with nothing wrong that are left out."""

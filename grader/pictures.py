@@ -128,7 +128,12 @@ def _panels(right: Sequence[Part], theirs: Sequence[Part], rows: _Rows) -> Itera
             title=title,
             shape=part.shape,
             columns=part.columns,
-            legend=part.legend,
+            legend={
+                sign: side[title].legend[sign]
+                for side in (wanted, found)
+                if title in side
+                for sign in side[title].legend
+            },
             rows=tuple(map(rows.place, shown)),
             omitted=len(alike) - len(shown),
         )
@@ -179,4 +184,3 @@ def _fewer(rows: Sequence[Row]) -> list[Row]:
             wrong = wrong[1:]
             chosen.append(row)
     return chosen
-

@@ -115,7 +115,9 @@ class Record:
 
 
 def _comparable(record: Record) -> Record:
-    return replace(record, cpu_seconds={}, environment=Environment(), protection=Protection(), instructions=None, pictures=())
+    return replace(
+        record, cpu_seconds={}, environment=Environment(), protection=Protection(), instructions=None, pictures=()
+    )
 
 
 @cache

@@ -16,7 +16,7 @@ from grader.cli.status import status
 from grader.collect import collect
 from grader.errors import ExitCode, UsageError
 from grader.record import Record, write
-from grader.report import FORMATS, View
+from grader.report import DRAWN, FORMATS, View
 from grader.report.document import Document
 from grader.sandbox import LEVELS, require
 from grader.verdict import Verdict
@@ -84,7 +84,7 @@ def run(
     Examples:
         grade run llm_memory.c
         grade run my-homework/ --case 'append/*'
-        grade run llm_memory.c --format json --output result.json
+        grade run llm_memory.c --format html --output report.html
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format '{format}'; write --format {' or --format '.join(FORMATS)}")
@@ -106,6 +106,7 @@ def run(
         valgrind=not without_valgrind,
         advise=advice,
         instructions=instructions,
+        draw=format in DRAWN,
         allowed=allow,
     )
     verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]

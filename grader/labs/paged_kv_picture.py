@@ -11,7 +11,7 @@ from reference.paged_kv.words import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE
 
 __all__ = ["picture"]
 
-_LEGEND = "· nobody has written this word yet   =3 not written, but copied from block 3   =? moved from another place"
+_UNTOUCHED = "·"
 _TABLE, _NULL = "table", "NULL"
 
 
@@ -38,6 +38,7 @@ def _management(engine: Mapping[str, Any], of: str) -> Iterator[Part]:
     names = ("free_local_blocks", "total_local_blocks")
     counters = {(0, name): (str(engine[name]),) for name in names}
     yield Part(title=f"counters{of}", shape=Shape.VALUES, lines=counters)
+
 
 def _list(engine: Mapping[str, Any], sequences: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], tuple[str, ...]]:
     """Along next, and whether prev leads the same way back."""
@@ -71,15 +72,32 @@ def _l1(table: Any) -> str:
 def _pool(engine: Mapping[str, Any], of: str) -> Part:
     """A row for each block: how many sequences use it, then its 16 words."""
     counts = list(map(str, engine.get("ref_count", ())))
-    blocks = max(len(engine["pool"]), len(counts))
+    rows = [tuple(_sign(text, block) for text in slots) for block, slots in enumerate(engine["pool"])]
     lines = {
         (0, f"block {block}"): (
             counts[block] if block < len(counts) else "",
-            *(slot_text(text, block) for text in (engine["pool"][block : block + 1] or [()])[0]),
+            *(rows[block] if block < len(rows) else ()),
         )
-        for block in range(blocks)
+        for block in range(max(len(rows), len(counts)))
     }
     if engine["outside"]:
         lines[0, "outside the blocks"] = tuple(f"written: {place}" for place in engine["outside"][:4])
-    columns = ("ref_count", *map(str, range(KV_PER_BLOCK)))
-    return Part(title=f"pool and ref_count{of}", shape=Shape.GRID, columns=columns, lines=lines, legend=_LEGEND)
+    return Part(
+        title=f"pool and ref_count{of}",
+        shape=Shape.GRID,
+        columns=("ref_count", *(f"slot {slot}" for slot in range(KV_PER_BLOCK))),
+        lines=lines,
+        legend={sign: _meaning(sign) for row in rows for sign in row if sign == _UNTOUCHED or sign.startswith("=")},
+    )
+
+
+def _sign(text: str, block: int) -> str:
+    sign = slot_text(text, block)
+    return _UNTOUCHED if sign == "." else sign
+
+
+def _meaning(sign: str) -> str:
+    if sign == _UNTOUCHED:
+        return "untouched"
+    home = sign.removeprefix("=")
+    return f"copied from block {home}" if home.isdigit() else "moved from another place"

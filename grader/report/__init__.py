@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from grader.record import Record
-from grader.report import text
+from grader.report import html, text
 from grader.report.document import Document, as_json, as_log
 
-__all__ = ["FORMATS", "Format", "View"]
+__all__ = ["DRAWN", "FORMATS", "Format", "View"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,15 @@ def _json(record: Record, view: View) -> Document:  # noqa: ARG001 - the record 
     return as_json(record)
 
 
+def _html(record: Record, view: View) -> Document:
+    return html.render(record, text.Audience.INSTRUCTOR if view.instructor else text.Audience.STUDENT)
+
+
 FORMATS: dict[str, Format] = {
     "text": _text,
     "json": _json,
+    "html": _html,
 }
+
+DRAWN = frozenset({"html", "json"})
+"""Formats in which pictures of failing cases stand: their records are to be made with them."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 
 from grader.record import Record
 from grader.report.escape import escape_lines
 from grader.report.groups import Audience, grouped, is_hidden
 from grader.report.page import Page, dim, strong
 
-__all__ = ["advised", "footer", "printed"]
+__all__ = ["advised", "footer", "graded_how", "printed"]
 
 _MOST_LINES = 20
 _MOST_ADVICE = 8
@@ -44,11 +45,19 @@ def printed(page: Page, record: Record) -> None:
 
 def footer(page: Page, record: Record, audience: Audience) -> None:
     """Tools, protection and seed; then the commands that show a failing case outside the grader."""
-    environment, protection = record.environment, record.protection
+    environment = record.environment
     page.heading("How it was graded")
     if environment.command:
         page.labelled("command", "")
         page.command(*environment.command.split(), indent=4)
+    for label, text in graded_how(record):
+        page.labelled(label, dim(text), column=12)
+    _reproduce(page, record, audience)
+
+
+def graded_how(record: Record) -> Iterator[tuple[str, str]]:
+    """Tools, protection and seed, each with its label."""
+    environment, protection = record.environment, record.protection
     active = f": {', '.join(protection.active)}" if protection.active else ""
     for label, text in (
         ("compiler", environment.compiler),
@@ -60,8 +69,7 @@ def footer(page: Page, record: Record, audience: Audience) -> None:
         ("grader", environment.grader),
     ):
         if text:
-            page.labelled(label, dim(text), column=12)
-    _reproduce(page, record, audience)
+            yield label, text
 
 
 def _memory(record: Record) -> str:

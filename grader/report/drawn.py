@@ -1,10 +1,10 @@
-"""A picture of a record as cells to draw: which are wrong, which this operation changed, and all that is wrong in words."""
+"""A picture of a record as cells to draw: which are wrong, which the operation changed; and what is wrong, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 from grader.picture import Panel, Picture, Row, Scene, Shape
 from grader.verdict import Outcome, StepShown
@@ -57,7 +57,7 @@ class DrawnPanel:
     title: str
     shape: Shape
     columns: tuple[tuple[str, bool], ...]
-    legend: str
+    legend: dict[str, str]
     rows: tuple[DrawnRow, ...]
     omitted: int
 
@@ -127,7 +127,9 @@ def _row(panel: Panel, row: Row, before: _Before | None) -> DrawnRow:
     known = earlier if earlier is not None else actual
     cells = tuple(
         DrawnCell(expected=wanted, actual=found, changed=found != old)
-        for wanted, found, old in zip_longest(row.expected, actual, known[: max(len(row.expected), len(actual))], fillvalue="")
+        for wanted, found, old in zip_longest(
+            row.expected, actual, known[: max(len(row.expected), len(actual))], fillvalue=""
+        )
     )
     return DrawnRow(
         label=row.label,
@@ -149,8 +151,16 @@ def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
     if row.missing or row.extra:
         yield f"{row.label}: " + ("missing in yours" if row.missing else "there in yours, and should not be")
         return
-    for place, cell in enumerate(row.cells):
-        if cell.wrong:
-            column = panel.columns[place][0] if place < len(panel.columns) and len(row.cells) > 1 else ""
-            joint = "" if column.startswith("[") else ", word " if column.isdigit() else ", " if column else ""
-            yield f"{row.label}{joint}{column}: yours {cell.actual or 'nothing'}, should be {cell.expected or 'nothing'}"
+    for same, places in groupby(range(len(row.cells)), key=lambda place: row.cells[place]):
+        if same.wrong:
+            yours, right = (panel.legend.get(text, text) or "nothing" for text in (same.actual, same.expected))
+            yield f"{row.label}{_column(panel, row, list(places))}: yours {yours}, should be {right}"
+
+
+def _column(panel: DrawnPanel, row: DrawnRow, places: Sequence[int]) -> str:
+    """Where in the row: nothing where it has one cell, or cells without names."""
+    if len(row.cells) == 1 or places[-1] >= len(panel.columns):
+        return ""
+    first, last = (panel.columns[place][0] for place in (places[0], places[-1]))
+    joint = "" if first.startswith("[") else ", "
+    return f"{joint}{first}" + (f" to {last}" if first != last else "")

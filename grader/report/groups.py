@@ -9,7 +9,17 @@ from enum import StrEnum
 from grader.record import Record
 from grader.verdict import Finding, Outcome, Verdict, Visibility
 
-__all__ = ["Audience", "Group", "bad_operation", "findings_of", "grouped", "hint_of", "is_hidden", "lost_points", "trouble_of"]
+__all__ = [
+    "Audience",
+    "Group",
+    "bad_operation",
+    "findings_of",
+    "grouped",
+    "hint_of",
+    "is_hidden",
+    "lost_points",
+    "trouble_of",
+]
 
 
 _UNFINISHED = (Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)

@@ -9,7 +9,7 @@ from grader.report.groups import bad_operation, findings_of, trouble_of
 from grader.report.page import Page, Span, Style, bad, dim, good, pad, strong
 from grader.verdict import Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 
-__all__ = ["bad_place", "called_from", "case_file", "show_case"]
+__all__ = ["bad_place", "besides", "called_from", "case_file", "show_case"]
 
 _FIRST, _BEFORE, _AFTER = 3, 6, 2
 """Of a long trace: its first operations, those before the bad one, and those behind it."""
@@ -158,11 +158,11 @@ def _what_went_wrong(page: Page, record: Record, outcome: Outcome, trouble: Find
         page.write(bad("wrong"), f"     {trouble.message}", indent=indent, hang=indent + 10)
     if trouble is not None and trouble.source:
         page.write(strong("your code"), f" {called_from(trouble.source)}", indent=indent, hang=indent + 10)
-    for text in _besides(findings_of(record, outcome), trouble):
+    for text in besides(findings_of(record, outcome), trouble):
         page.write(dim("besides"), f"   {text}", indent=indent, hang=indent + 10)
 
 
-def _besides(findings: Sequence[Finding], trouble: Finding | None) -> Iterator[str]:
+def besides(findings: Sequence[Finding], trouble: Finding | None) -> Iterator[str]:
     """What else was found in the case, each thing once; all that is lost in one sentence."""
     others = [one for one in findings if one is not trouble and one.message and not one.field]
     leaks = [one for one in others if one.verdict is Verdict.MEMORY_LEAK]

@@ -1,0 +1,236 @@
+"""The report as a web page in one file: what to do first, every cause with a picture of memory, the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grader.record import Record
+from grader.report.closing import graded_how
+from grader.report.document import Document
+from grader.report.drawn import DrawnScene, drawn
+from grader.report.groups import (
+    Audience,
+    Group,
+    findings_of,
+    grouped,
+    hint_of,
+    is_hidden,
+    lost_points,
+    trouble_of,
+)
+from grader.report.start import shown_hint, what_it_means, why_not
+from grader.report.trace import bad_place, besides, case_file
+from grader.report.web import web_page
+from grader.report.words import cost_of, verdict_of
+from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
+
+__all__ = ["render"]
+
+_MOST_CAUSES = 6
+_MOST_SAID = 6
+"""Sentences at one line of the source."""
+
+_TOOLS = {Tool.GCC: "gcc", Tool.VALGRIND: "Valgrind", Tool.REPLAY: "the cases", Tool.SCAN: "the grader"}
+
+
+def render(record: Record, audience: Audience) -> Document:
+    """The whole page; of hidden cases students see title and rule."""
+    groups = _groups(record, audience)
+    return web_page(
+        "submission",
+        title=f"{record.submission.name}: {verdict_of(record)}",
+        record=record,
+        verdict=verdict_of(record),
+        notes=list(_notes(record, audience)),
+        start=_start(record, audience),
+        causes=[_cause(record, group) for group in groups[:_MOST_CAUSES]],
+        brief=[(group.shown.title, cost_of(group)) for group in groups[_MOST_CAUSES:]],
+        hidden=_hidden(record, audience),
+        lines=record.submission.source,
+        marks=_marks(record, audience),
+        graded=list(graded_how(record)),
+    )
+
+
+def _groups(record: Record, audience: Audience) -> list[Group]:
+    if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
+        return []
+    return grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
+
+
+def _notes(record: Record, audience: Audience) -> Iterator[str]:
+    if not record.complete:
+        yield "Grading was interrupted; this is what was earned until then, and something may be missing."
+    if record.verdict is Verdict.JUDGE_ERROR:
+        yield "This is not your fault: no point is given or taken. Please show it to your instructor."
+    if record.verdict is Verdict.ACCEPTED and record.outcomes:
+        yield f"All {len(record.outcomes)} cases pass, and all {len(record.rules)} rules have full marks. Well done."
+    if audience is Audience.INSTRUCTOR and record.would_score is not None:
+        yield f"Had it compiled, it would have scored {record.would_score}; this never counts."
+    yield from record.submission.notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What a student reads first: messages of a build that fails, or the most likely cause."""
+
+    why: str = ""
+    messages: tuple[tuple[tuple[SourceLine, ...], str, str], ...] = ()
+    """Where, what, and what it means."""
+    rule: str = ""
+    title: str = ""
+    handout: str = ""
+    seen: str = ""
+    hint: str = ""
+    source: tuple[SourceLine, ...] = ()
+    case: str = ""
+    also: str = ""
+
+
+def _start(record: Record, audience: Audience) -> _Start | None:
+    building = [finding for finding in record.findings if finding.case is None]
+    if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
+        return None
+    if building:
+        messages = dict.fromkeys((one.source[:1], one.message, what_it_means(one)) for one in building)
+        return _Start(why=why_not(record, building[0]), messages=tuple(messages))
+    return _likely(record, record.diagnosis, audience) if record.diagnosis is not None else None
+
+
+def _likely(record: Record, diagnosis: Diagnosis, audience: Audience) -> _Start:
+    outcome = next((one for one in record.outcomes if one.case == diagnosis.case), None)
+    hidden = outcome is not None and is_hidden(outcome, audience)
+    case = f"a hidden one; look at the public cases of {diagnosis.rule} and at the handout"
+    if not hidden and diagnosis.case is not None:
+        case = case_file(record, diagnosis.case) + (f":{diagnosis.line}" if diagnosis.line else "")
+    source = () if hidden or diagnosis.source_line is None else (diagnosis.source_line,)
+    return _Start(
+        rule=diagnosis.rule,
+        title=next((score.title for score in record.rules if score.rule == diagnosis.rule), ""),
+        handout=diagnosis.handout,
+        seen="" if hidden else diagnosis.summary,
+        hint=shown_hint(outcome, diagnosis) if hidden and outcome is not None else diagnosis.hint,
+        source=source,
+        case=case,
+        also=", ".join(diagnosis.also),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cause:
+    """A cause, its plainest case, and what is drawn of it."""
+
+    rule: str
+    cost: str
+    outcome: Outcome
+    hidden: bool
+    file: str
+    number: int
+    call: str
+    message: str
+    source: tuple[SourceLine, ...]
+    hint: str
+    before: tuple[StepShown, ...]
+    """Operations that are only listed: those before the first scene, or all where nothing is drawn."""
+    scenes: tuple[DrawnScene, ...]
+    at: int
+    """The scene of the operation that went wrong."""
+    besides: tuple[str, ...]
+    program: str
+    others: tuple[Outcome, ...]
+
+
+def _cause(record: Record, group: Group) -> _Cause:
+    outcome = group.shown
+    trouble = trouble_of(record, outcome)
+    number, line = bad_place(record, outcome)
+    picture = next((one for one in record.pictures if one.case == outcome.case), None)
+    scenes = drawn(picture, outcome) if picture is not None else ()
+    first = scenes[0].step.number if scenes else number + 1 if number else len(outcome.steps) + 1
+    at = [place for place, scene in enumerate(scenes) if scene.step.number <= number]
+    return _Cause(
+        rule=trouble.rule if trouble is not None else outcome.rule,
+        cost=cost_of(group),
+        outcome=outcome,
+        hidden=is_hidden(outcome, Audience.STUDENT),
+        file=case_file(record, outcome.case) + (f":{line}" if line else ""),
+        number=number,
+        call=next((step.call for step in outcome.steps if step.number == number), ""),
+        message=trouble.message if trouble is not None else "",
+        source=trouble.source if trouble is not None else (),
+        hint=hint_of(record, group) or _first_hint(record, group),
+        before=tuple(step for step in outcome.steps if step.number < first),
+        scenes=scenes,
+        at=at[-1] if at else 0,
+        besides=tuple(besides(findings_of(record, outcome), trouble)),
+        program="\n".join(picture.program) if picture is not None else "",
+        others=group.others,
+    )
+
+
+def _first_hint(record: Record, group: Group) -> str:
+    """The diagnosis' own case says why where its picture is, too."""
+    diagnosis = record.diagnosis
+    return diagnosis.hint if diagnosis is not None and diagnosis.case == group.shown.case else ""
+
+
+def _hidden(record: Record, audience: Audience) -> list[tuple[str, list[str]]]:
+    """Hidden cases that cost points, by rule: titles, no more."""
+    lost = lost_points(record)
+    by_rule: dict[str, list[str]] = {}
+    for outcome in record.outcomes:
+        if is_hidden(outcome, audience) and lost.get(outcome.case):
+            by_rule.setdefault(outcome.rule, []).append(outcome.title)
+    return list(by_rule.items())
+
+
+@dataclass(slots=True, kw_only=True)
+class _Mark:
+    """What is said at a line of the source."""
+
+    by: str
+    message: str
+    meaning: str = ""
+    advice: bool = False
+    cases: int = 1
+
+
+def _marks(record: Record, audience: Audience) -> dict[int, list[_Mark]]:
+    """By lines of the source, in their order: everything that was found there and that this reader may see."""
+    secret = {outcome.case for outcome in record.outcomes if is_hidden(outcome, audience)}
+    found: dict[tuple[int, str], _Mark] = {}
+    for finding in record.findings:
+        line = _line(record, finding.source)
+        if line and finding.case not in secret:
+            _add(found, line, _Mark(by=_TOOLS[finding.tool], message=_said(finding), meaning=what_it_means(finding)))
+    for one in record.advice:
+        if (line := _line(record, one.source)) and one.case not in secret:
+            _add(found, line, _Mark(by="advice", message=one.message, advice=True))
+    marks: dict[int, list[_Mark]] = {}
+    for (line, _), mark in sorted(found.items(), key=lambda item: item[0][0]):
+        if len(marks.setdefault(line, [])) < _MOST_SAID:
+            marks[line].append(mark)
+    return marks
+
+
+def _add(found: dict[tuple[int, str], _Mark], line: int, mark: _Mark) -> None:
+    if (line, mark.message) in found:
+        found[line, mark.message].cases += 1
+    else:
+        found[line, mark.message] = mark
+
+
+def _said(finding: Finding) -> str:
+    """A difference in a few words too, where the message is a hint."""
+    if not finding.field or finding.case is None:
+        return finding.message
+    return f"{finding.field} is {finding.actual}, expected {finding.expected}. {finding.message}".strip()
+
+
+def _line(record: Record, source: tuple[SourceLine, ...]) -> int:
+    """The line of the source that is shown, 0 for none."""
+    submission = record.submission
+    if not source or source[0].file != submission.source_file or not submission.source:
+        return 0
+    return source[0].line if 0 < source[0].line <= len(submission.source) else 0
