@@ -5,25 +5,14 @@ It returns a `Document`, which only the doors of `grader.report.document` make: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from grader.record import Record
 from grader.report import html, text
 from grader.report.document import Document, as_json, as_log
+from grader.report.view import View
 
 __all__ = ["DRAWN", "FORMATS", "Format", "View"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """For whom and where a report is shown. Students do not see what hidden cases do."""
-
-    instructor: bool = False
-    width: int = 100
-    colour: bool = False
-    workflow: bool = False
-    """In the log of a GitHub workflow, where a line can be a command?"""
 
 
 class Format(Protocol):
