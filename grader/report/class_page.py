@@ -27,6 +27,8 @@ SUSPECT = 0.3
 _BARS = 10
 _BAR, _GAP, _HEIGHT, _LEFT, _TOP = 56, 6, 160, 34, 20
 _MOST_NAME = 60
+_MOST_CASES = 12
+"""Cases that are listed at once; the suspect ones always are."""
 
 
 def class_page(records: Sequence[Record], view: View) -> Document:
@@ -35,6 +37,7 @@ def class_page(records: Sequence[Record], view: View) -> Document:
     scores = [record.score for record in records if record.score is not None]
     cases = _cases(records, audience)
     rules = _rules(records)
+    suspects = sum(case.suspect for case in cases)
     fails = {(kind, name): place for place, (kind, name) in enumerate(_keys(cases, rules))}
     return web_page(
         "class",
@@ -43,9 +46,10 @@ def class_page(records: Sequence[Record], view: View) -> Document:
         chart=_chart(records),
         figures=list(_figures(records, scores)),
         cases=[(case, fails["case", case.name]) for case in cases if case.failing],
+        shown=max(_MOST_CASES, suspects),
         passed=sum(not case.failing for case in cases),
         rules=[(rule, fails["rule", rule.name]) for rule in rules],
-        suspects=sum(case.suspect for case in cases),
+        suspects=suspects,
         students=[_student(record, page, fails) for record, page in zip(records, page_names(records), strict=True)],
         verdicts=sorted({verdict_of(record) for record in records}),
     )

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from grader import pytest_items, tools
+from grader import casefile, pipeline, pytest_items, tools
+from grader.labs.paged_kv import lab
 from grader.record import Record, from_json, to_json, write
 
-__all__ = ["graded"]
+__all__ = ["drawn", "graded"]
 
 _ROOT = Path(__file__).parents[2]
 _PARTS = ("reference/**/*.py", "grader/**/*.py", "grader/drivers/**/*", "grader/labs/*", "cases/**/*.toml")
@@ -28,7 +29,7 @@ _grade = pytest_items.graded
 
 
 @cache
-def graded(lab: str, path: Path) -> Record:
+def graded(lab_name: str, path: Path) -> Record:
     """The record of the sample in this folder."""
     key = hashlib.sha256(_house())
     for file in sorted(path.iterdir()):
@@ -38,8 +39,17 @@ def graded(lab: str, path: Path) -> Record:
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
-            write(kept, to_json(_grade(lab, path)))
+            write(kept, to_json(_grade(lab_name, path)))
     return from_json(kept.read_bytes())
+
+
+@cache
+def drawn(name: str) -> Record:
+    """A sample of this name with pictures of its failing cases, without Valgrind."""
+    made = lab()
+    cases = casefile.load_folder(made.cases, made.grammar, seed=made.rubric.seed)
+    (folder,) = (_ROOT / "submissions" / made.name).glob(f"*/{name}")
+    return pipeline.grade(folder, made, cases, seed=made.rubric.seed, valgrind=False, draw=True)
 
 
 pytest_items.graded = graded  # the items of the samples find what is here, and the other way round

@@ -1,0 +1,142 @@
+"""The web page of one submission, as text: what it says, to whom, and that nothing from outside works in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+
+import pytest
+
+from grader.picture import Panel, Picture, Row, Scene, Shape
+from grader.record import Record, Submission
+from grader.report import FORMATS, View
+from grader.report.document import Document
+from grader.tests.graded import drawn
+from grader.tests.injected import Page, reads_html
+from grader.tests.made import outcome, record_of, secret_record
+from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
+
+_ROW = Row(label="secret_row", expected=("secret_right",), actual=("secret_wrong",))
+
+
+def html(record: Record, *, instructor: bool = False) -> Document:
+    """The page."""
+    return FORMATS["html"](record, View(instructor=instructor))
+
+
+def with_picture(record: Record, case: str, row: Row = _ROW) -> Record:
+    """The record with a scene of its third operation."""
+    panel = Panel(title="secret_panel", shape=Shape.VALUES, rows=(0,))
+    scene = Scene(operation=3, panels=(panel,))
+    picture = Picture(case=case, operation=3, rows=(row,), scenes=(scene,), program=("secret_program",))
+    return replace(record, pictures=(picture,))
+
+
+def said(page: str) -> str:
+    """The text of the page, blanks as one."""
+    return re.sub(r"\s+", " ", Page(re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.DOTALL)).text)
+
+
+def test_the_page_says_what_the_other_reports_say() -> None:
+    """Verdict, points, the likely cause, every rule."""
+    record = drawn("no_copy_on_write")
+    text = said(html(record))
+
+    assert f"{record.score} of {record.max_score} points" in text
+    assert "wrong answer" in text
+    assert record.diagnosis is not None
+    for words in (record.diagnosis.summary, record.diagnosis.hint, *(score.title for score in record.rules)):
+        assert re.sub(r"\s+", " ", words) in text
+
+
+def test_hidden_cases_are_not_drawn_for_students() -> None:
+    """Neither states nor calls nor the program nor lines of the source; an instructor sees all of it."""
+    record = with_picture(secret_record(outcome("append/public")), "append/secret_name")
+    found = replace(record.findings[0], source=(SourceLine(file="x.c", line=2),))
+    record = replace(
+        record, findings=(found,), submission=Submission(name="x", source_file="x.c", source=("one", "two"))
+    )
+    pages = html(record), html(record, instructor=True)
+    student, instructor = map(said, pages)
+
+    assert not re.search(r"secret|31337|777", student)
+    assert [' id="L2" class="marked"' in page for page in pages] == [False, True]
+    assert "a hidden title" in student
+    for words in ("secret_row", "secret_wrong", "secret_program", "secret_message", "secret_call 31337"):
+        assert words in instructor
+
+
+def test_a_wrong_cell_is_marked_without_colour() -> None:
+    """By signs, and by words for who does not see them."""
+    page = html(with_picture(record_of(outcome("append/x")), "append/x"))
+    cell = re.search(r"<td class=\"wrong\".*?</td>", page)
+    assert cell is not None
+
+    assert said(cell[0]).strip() == "yours ✗ secret_wrongshould be ✓ secret_right"
+
+
+def test_findings_stand_at_their_lines() -> None:
+    """Each once with the number of its cases, the compiler's with what they mean, advice apart, others not at all."""
+    here = (SourceLine(file="a.c", line=2, function="f"),)
+    messages = [
+        Finding(
+            rule="address", verdict=Verdict.MEMORY_ERROR, message="read", tool=Tool.VALGRIND, case=case, source=here
+        )
+        for case in ("a", "b")
+    ]
+    record = record_of(
+        outcome("a", findings=(0,)),
+        outcome("b", findings=(1,)),
+        findings=(
+            *messages,
+            Finding(
+                rule="compile", verdict=Verdict.COMPILE_ERROR, message="unused", tool=Tool.GCC, kind="compiler",
+                field="nobody reads it", source=(SourceLine(file="a.c", line=1),),
+            ),
+            Finding(rule="x", verdict=Verdict.MEMORY_ERROR, message="far", source=(SourceLine(file="b.h", line=1),)),
+        ),
+        advice=(Advice(kind="x", message="look", source=here),),
+        submission=Submission(name="x", source_file="a.c", source=("one", "two", "three")),
+    )  # fmt: skip
+    rows = re.findall(r"<tr id=\"L(\d)\".*?</tr>\n(?:<tr class=\"said\">(.*?)</tr>)?", html(record), flags=re.DOTALL)
+    text = {number: said(row).strip() for number, row in rows}
+
+    assert text == {
+        "1": "gcc: unusednobody reads it",
+        "2": "Valgrind: read (in 2 cases) advice: look",
+        "3": "",
+    }
+
+
+@pytest.mark.parametrize("name", ["sign_compare", "yoda_crlf", "constructor_attribute", "fork_parent_unchecked"])
+def test_pages_of_all_kinds_are_whole(name: str) -> None:
+    """A failing build, all points, rejected, a crash: for students and instructors."""
+    for instructor in (False, True):
+        page = html(drawn(name), instructor=instructor)
+        reads_html(page, View())
+
+        assert 'id="L1"' in page
+
+
+def test_only_our_own_script_and_style_may_work() -> None:
+    """Named by their hashes; nothing is loaded, nothing is sent."""
+    page = html(record_of())
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    for tag in ("style", "script"):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+        assert f"{tag}-src 'sha256-{digest}'" in policy[1]
+    assert policy[1].startswith("default-src 'none';")
+    assert not re.search(r"unsafe|https?:|\ssrc=|\sstyle=|\son\w+=|@import|url\(", page)
+
+
+def test_a_record_without_pictures_still_has_its_operations() -> None:
+    """As an early one, or one from a run that wanted none."""
+    text = said(html(record_of(outcome("append/x"), complete=False)))
+
+    assert "append_kv 1 3" in text
+    assert "Grading was interrupted" in text

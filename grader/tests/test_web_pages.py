@@ -1,0 +1,181 @@
+"""The web pages in a real browser: steps, keys, sorting, filters, nothing on the console, no script of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grader.report import FORMATS, View
+from grader.report.class_page import class_page
+from grader.tests.browser import Browser, chromium
+from grader.tests.graded import drawn
+from grader.tests.injected import INJECTIONS, filled
+from grader.tests.test_class_page import CLASS
+
+pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium")
+
+_SHOWN = "document.querySelector('.scene:not([hidden]) .says').innerText"
+_ROWS = "[...document.querySelectorAll('#table tbody tr')].filter((row) => row.offsetParent)"
+_NAMES = f"{_ROWS}.map((row) => row.cells[0].innerText).join(' ')"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One for all tests of this module."""
+    path = chromium()
+    assert path is not None
+    with Browser(path, tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
+@pytest.fixture
+def report(browser: Browser, tmp_path: Path) -> Browser:
+    """It shows the report of a failing program."""
+    file = tmp_path / "report.html"
+    file.write_text(FORMATS["html"](drawn("no_copy_on_write"), View()), encoding="utf-8")
+    browser.open(file)
+    return browser
+
+
+@pytest.fixture
+def table(browser: Browser, tmp_path: Path) -> Browser:
+    """It shows a class."""
+    file = tmp_path / "index.html"
+    file.write_text(class_page(CLASS, View(instructor=True)), encoding="utf-8")
+    browser.open(file)
+    return browser
+
+
+def test_a_report_opens_at_the_mistake(report: Browser) -> None:
+    """One scene of a picture is shown, with the wrong word in it, and nobody complains."""
+    assert "After operation 4: append_kv 2 77" in report.ask(_SHOWN)
+    assert report.ask("document.querySelectorAll('.picture .scene:not([hidden])').length") == report.ask(
+        "document.querySelectorAll('.picture').length"
+    )
+    assert report.ask("document.querySelector('.scene:not([hidden]) td.wrong').getBoundingClientRect().height") > 20
+    assert report.complaints == []
+
+
+def test_buttons_and_operations_step(report: Browser) -> None:
+    """Back, on, to an operation, to the mistake; the ends stay where they are."""
+    seen = []
+    for button in ("[data-go=back]", "[data-go=back]", "[data-go=mistake]", "[data-go=on]", "[data-scene='0']"):
+        report.click(button)
+        seen.append(report.ask(_SHOWN).split(":")[0].split()[-1])
+    report.click("[data-go=back]")
+
+    assert seen == ["3", "2", "4", "5", "1"]
+    assert report.ask("document.querySelector('[data-go=back]').disabled")
+    assert report.ask("document.querySelector('[aria-current=step]').innerText").startswith("1")
+    assert report.complaints == []
+
+
+def test_the_keyboard_alone_steps(report: Browser) -> None:
+    """Arrows and ends on the slider, which tab reaches; an operation by the enter key."""
+    report.ask("document.querySelector('[data-go=back]').focus()")
+    report.press("Tab", "ArrowLeft")
+    left = report.ask(_SHOWN)
+    report.press("Home")
+    first = report.ask(_SHOWN)
+    report.press("End")
+    report.ask("document.querySelector('[data-scene=\"1\"]').focus()")
+    report.press("Enter")
+
+    assert "operation 3" in left
+    assert "operation 1" in first
+    assert "operation 2" in report.ask(_SHOWN)
+    assert report.ask("document.querySelector('input[type=range]').getAttribute('aria-valuetext')").startswith("2")
+
+
+def test_dark_and_light_are_both_readable(report: Browser) -> None:
+    """Contrast of text to paper as WCAG asks (4.5), on plain and on wrong cells."""
+    lights = """(() => { const light = (text) => {
+      const [r, g, b] = text.match(/\\d+/g).map((part) => part / 255)
+        .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const pairs = [['body', 'body'], ['td.wrong b', 'td.wrong'], ['td.wrong i', 'td.wrong'], ['.quiet', 'body'],
+        ['.cells td.dim', 'body'], ['.source .at', 'body'], ['.cells th.at', 'body']];
+      return pairs.map(([ink, paper]) => {
+        const [one, other] = [light(getComputedStyle(document.querySelector(ink)).color),
+          light(getComputedStyle(document.querySelector(paper)).backgroundColor)];
+        return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05); }); })()"""
+    papers = []
+    for scheme in ("light", "dark"):
+        report.prefer(scheme)
+        papers.append(report.ask("getComputedStyle(document.body).backgroundColor"))
+
+        assert min(report.ask(lights)) >= 4.5
+
+    report.prefer("light")
+    assert papers[0] != papers[1]
+
+
+def test_a_table_sorts(table: Browser) -> None:
+    """By name, by points down and up, said to who does not see the arrow."""
+    by_name = table.ask(_NAMES)
+    table.click("#table th:nth-child(2) button")
+    up = table.ask(_NAMES)
+    table.click("#table th:nth-child(2) button")
+    down = table.ask(_NAMES)
+
+    assert by_name == "ann bob cem dora eve fay gil hal ida"
+    assert up.startswith("eve cem bob")
+    assert down.endswith("bob cem eve")
+    assert table.ask("document.querySelector('[aria-sort=descending]').innerText").startswith("points")
+    assert table.complaints == []
+
+
+def test_a_table_filters(table: Browser) -> None:
+    """By what is typed, by who fails a case, and both; then all are back."""
+    table.ask("document.getElementById('search').focus()")
+    table.press("e", "v", "e")
+    typed = table.ask(_NAMES)
+    table.ask("const s = document.getElementById('search'); s.value = ''; s.dispatchEvent(new Event('input'))")
+    table.click("[data-key='0']")
+    failing, status = table.ask(_NAMES), table.ask("document.getElementById('shown').innerText")
+    table.press("Enter")  # the button that shows all has the focus
+
+    assert typed == "eve"
+    assert failing == "bob cem eve"
+    assert status == "3 of 9 shown"
+    assert len(table.ask(_NAMES).split()) == 9
+    assert table.complaints == []
+
+
+def test_nothing_in_a_record_runs(browser: Browser, tmp_path: Path) -> None:
+    """Every attack in every text of a report and of a class: no dialog, no script, nothing loaded, no complaint."""
+    records = [filled(text) for text in INJECTIONS.values()]
+    worst = [filled(INJECTIONS[name]) for name in ("script", "attribute", "template", "link")]
+    view = View(instructor=True)
+    pages = [class_page(records, view), *(FORMATS["html"](record, view) for record in worst)]
+    for number, page in enumerate(pages):
+        file = tmp_path / f"{number}.html"
+        file.write_text(page, encoding="utf-8")
+        browser.open(file)
+
+        assert browser.complaints == []
+        assert browser.ask("document.scripts.length") == 1
+        assert browser.ask("document.images.length") == 0
+
+
+def test_the_browser_would_complain(browser: Browser, tmp_path: Path) -> None:
+    """Else the tests above would show nothing: a foreign script, a picture, an error, a message."""
+    page = FORMATS["html"](drawn("no_copy_on_write"), View())
+    file = tmp_path / "page.html"
+    seen = []
+    for old, new in (
+        ("<main>", "<main><script>document.title = 'x'</script>"),
+        ("<main>", "<main><img src='x.png' onerror='alert(1)'>"),
+        ("default-src 'none'", "default-src 'none' 'unsafe-inline'"),
+    ):
+        assert old in page
+        file.write_text(page.replace(old, new, 1), encoding="utf-8")
+        browser.open(file)
+        seen.append(len(browser.complaints))
+    browser.ask("setTimeout(() => { throw new Error('x') }); console.log('x')")
+    browser.ask("new Promise((done) => setTimeout(done, 50))")
+
+    assert all(seen[:2])
+    assert len(browser.complaints) > seen[2]
