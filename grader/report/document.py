@@ -18,7 +18,7 @@ from xml.etree import ElementTree as ET
 
 from grader.plain import plain
 from grader.record import Record, to_json
-from grader.report.escape import csv_cell, inside_html, markdown, workflow_message, workflow_property
+from grader.report.escape import csv_cell, inside_html, inside_log, markdown, workflow_message, workflow_property
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -64,7 +64,7 @@ def as_xml(root: ET.Element) -> Document:
 
 def as_html(template: str, **values: object) -> Document:
     """A Jinja template, every value in it escaped. Attributes have to stand in quotes, as the template writes them."""
-    return _filled(template, _plain_value, values)
+    return Document(inside_log(_filled(template, _plain_value, values)))
 
 
 def as_markdown(template: str, **values: object) -> Document:

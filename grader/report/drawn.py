@@ -49,6 +49,11 @@ class DrawnRow:
         """Is anything in it?"""
         return any(cell.wrong for cell in self.cells)
 
+    @property
+    def one_sided(self) -> bool:
+        """Is it wrong as a whole?"""
+        return self.missing or self.extra
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnPanel:
@@ -90,6 +95,8 @@ def drawn(picture: Picture, outcome: Outcome) -> tuple[DrawnScene, ...]:
             continue
         panels = tuple(_panel(panel, picture, before) for panel in scene.panels)
         words = list(_words(panels)) if scene.reached else []
+        first = outcome.difference.field if outcome.difference is not None else ""
+        words.sort(key=lambda text: not (first and text.startswith(first)))
         scenes.append(
             DrawnScene(
                 step=steps[scene.operation],
@@ -110,7 +117,7 @@ def _cells(scene: Scene, picture: Picture) -> _Before:
 
 def _panel(panel: Panel, picture: Picture, before: _Before | None) -> DrawnPanel:
     rows = tuple(_row(panel, picture.rows[place], before) for place in panel.rows)
-    wrong = {place for row in rows for place, cell in enumerate(row.cells) if cell.wrong and row.depth != 1}
+    wrong = {place for row in rows for place, cell in enumerate(row.cells) if cell.wrong and not row.one_sided}
     return DrawnPanel(
         title=panel.title,
         shape=panel.shape,
@@ -148,7 +155,7 @@ def _words(panels: Sequence[DrawnPanel]) -> Iterator[str]:
 
 def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
     """What is wrong in one row: the row as a whole, or each cell by its column."""
-    if row.missing or row.extra:
+    if row.one_sided:
         yield f"{row.label}: " + ("missing in yours" if row.missing else "there in yours, and should not be")
         return
     for same, places in groupby(range(len(row.cells)), key=lambda place: row.cells[place]):

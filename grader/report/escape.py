@@ -17,6 +17,7 @@ __all__ = [
     "escape",
     "escape_lines",
     "inside_html",
+    "inside_log",
     "markdown",
     "workflow_message",
     "workflow_property",
@@ -25,6 +26,7 @@ __all__ = [
 _TAB = 4
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 _MARKS = re.compile(r"[!-/:-@\[-`{-~\n\t]")
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 _STARTS_LINK = "@#:"
 """Before a name, a number, `//`: GitHub makes links of these when Markdown is HTML already, where all is text again."""
 
@@ -85,6 +87,11 @@ def workflow_message(text: str) -> str:
 def workflow_property(text: str) -> str:
     """The value of a property before it, such as a file or a title."""
     return workflow_message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def inside_log(html: str) -> str:
+    """HTML of which no line is a command in the log of a workflow; to a browser it is the same."""
+    return _COMMAND.sub(r"\1&#58;", html).replace("##", "&#35;#")
 
 
 def inside_html(json: str) -> str:

@@ -60,8 +60,12 @@ class Browser:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._session = ""
+        try:
+            self._call("Browser.close")
+            self._process.wait(20)
+        finally:
+            self._process.kill()
         self._commands.close()
         self._answers.close()
 

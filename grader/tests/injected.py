@@ -197,7 +197,10 @@ class _Links(Page):
 
 
 def reads_html(report: str, view: View) -> None:
-    """As a browser does: no element but ours, one script and one style, links to lines and to files beside it."""
+    """As a browser does, and a runner whose log it is printed to.
+
+    No element but ours, one script and one style, links to lines and to files beside it.
+    """
     page = _Links(report)
 
     for element in page.elements:
@@ -207,6 +210,7 @@ def reads_html(report: str, view: View) -> None:
     assert (page.elements.count("script"), page.elements.count("style")) == (1, 1)
     assert [link for link in page.links if not re.fullmatch(r"#L\d+|[\w-]+\.html", link)] == []
     assert not _STEERING.search(report)
+    assert obeyed(report) == []
 
 
 READERS: dict[str, Callable[[str, View], None]] = {"text": _reads_text, "json": _reads_json, "html": reads_html}

@@ -75,7 +75,7 @@ def test_a_call_that_does_not_come_back_shows_what_it_had_to_leave() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["no_copy_on_write", "cow_copies_60_bytes", "append_l2_zero_filled", "block_ids_one_based"]
+    "name", ["no_copy_on_write", "cow_copies_60_bytes", "append_l2_zero_filled", "byte_offset_not_scaled"]
 )
 def test_scenes_before_the_mistake_have_nothing_wrong(name: str) -> None:
     """The first difference is the first in the picture, too, and it is there."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from grader.picture import Panel, Picture, Row, Scene, Shape
 from grader.record import Record, Submission
 from grader.report import FORMATS, View
 from grader.report.document import Document
+from grader.tests.command import FEW, SAMPLES, grade
 from grader.tests.graded import drawn
 from grader.tests.injected import Page, reads_html
 from grader.tests.made import outcome, record_of, secret_record
@@ -132,6 +135,17 @@ def test_only_our_own_script_and_style_may_work() -> None:
         assert f"{tag}-src 'sha256-{digest}'" in policy[1]
     assert policy[1].startswith("default-src 'none';")
     assert not re.search(r"unsafe|https?:|\ssrc=|\sstyle=|\son\w+=|@import|url\(", page)
+
+
+def test_the_command_writes_the_page(tmp_path: Path) -> None:
+    """With its pictures, and in one piece; JSON has them too."""
+    sample = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
+    arguments = ("run", sample, *FEW, "--without-valgrind", "--format")
+    page = tmp_path / "report.html"
+
+    assert grade(*arguments, "html", "--output", page).code == 1
+    assert '<td class="wrong">' in page.read_text(encoding="utf-8")
+    assert json.loads(grade(*arguments, "json").out)["pictures"][0]["program"]
 
 
 def test_a_record_without_pictures_still_has_its_operations() -> None:
