@@ -95,8 +95,8 @@ def drawn(picture: Picture, outcome: Outcome) -> tuple[DrawnScene, ...]:
             continue
         panels = tuple(_panel(panel, picture, before) for panel in scene.panels)
         words = list(_words(panels)) if scene.reached else []
-        first = outcome.difference.field if outcome.difference is not None else ""
-        words.sort(key=lambda text: not (first and text.startswith(first)))
+        if scene.operation == picture.operation and scene.reached:
+            words = _first(words, outcome)
         scenes.append(
             DrawnScene(
                 step=steps[scene.operation],
@@ -108,6 +108,17 @@ def drawn(picture: Picture, outcome: Outcome) -> tuple[DrawnScene, ...]:
         )
         before = _cells(scene, picture)
     return tuple(scenes)
+
+
+def _first(words: list[str], outcome: Outcome) -> list[str]:
+    """The first difference comes first. What no panel shows, such as a reply, is said as it was found."""
+    difference = outcome.difference
+    if difference is None:
+        return words
+    place = (f"{difference.field}:", f"{difference.field} to ")
+    if not any(text.startswith(place) for text in words):
+        return [f"{difference.field}: yours {difference.actual}, should be {difference.expected}", *words]
+    return sorted(words, key=lambda text: not text.startswith(place))
 
 
 def _cells(scene: Scene, picture: Picture) -> _Before:

@@ -56,6 +56,14 @@ def test_what_the_operation_changed_is_told() -> None:
     assert not changed & {("block 0", "slot 0"), ("block 1", "slot 15"), ("total_local_blocks", "")}
 
 
+def test_what_no_panel_shows_is_said_as_it_was_found() -> None:
+    """A reply, and first of all: it is the first difference."""
+    scene = bad_scene("append_returns_one")
+
+    assert scene.words == ("what append_kv returns: yours 1, should be 0",)
+    assert not any(panel.wrong for panel in scene.panels)
+
+
 def test_neighbours_that_are_wrong_alike_are_one_sentence() -> None:
     """A block that was not copied at all is no sixteen sentences."""
     scene = bad_scene("no_copy_on_write")
