@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import grader
 from grader import sandbox, tools
@@ -11,6 +12,7 @@ from grader.compare import Comparison
 from grader.diagnose import CaseFindings
 from grader.errors import DriverError
 from grader.lab import Lab
+from grader.pictures import pictures
 from grader.plain import decoded
 from grader.record import Environment, Record, Submission
 from grader.score import passes, total
@@ -33,8 +35,8 @@ _MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
 """Bytes, lines and characters of a line of the source."""
 
 
-def record(attempt: Attempt, *, complete: bool = True, would_score: int | None = None) -> Record:
-    """The record of an attempt. Raises `DriverError` when points were lost and nothing says why."""
+def record(attempt: Attempt, *, complete: bool = True, would_score: int | None = None, draw: bool = False) -> Record:
+    """The record of an attempt, with pictures if it is to `draw`. Raises `DriverError` when points were lost and nothing says why."""
     lab, built, source = attempt.lab, attempt.built, attempt.source
     assert built is not None
     assert source is not None
@@ -46,7 +48,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         outcomes.append(_outcome(one, lab, places))
     score = total(attempt.scores)
     max_score = sum(rule.max_points for rule in attempt.scores)
-    return Record(
+    made = Record(
         complete=complete,
         lab=lab.name,
         submission=Submission(
@@ -80,6 +82,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         ),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
     )
+    return replace(made, pictures=pictures(made, attempt.comparisons, lab)) if draw else made
 
 
 def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:

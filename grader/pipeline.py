@@ -23,7 +23,6 @@ from grader.instructions import count_instructions
 from grader.lab import Built, Lab
 from grader.lost import find_lost
 from grader.memcheck import MOST_PROCESSES, Checked, memcheck
-from grader.pictures import pictures
 from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed
 from grader.record import Record
 from grader.replay import replay
@@ -58,9 +57,9 @@ def grade(
 ) -> Record:
     """Grade the submission at `path`. Raises `GraderError` when we, not the student, are at fault.
 
-    `advise` also looks for what costs no point, but nearly as much time again (see grader.advise); `instructions`
-    counts them (see grader.instructions). `draw` puts pictures of failing cases into the record (see grader.pictures).
-    `allowed` are symbols that somebody has looked at; for them nothing is rejected.
+    `advise` looks for what costs no point, in nearly as much time again (grader.advise); `instructions` counts them
+    (grader.instructions); `draw` adds pictures of failing cases (grader.pictures); for symbols that are `allowed`,
+    because somebody has looked at them, nothing is rejected.
     """
     tools.require(*lab.tools, *(["valgrind"] if valgrind or instructions else []))
     with sandbox.workspace() as work:
@@ -80,8 +79,7 @@ def grade(
             attempt = _timed(step, attempt)
             if early is not None and step in (_compare, _memcheck):
                 early(record(_score(_diagnose(attempt)), complete=False))
-    made = record(attempt, would_score=_would_score(attempt))
-    return replace(made, pictures=pictures(made, attempt.comparisons, lab)) if draw else made
+    return record(attempt, would_score=_would_score(attempt), draw=draw)
 
 
 def _collect(attempt: Attempt) -> Attempt:

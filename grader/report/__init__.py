@@ -5,26 +5,16 @@ It returns a `Document`, which only the doors of `grader.report.document` make: 
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from grader.record import Record
 from grader.report import html, text
 from grader.report.document import Document, as_json, as_log
-from grader.report.view import View
+from grader.report.view import Format, View
 
 __all__ = ["DRAWN", "FORMATS", "Format", "View"]
 
 
-class Format(Protocol):
-    """Makes a report of a record."""
-
-    def __call__(self, record: Record, view: View) -> Document:
-        """The whole report."""
-
-
 def _text(record: Record, view: View) -> Document:
-    audience = text.Audience.INSTRUCTOR if view.instructor else text.Audience.STUDENT
-    page = text.render(record, width=view.width, colour=view.colour, audience=audience)
+    page = text.render(record, width=view.width, colour=view.colour, audience=view.audience)
     return as_log(page) if view.workflow else page
 
 
@@ -32,14 +22,10 @@ def _json(record: Record, view: View) -> Document:  # noqa: ARG001 - the record 
     return as_json(record)
 
 
-def _html(record: Record, view: View) -> Document:
-    return html.render(record, text.Audience.INSTRUCTOR if view.instructor else text.Audience.STUDENT)
-
-
 FORMATS: dict[str, Format] = {
     "text": _text,
     "json": _json,
-    "html": _html,
+    "html": html.render,
 }
 
 DRAWN = frozenset({"html", "json"})

@@ -16,7 +16,7 @@ from grader.report.document import Document
 from grader.report.groups import Audience, is_hidden
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import verdict_of
+from grader.report.words import result_of
 from grader.verdict import Outcome
 
 __all__ = ["class_page", "page_names"]
@@ -33,9 +33,8 @@ _MOST_CASES = 12
 
 def class_page(records: Sequence[Record], view: View) -> Document:
     """The page for these records, one for each submission. Students see no more of hidden cases than in their own."""
-    audience = Audience.INSTRUCTOR if view.instructor else Audience.STUDENT
     scores = [record.score for record in records if record.score is not None]
-    cases = _cases(records, audience)
+    cases = _cases(records, view.audience)
     rules = _rules(records)
     suspects = sum(case.suspect for case in cases)
     fails = {(kind, name): place for place, (kind, name) in enumerate(_keys(cases, rules))}
@@ -51,7 +50,7 @@ def class_page(records: Sequence[Record], view: View) -> Document:
         rules=[(rule, fails["rule", rule.name]) for rule in rules],
         suspects=suspects,
         students=[_student(record, page, fails) for record, page in zip(records, page_names(records), strict=True)],
-        verdicts=sorted({verdict_of(record) for record in records}),
+        verdicts=sorted({result_of(record) for record in records}),
     )
 
 
@@ -232,7 +231,7 @@ def _student(record: Record, page: str, fails: dict[tuple[str, str], int]) -> _S
     return _Student(
         record=record,
         page=page,
-        verdict=verdict_of(record),
+        verdict=result_of(record),
         lost=tuple(sorted(lost.items(), key=lambda item: -item[1])) if record.outcomes else (),
         fails=" ".join(str(fails[key]) for key in failing if key in fails) if record.outcomes else "",
     )

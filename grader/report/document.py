@@ -12,7 +12,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -21,7 +21,7 @@ from grader.record import Record, to_json
 from grader.report.escape import csv_cell, inside_html, inside_log, markdown, workflow_message, workflow_property
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+    from jinja2 import Template
 
 __all__ = ["Document", "as_command", "as_csv", "as_html", "as_json", "as_log", "as_markdown", "as_xml", "joined"]
 
@@ -69,33 +69,28 @@ def as_html(template: str, **values: object) -> Document:
 
 def as_markdown(template: str, **values: object) -> Document:
     """The same for GitHub's Markdown. Printed lines go into `<pre>`, code into `<code>`: never between backticks."""
-    return _filled(template, _escaped, values)
-
-
-def _escaped(value: object) -> object:
-    from markupsafe import Markup  # noqa: PLC0415 - slow to import, and only such reports need it
-
-    return value if isinstance(value, Markup) else Markup(markdown(str(value)))  # noqa: S704 - it is escaped
+    return _filled(template, _markdown_value, values)
 
 
 def _plain_value(value: object) -> object:
     return plain(value) if type(value) is str else value
 
 
+def _markdown_value(value: object) -> object:
+    from markupsafe import Markup  # noqa: PLC0415 - slow to import, and only such reports need it
+
+    return value if isinstance(value, Markup) else Markup(markdown(str(value)))  # noqa: S704 - it is escaped
+
+
 def _filled(template: str, finalize: Callable[[object], object], values: Mapping[str, object]) -> Document:
     return Document(_compiled(template, finalize).render(values))
 
 
-@lru_cache(maxsize=16)
+@cache
 def _compiled(template: str, finalize: Callable[[object], object]) -> Template:
-    """A class has one template and hundreds of pages."""
-    return _environment(finalize).from_string(template)
-
-
-def _environment(finalize: Callable[[object], object]) -> Environment:
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - slow to import, and only such reports need it
 
-    return Environment(
+    environment = Environment(
         autoescape=True,
         finalize=finalize,
         undefined=StrictUndefined,
@@ -103,6 +98,7 @@ def _environment(finalize: Callable[[object], object]) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    return environment.from_string(template)
 
 
 def as_command(name: str, message: str, **properties: str | int) -> Document:

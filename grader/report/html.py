@@ -21,8 +21,9 @@ from grader.report.groups import (
 )
 from grader.report.start import shown_hint, what_it_means, why_not
 from grader.report.trace import bad_place, besides, case_file
+from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import cost_of, verdict_of
+from grader.report.words import cost_of, points_of, result_of
 from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 
 __all__ = ["render"]
@@ -34,14 +35,16 @@ _MOST_SAID = 6
 _TOOLS = {Tool.GCC: "gcc", Tool.VALGRIND: "Valgrind", Tool.REPLAY: "the cases", Tool.SCAN: "the grader"}
 
 
-def render(record: Record, audience: Audience) -> Document:
+def render(record: Record, view: View) -> Document:
     """The whole page; of hidden cases students see title and rule."""
+    audience = view.audience
     groups = _groups(record, audience)
     return web_page(
         "submission",
-        title=f"{record.submission.name}: {verdict_of(record)}",
+        title=f"{record.submission.name}: {result_of(record)}",
         record=record,
-        verdict=verdict_of(record),
+        points=points_of(record),
+        verdict=result_of(record),
         notes=list(_notes(record, audience)),
         start=_start(record, audience),
         causes=[_cause(record, group) for group in groups[:_MOST_CAUSES]],

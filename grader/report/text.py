@@ -9,7 +9,7 @@ from grader.report.groups import Audience, Group, grouped, hint_of, is_hidden, l
 from grader.report.page import Page, bad, dim, glued, good, pad, strong
 from grader.report.start import start_here
 from grader.report.trace import case_file, show_case
-from grader.report.words import cost_of, count, verdict_of
+from grader.report.words import cost_of, counted, points_of, result_of
 from grader.verdict import RuleScore, Verdict
 
 __all__ = ["Audience", "render"]
@@ -41,8 +41,8 @@ def render(record: Record, *, width: int = 100, colour: bool = False, audience: 
 
 def _headline(page: Page, record: Record) -> None:
     mark = good if record.verdict.passed else bad
-    points = "no score" if record.score is None else f"{record.score} of {record.max_score} points"
-    page.write(strong(record.submission.name), ": ", mark(verdict_of(record)), ", ", strong(glued(points)), hang=2)
+    verdict, points = mark(result_of(record)), strong(glued(points_of(record)))
+    page.write(strong(record.submission.name), ": ", verdict, ", ", points, hang=2)
     if not record.complete:
         page.write(
             "Grading was interrupted; this is what was earned until then, and something may be missing.",
@@ -108,7 +108,7 @@ def _causes(page: Page, record: Record, audience: Audience) -> None:
     groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
     if not groups:
         return
-    cases = count(sum(len(group.outcomes) for group in groups), "case")
+    cases = counted(sum(len(group.outcomes) for group in groups), "case")
     page.heading("What goes wrong" if len(groups) == 1 else f"What goes wrong: {len(groups)} causes, {cases}")
     for number, group in enumerate(groups[:_MOST_GROUPS], start=1):
         page.blank()

@@ -1,4 +1,4 @@
-"""Words that every report for people uses."""
+"""What several formats say in the same words."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from grader.record import Record
 from grader.report.groups import Group
 from grader.verdict import Verdict
 
-__all__ = ["VERDICTS", "cost_of", "count", "verdict_of"]
+__all__ = ["cost_of", "counted", "points_of", "result_of"]
 
-VERDICTS = {
+_WORDS = {
     Verdict.ACCEPTED: "accepted",
     Verdict.COMPILE_ERROR: "does not compile",
     Verdict.WRONG_ANSWER: "wrong answer",
@@ -21,20 +21,25 @@ VERDICTS = {
 }
 
 
-def verdict_of(record: Record) -> str:
-    """The verdict of a submission, in words."""
+def result_of(record: Record) -> str:
+    """The verdict."""
     if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
         return "does not build as demanded"
-    return VERDICTS[record.verdict]
+    return _WORDS[record.verdict]
+
+
+def points_of(record: Record) -> str:
+    """The score."""
+    return "no score" if record.score is None else f"{record.score} of {record.max_score} points"
 
 
 def cost_of(group: Group) -> str:
-    """In how many cases a cause shows, and what they cost."""
+    """How many cases have this cause, and what that costs."""
     points = round(group.lost)
-    costs = f"about {count(points, 'point')}" if points else "less than a point" if group.lost else "no point"
-    return f"seen in {count(len(group.outcomes), 'case')}, costs {costs}"
+    costs = f"about {counted(points, 'point')}" if points else "less than a point" if group.lost else "no point"
+    return f"seen in {counted(len(group.outcomes), 'case')}, costs {costs}"
 
 
-def count(number: int, word: str) -> str:
-    """So many of them."""
+def counted(number: int, word: str) -> str:
+    """`1 case`, `2 cases`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

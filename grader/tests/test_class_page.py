@@ -8,9 +8,10 @@ from dataclasses import replace
 from grader.record import Record, Submission
 from grader.report import View
 from grader.report.class_page import class_page, page_names
-from grader.tests.injected import INJECTIONS, filled, reads_html
+from grader.tests.injected import INJECTIONS, filled
 from grader.tests.made import outcome, record_of
 from grader.tests.test_report_html import said
+from grader.tests.web_reader import reads_page
 from grader.verdict import Verdict, Visibility
 
 _MARK = "check this case before release"
@@ -118,12 +119,12 @@ def test_every_report_has_a_file_of_its_own() -> None:
 
 def test_an_empty_class_has_a_page() -> None:
     """Nothing to divide by."""
-    reads_html(class_page([], View()), View())
+    reads_page(class_page([], View()), View())
 
 
 def test_a_class_of_attackers_has_a_whole_page() -> None:
     """Every text of every record is an attack."""
     page = class_page([filled(text) for text in INJECTIONS.values()], View(instructor=True))
 
-    reads_html(page, View())
+    reads_page(page, View())
     assert len(page) < 3_000_000

@@ -17,8 +17,9 @@ from grader.report import FORMATS, View
 from grader.report.document import Document
 from grader.tests.command import FEW, SAMPLES, grade
 from grader.tests.graded import drawn
-from grader.tests.injected import Page, reads_html
+from grader.tests.injected import Page
 from grader.tests.made import outcome, record_of, secret_record
+from grader.tests.web_reader import reads_page
 from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
 
 _ROW = Row(label="secret_row", expected=("secret_right",), actual=("secret_wrong",))
@@ -118,7 +119,7 @@ def test_pages_of_all_kinds_are_whole(name: str) -> None:
     """A failing build, all points, rejected, a crash: for students and instructors."""
     for instructor in (False, True):
         page = html(drawn(name), instructor=instructor)
-        reads_html(page, View())
+        reads_page(page, View())
 
         assert 'id="L1"' in page
 
