@@ -36,7 +36,10 @@ _MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
 
 
 def record(attempt: Attempt, *, complete: bool = True, would_score: int | None = None, draw: bool = False) -> Record:
-    """The record of an attempt, with pictures if it is to `draw`. Raises `DriverError` when points were lost and nothing says why."""
+    """The record of an attempt, with pictures if it is to `draw`.
+
+    Raises `DriverError` when points were lost and nothing says why.
+    """
     lab, built, source = attempt.lab, attempt.built, attempt.source
     assert built is not None
     assert source is not None
