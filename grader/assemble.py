@@ -196,10 +196,10 @@ def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
 
 def _lines(content: bytes) -> tuple[str, ...]:
     """The source as a report shows it, up to where it becomes a flood."""
-    lines = [line[:_MOST_COLUMNS] for line in decoded(content[:_MOST_SOURCE]).expandtabs(8).split("\n")]
-    if lines[-1] == "":
+    lines = content[:_MOST_SOURCE].replace(b"\r\n", b"\n").split(b"\n")
+    if lines[-1] == b"":
         lines.pop()
-    return tuple(lines[:_MOST_LINES])
+    return tuple(decoded(line).expandtabs(8)[:_MOST_COLUMNS] for line in lines[:_MOST_LINES])
 
 
 def _output(attempt: Attempt) -> str:
