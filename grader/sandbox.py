@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -147,6 +148,8 @@ class Workspace:
     def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
         """Put a file of ours there in the place of what is there; what runs there may not write to it."""
         path = self.folder / name
+        if path.is_dir() and not path.is_symlink():
+            _remove(path)
         path.unlink(missing_ok=True)
         path.write_bytes(content)
         path.chmod(mode)
@@ -164,7 +167,29 @@ def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
         folder.chmod(0o700)
         yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget or Budget())
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder in which a program may have dug as deep as it liked, and shut folders. No program is left there.
+
+    What is below a folder in it is moved up, so that no path becomes long and nothing calls itself.
+    """
+    with contextlib.suppress(OSError):  # of a disk that fails what we can remove is removed
+        folder.chmod(0o700)
+        left = _folders(folder)
+        while left:
+            inner = left.pop()
+            inner.chmod(0o700)
+            for deeper in _folders(inner):
+                deeper.chmod(0o700)
+                left.append(deeper.rename(folder / secrets.token_hex(8)))
+            shutil.rmtree(inner)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [Path(entry) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
 
 
 def _as_inside(done: Completed, status: int) -> Completed:

@@ -170,6 +170,35 @@ def test_our_files_can_be_read_but_not_written() -> None:
         assert (work.folder / "ours").read_bytes() == b"right\n"
 
 
+_HARD_TO_REMOVE = {
+    "deep": "i=0; while [ $i -lt 1500 ]; do mkdir d e && ln -s / l && cd -P d; i=$((i+1)); done",
+    "shut": "mkdir -p a/b/c; touch a/b/file; chmod 0 a/b/c a/b a; chmod 500 .",
+    "oddly named": r"mkdir -p \"$(printf 'a\\nb')/-rf/$(printf '\\377')/*\"; mkfifo ..a ...",
+}
+
+
+@pytest.mark.parametrize("script", _HARD_TO_REMOVE.values(), ids=_HARD_TO_REMOVE)
+def test_no_folder_is_too_hard_to_remove(script: str) -> None:
+    """Deeper than Python's recursion or a path may be, closed, or with any name: it goes away with the workspace."""
+    with workspace() as work:
+        done = work.run(["sh", "-c", script], limits=SHORT)
+
+        assert done.succeeded, done.stderr
+    assert not work.folder.exists()
+
+
+@pytest.mark.parametrize("script", ["mkdir -p ours/full", "mkfifo ours", "ln -s / ours", "ln -s nowhere/file ours"])
+def test_our_file_takes_the_place_of_whatever_is_there(script: str) -> None:
+    """What ran before may have put anything under its name."""
+    with workspace() as work:
+        assert work.run(["sh", "-c", script], limits=SHORT).succeeded
+
+        work.add("ours", b"right\n")
+
+        assert (work.folder / "ours").read_bytes() == b"right\n"
+        assert not (work.folder / "ours").is_symlink()
+
+
 # ---------------------------------------------------------------- limits
 
 
