@@ -44,6 +44,7 @@ _COMMAND = (
     "--tool=callgrind",
     "--collect-atstart=no",
     "--vgdb=no",
+    "--command-line-only=yes",  # no options from a file that the program may have left for the next run
 )
 
 

@@ -54,6 +54,7 @@ _COMMAND = (
     "--num-callers=24",
     "--read-inline-info=no",  # a quarter of the start-up; lines are right without it, only inlined names are lost
     "--vgdb=no",
+    "--command-line-only=yes",  # no options from a file that the program may have left for the next run
 )
 
 
