@@ -28,6 +28,7 @@ ALLOCATED = "allocated"
 """Tag of a difference: a call that must fail allocated memory."""
 
 _MOST_KEPT = 1024
+_REPLY_BYTES = 8
 
 
 class End(StrEnum):
@@ -66,7 +67,7 @@ class Comparison:
     ended_at: int
     """The operation that did not come back, or the number of operations."""
     refused: int | None
-    """The first operation that the reference accepts and the program refused."""
+    """The first operation that the reference accepts and the program refused, or only said that it did not."""
     lost: int
     """Allocations that nobody freed, when the case reached its end."""
     allowed: tuple[tuple[Span, ...], ...] = ()
@@ -117,7 +118,8 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         actual.append(judgement.actual.text)
         if judgement.differences:
             deviations.append(Deviation(number, judgement))
-        if refused is None and not right.replies[number].refused and judgement.actual.text in REFUSALS:
+        pretends = judgement.expected.refused and _does_nothing(before, steps[number].record)
+        if refused is None and not right.replies[number].refused and (pretends or judgement.actual.text in REFUSALS):
             refused = number
     end = End.UNREADABLE if unreadable else _end(played)
     lost = _lost(played) if played.complete else 0
@@ -135,6 +137,11 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         lost=lost,
         allowed=tuple(allowed),
     )
+
+
+def _does_nothing(before: bytes | None, after: bytes) -> bool:
+    """Is the state the same as before? A record begins with the two words of the reply (drivers/frames.c)."""
+    return before is not None and before[_REPLY_BYTES:] == after[_REPLY_BYTES:]
 
 
 class _Right:

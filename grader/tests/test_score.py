@@ -128,6 +128,15 @@ def test_a_program_that_refuses_everything_scores_nothing(*, valgrind: bool) -> 
     assert record.verdict is Verdict.WRONG_ANSWER
 
 
+def test_pretending_earns_nothing() -> None:
+    """Who answers every call as if it were done, with a pointer to anywhere or a number, has done nothing either."""
+    source = (SAMPLES / "wrong_answer" / "all_null" / "llm_memory.c").read_text(encoding="utf-8")
+    source = source.replace("return NULL", "return (void *)(size_t)4").replace("return -1", "return 0")
+    record = graded_text(source, *every_case())
+
+    assert (record.verdict, record.score) == (Verdict.WRONG_ANSWER, 0)
+
+
 _LAZY = {
     "only llm_init works": ("create_sequence", "free_sequence", "fork_sequence", "append_kv"),
     "no fork and no append": ("fork_sequence", "append_kv"),
