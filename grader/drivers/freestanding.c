@@ -55,6 +55,7 @@ void *mmap(void *start, size_t size, int access, int flags, int descriptor, off_
 }
 
 int munmap(void *start, size_t size) { return (int)ask3(SYS_munmap, (long)start, (long)size, 0); }
+int madvise(void *start, size_t size, int how) { return (int)ask3(SYS_madvise, (long)start, (long)size, how); }
 ssize_t read(int descriptor, void *to, size_t size) { return ask3(SYS_read, descriptor, (long)to, (long)size); }
 int close(int descriptor) { return (int)ask3(SYS_close, descriptor, 0, 0); }
 ssize_t writev(int descriptor, const struct iovec *parts, int count)

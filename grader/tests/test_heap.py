@@ -254,3 +254,23 @@ def test_static_data_is_fresh_in_every_case(place: str) -> None:
     assert findings(attempt) == []
     assert attempt.checked is not None
     assert attempt.checked.processes == 1
+
+
+def test_large_variables_are_zeros_in_each_case_and_cost_nothing() -> None:
+    """Under Valgrind too, where all cases have one process; what nobody touches is nowhere."""
+    top = (
+        "#include <stdlib.h>\n#include <string.h>\nstatic char never_touched[1 << 30];\nstatic int table[2 << 20];\n"
+        "char *touch(size_t n);\nchar *touch(size_t n) { return &never_touched[n]; }\n"
+    )
+    body = (
+        "    int seen = 0;\n    for (int i = 0; i < 2 << 20; i += 64)\n        seen |= table[i];\n    if (seen)\n"
+        "        return NULL;\n    int *unset = malloc(sizeof table / 2);\n"
+        "    memcpy(table, unset, sizeof table / 2);\n    free(unset);\n"
+        "    table[0] = table[2000000] = table[(2 << 20) - 64] = 1;"
+    )
+    attempt = attempted(around("llm_init", body, top=top), *[first_case()] * 5, valgrind=True)
+
+    assert findings(attempt) == []
+    assert attempt.checked is not None
+    assert (attempt.checked.processes, attempt.checked.unchecked) == (1, ())
+    assert attempt.spent["replay"] + attempt.spent["memcheck"] < 2
