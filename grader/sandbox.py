@@ -62,7 +62,7 @@ class Limits(Patience):
                 yield f"{name}={value}"
 
 
-COMPILE_LIMITS = Limits(wall_seconds=30, cpu_seconds=10, address_space=4 << 30, file_size=64 << 20, processes=64)
+COMPILE_LIMITS = Limits(wall_seconds=30, cpu_seconds=3, address_space=1 << 30, file_size=64 << 20, processes=64)
 RUN_LIMITS = Limits(
     wall_seconds=120, cpu_seconds=12, address_space=8 << 30, file_size=1 << 20, processes=64, sees_processes=True
 )

@@ -108,13 +108,7 @@ def _compile_findings(
 ) -> list[Finding]:
     """Ask gcc once more, now for machine-readable messages."""
     if compiled.timed_out or compiled.signal is not None or _SIGNALLED in compiled.stderr:
-        return [
-            _finding(
-                project,
-                "compiler-stopped",
-                "gcc needed too much time or memory for this file and was stopped",
-            )
-        ]
+        return [_finding(project, _STOPPED, "gcc needed too much time or memory for this file and was stopped")]
     option = diagnostics.diagnostics_option(tools.gcc_major())
     again = work.run([*project.compile_command, option], limits=COMPILE_LIMITS)
     errors = [diagnostic for diagnostic in diagnostics.parse(again.stderr) if diagnostic.is_error]
@@ -124,6 +118,9 @@ def _compile_findings(
         if blamed is not None:
             return [blamed, *(_gcc_finding(project, error) for error in errors[: _MOST_FINDINGS - 1])]
     errors = list(dict.fromkeys(errors))
+    if not errors and "stderr" in again.cut:
+        message = "gcc complains about this file for more than a megabyte. Run it yourself and mend the first mistake"
+        return [_finding(project, "compiler", message)]
     if not errors:
         text = "; ".join(dict.fromkeys(_ASSEMBLER.findall(compiled.stderr.decode(errors="replace")[:2000])))
         return [_finding(project, "compiler", f"gcc refuses the file: {text or 'it does not say why'}")]

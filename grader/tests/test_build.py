@@ -236,13 +236,11 @@ def test_the_driver_and_the_harness_compile_cleanly(tmp_path: Path) -> None:
             [
                 "gcc",
                 *FLAGS,
-                f"-I{drivers}",
-                f"-I{path.parent}",
-                f"-I{filters}",
+                *(f"-I{place}" for place in (drivers, path.parent, filters)),
                 "-c",
                 str(path),
                 "-o",
-                f"{path.stem}.o",
+                "part.o",
             ],
             cwd=tmp_path,
             limits=Patience(wall_seconds=60),
@@ -283,7 +281,7 @@ def test_the_limits_of_a_compilation_are_near_what_one_needs() -> None:
     """A submission compiles in a fifth of a second; a bomb may cost a few seconds, not minutes."""
     assert COMPILE_LIMITS.wall_seconds <= 30
     assert COMPILE_LIMITS.cpu_seconds is not None
-    assert COMPILE_LIMITS.cpu_seconds <= 15
+    assert COMPILE_LIMITS.cpu_seconds <= 3
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "/etc/shadow", "llm_memory.c", "/", "../../etc/passwd", "driver.c"])
@@ -292,3 +290,11 @@ def test_including_what_is_no_header_is_a_finding(name: str) -> None:
     for finding in findings(f'#include "{name}"\n'.encode() + RIGHT):
         assert finding.kind == "compiler"
         assert "root:" not in finding.message
+
+
+def test_endless_complaints_are_called_so(tmp_path: Path) -> None:
+    """Nobody reads a megabyte of warnings."""
+    bomb = b"#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(A(x)))))\nint f(void);\nint f(void) { B(1;) return 0; }"
+    (finding,) = graded(tmp_path, bomb + RIGHT).findings
+
+    assert "more than a megabyte" in finding.message

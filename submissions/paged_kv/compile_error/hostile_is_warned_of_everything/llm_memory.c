@@ -1,0 +1,49 @@
+/* Exhaustion: so many warnings that what gcc says is larger than what anybody reads. */
+#include "llm_memory.h"
+
+#define ONE(x) x x x x x x x x
+#define TWO(x) ONE(ONE(x))
+#define FOUR(x) TWO(TWO(x))
+
+void hostile_statements(int n);
+
+void hostile_statements(int n)
+{
+    FOUR(n + 1; "a statement \033[31mwithout effect <b>&amp;";)
+}
+
+LLMEngine *llm_init(void *pool_addr, size_t pool_size)
+{
+    (void)pool_addr, (void)pool_size;
+    return NULL;
+}
+
+Sequence *create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len)
+{
+    (void)engine, (void)seq_id, (void)initial_kv_len;
+    return NULL;
+}
+
+int free_sequence(LLMEngine *engine, int seq_id)
+{
+    (void)engine, (void)seq_id;
+    return -1;
+}
+
+Sequence *fork_sequence(LLMEngine *engine, int parent_seq_id, int new_seq_id)
+{
+    (void)engine, (void)parent_seq_id, (void)new_seq_id;
+    return NULL;
+}
+
+int append_kv(LLMEngine *engine, int seq_id, int kv_data)
+{
+    (void)engine, (void)seq_id, (void)kv_data;
+    return -1;
+}
+
+int llm_destroy(LLMEngine *engine)
+{
+    (void)engine;
+    return -1;
+}
