@@ -36,6 +36,17 @@ _REFUSED = {
 }
 _PROCESSES = "fork vfork clone execve execveat"
 _SIGNALS = "kill tkill tgkill"
+_CHANGES = (
+    "creat mkdir mkdirat mknod mknodat symlink symlinkat link linkat rename renameat renameat2 unlink unlinkat rmdir "
+    "truncate chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes utimensat futimesat "
+    "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr"
+)
+"""What makes, changes or removes files. Under Valgrind, and where there is no Landlock, nothing else refuses it."""
+_OPENS = {"open": 1, "openat": 2}
+"""Which argument holds the flags."""
+_WRITING = (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC)
+_OWNERS = (8, 10, 15)
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX: a descriptor's owner gets signals."""
 _NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW... flags of clone."""
 
@@ -79,10 +90,16 @@ def _confined() -> Iterator[_Rule]:
 
 
 def _students() -> Iterator[_Rule]:
-    """Besides, for a process in which a student's functions run: it stays alone and signals nobody but itself."""
+    """Besides, for a process in which a student's functions run: it stays alone, signals no other, writes no file."""
     yield from map(_Rule, _PROCESSES.split())
     for call in _SIGNALS.split():
         yield _Rule(call, compare=(0, _NOT_EQUAL, OWN_PROCESS, 0))
+    for command in _OWNERS:
+        yield _Rule("fcntl", compare=(1, _EQUAL, command, 0))
+    yield from map(_Rule, _CHANGES.split())
+    for call, flags in _OPENS.items():
+        yield from (_Rule(call, compare=(flags, _MASKED_EQUAL, bit, bit)) for bit in _WRITING)
+    yield _Rule("openat2", _error(errno.ENOSYS))  # its flags are out of sight
 
 
 def header(architecture: str) -> str:

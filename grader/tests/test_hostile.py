@@ -12,6 +12,7 @@ import pytest
 
 from grader.attempt import Attempt
 from grader.compare import End
+from grader.confine.machine import machine
 from grader.tests.programs import (
     POSIX,
     around,
@@ -159,6 +160,33 @@ def test_killing_the_driver_costs_no_other_case() -> None:
 
         assert_whole(attempt, 1)
         assert attempt.comparisons[1].end is End.REACHED
+
+
+_WRITES = {
+    "creat": 'open("made", O_WRONLY | O_CREAT, 0600)',
+    "write": 'open("llm_memory.c", O_WRONLY | O_APPEND)',
+    "both ways": 'open("llm_memory.c", O_RDWR)',
+    "mkdir": 'mkdir("made", 0700)',
+    "mkfifo": 'mkfifo("made", 0600)',
+    "symlink": 'symlink("/", "made")',
+    "link": 'link("program", "made")',
+    "rename": 'rename("program", "made")',
+    "unlink": 'unlink("llm_memory.c")',
+    "chmod": 'chmod(".", 0777)',
+    "owner": "fcntl(1, F_SETOWN, getppid())",
+}
+
+
+@pytest.mark.skipif(not machine().seccomp, reason="this kernel refuses no system calls")
+@pytest.mark.parametrize("write", _WRITES.values(), ids=_WRITES)
+def test_no_file_is_made_or_changed_without_landlock_either(write: str, bare: Callable[..., None]) -> None:
+    """Natively and under Valgrind: a program that gets so far ends there."""
+    bare("landlock", "bubblewrap")
+    top = f"{POSIX}#include <fcntl.h>\n#include <stdio.h>\n#include <sys/stat.h>\n"
+    attempt = attempted(trouble(f"if ({write} >= 0) __builtin_trap();", top=top), first_case(), valgrind=True)
+
+    assert findings(attempt) == []
+    assert not (attempt.work.folder / "made").exists()
 
 
 def test_a_flood_of_output_is_bounded_and_kept() -> None:
