@@ -6,6 +6,7 @@ Samples find the decoys by these names, which they may count on where no protect
     $HOME/hostile_canary       in the grader's home folder, for its owner only
     ../hostile_canary          seen from the private folder, which everybody may read
     ../grade-neighbour         another's private folder, with a source
+    ../hostile_canary.socket   where somebody listens, and on the ports and by the name of grader.tests.ears
     hostile_mark*              what a sample tries to leave outside its private folder has such a name
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 
 from grader.record import Record, from_json
 from grader.tests.command import ROOT, SAMPLES, command, environment
+from grader.tests.ears import Ears, left_behind
 from grader.verdict import Verdict
 
 __all__ = ["ATTACKS", "LAST", "Batch", "Hostile", "grade_all", "suite"]
@@ -83,6 +85,10 @@ class Batch:
     """The texts that may stand nowhere, by where they are kept."""
     appeared: tuple[str, ...]
     """Files that are new, changed or gone."""
+    heard: tuple[str, ...]
+    """Where somebody spoke to the decoys that listen."""
+    left: tuple[str, ...]
+    """What no process owns and nobody took away."""
     notes: dict[str, Any]
     """Those of grader.tests.decoy; none where it was ended."""
 
@@ -123,7 +129,6 @@ def _among_decoys(around: Path, folders: Sequence[Path]) -> Batch:
     neighbour.mkdir(mode=0o700)
     (neighbour / "llm_memory.c").write_text(f"// {canaries['neighbour']}\n", encoding="utf-8")
     watched = (home, shared, here, ROOT / "cases", ROOT / "submissions")
-    before = _seen(watched)
     variables = environment(
         HOME=str(home),
         TMPDIR=str(shared),
@@ -131,7 +136,8 @@ def _among_decoys(around: Path, folders: Sequence[Path]) -> Batch:
         # what is compiled of ours is kept where it always is
         XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),
     )
-    with (around / "out").open("wb") as out, (around / "err").open("wb") as err:
+    with (around / "out").open("wb") as out, (around / "err").open("wb") as err, Ears(shared) as ears:
+        before = _seen(watched)
         subprocess.run(
             [
                 *(sys.executable, "-m", "grader.tests.decoy", str(around / "notes")),
@@ -144,13 +150,16 @@ def _among_decoys(around: Path, folders: Sequence[Path]) -> Batch:
             stderr=err,
             check=False,
         )
-    after = _seen(watched)
+        after = _seen(watched)
+        heard = tuple(ears.heard())
     notes = around / "notes"
     return Batch(
         out=(around / "out").read_text(encoding="utf-8", errors="replace"),
         err=(around / "err").read_text(encoding="utf-8", errors="replace"),
         canaries=canaries,
         appeared=tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))),
+        heard=heard,
+        left=tuple(left_behind()),
         notes=json.loads(notes.read_text(encoding="utf-8")) if notes.is_file() else {},
     )
 

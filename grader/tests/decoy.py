@@ -1,4 +1,5 @@
-"""A parent for a grading that only notes: which signals reach it, what outlives its child, what all that cost.
+"""A parent for a grading that only notes: which signals reach it, what is changed of it or its
+child from outside, what outlives its child, what all that cost.
 
 `python -m grader.tests.decoy NOTES COMMAND...` runs the command and writes its notes as JSON.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -31,16 +33,30 @@ def main() -> None:
     for number in signal.valid_signals() - _NO_SIGNAL_OF_OTHERS:
         with contextlib.suppress(OSError, ValueError):  # numbers that libc keeps for itself
             signal.signal(number, note)
+    before = _settings(0)
     child = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    changed = {who: _settings(number) for who, number in {"the grader": child.pid, "its parent": 0}.items()}
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     notes = {
         "code": child.returncode,
         "cpu_seconds": usage.ru_utime + usage.ru_stime,
         "signals": noted,
+        "changed": [f"{who}: {now}, not {before}" for who, now in changed.items() if now != before],
         "survivors": _end_survivors(),
     }
     Path(sys.argv[1]).write_text(json.dumps(notes), encoding="utf-8")
+
+
+def _settings(process: int) -> dict[str, object]:
+    """What others may change of a process; of ours they have no reason to."""
+    return {
+        "priority": os.getpriority(os.PRIO_PROCESS, process),
+        "scheduler": os.sched_getscheduler(process),
+        "processors": sorted(os.sched_getaffinity(process)),
+        "bytes in message queues": resource.prlimit(process, resource.RLIMIT_MSGQUEUE),
+    }
 
 
 def _end_survivors() -> list[str]:

@@ -28,9 +28,11 @@ def main() -> None:
     labels = sorted((_ROOT / "submissions").glob("*/*/*/expect.toml"))
     with ProcessPoolExecutor() as pool:
         for label, score in zip(labels, pool.map(_score, labels), strict=True):
-            exact = label.parent.parent.name == Verdict.COMPILE_ERROR or score == 0
+            verdict = label.parent.parent.name
+            exact = verdict in (Verdict.COMPILE_ERROR, Verdict.ACCEPTED) or score == 0
             slack = 0 if exact else _SLACK
-            line = f"keeps   = [{max(0, score - slack)}, {min(99, score + slack)}]\n"
+            most = score if exact else min(99, score + slack)
+            line = f"keeps   = [{max(0, score - slack)}, {most}]\n"
             text = re.sub(r"^keeps\s*=.*\n", "", label.read_text(encoding="utf-8"), flags=re.MULTILINE)
             label.write_text(text.rstrip("\n") + "\n" + line, encoding="utf-8")
             sys.stderr.write(f"{score:4} {label.parent.relative_to(_ROOT)}\n")

@@ -5,7 +5,9 @@ Each is an ordinary labelled sample, `submissions/LAB/VERDICT/hostile_NAME`, who
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
 import tomllib
@@ -17,13 +19,14 @@ import pytest
 
 from grader.report import FORMATS, View
 from grader.tests.armed import ATTACKS, LAST, Batch, Hostile, grade_all, suite
+from grader.tests.ears import Ears
 from grader.tests.programs import SAMPLES
 from grader.verdict import Verdict
 
 _MOST_SECONDS_OF_ONE = 3.0
 """What a submission's calls may use in all, whatever it does; the rest of a grading comes to it."""
 _GRADING_SECONDS = 4.0
-_MOST_SECONDS = 60.0
+_MOST_SECONDS = 80.0
 _GOT = "HOSTILE-GOT"
 """A sample prints this before what it could read and should not."""
 
@@ -91,14 +94,17 @@ def told_secrets(_: list[Hostile], batch: Batch) -> Iterator[str]:
 
 
 def traces(_: list[Hostile], batch: Batch) -> Iterator[str]:
-    """No file outside the private folders, no process afterwards, no signal to who started the grader."""
+    """No file outside the private folders, no process or object afterwards, nothing said or done to those around."""
     yield from (f"{path} appeared, changed or is gone" for path in batch.appeared)
     yield from (f"still lives: {process}" for process in batch.notes.get("survivors", ["nobody looked"]))
     yield from (f"the grader's parent got {name}" for name in batch.notes.get("signals", []))
+    yield from (f"changed of {what}" for what in batch.notes.get("changed", []))
+    yield from (f"somebody spoke to {where}" for where in batch.heard)
+    yield from (f"left behind: {what}" for what in batch.left)
 
 
 def too_dear(_: list[Hostile], batch: Batch) -> Iterator[str]:
-    """Endless ones cost 3 s each, and all together a minute."""
+    """Endless ones cost 3 s each, and all together little more than a minute."""
     for record in batch.records:
         spent = sum(record.cpu_seconds.values())
         if spent > _MOST_SECONDS_OF_ONE + _GRADING_SECONDS:
@@ -116,6 +122,35 @@ def test_the_decoy_notes_signals_survivors_and_the_end(tmp_path: Path) -> None:
     assert (notes["code"], notes["signals"]) == (7, ["SIGUSR1"])
     assert len(notes["survivors"]) == 1
     assert 0 < notes["cpu_seconds"] < 1
+
+
+def test_the_decoy_notes_what_is_changed_of_others(tmp_path: Path) -> None:
+    """Of the grader, which is its child, and of itself."""
+    change = "import os, resource; os.nice(1); resource.prlimit(os.getppid(), resource.RLIMIT_MSGQUEUE, (4057, 4057))"
+    command = [sys.executable, "-c", change]
+    subprocess.run([sys.executable, "-m", "grader.tests.decoy", str(tmp_path / "notes"), *command], check=True)
+    changed = json.loads((tmp_path / "notes").read_text(encoding="utf-8"))["changed"]
+
+    assert ["the grader: {'priority': 1" in one or "its parent" in one for one in changed] == [True, True]
+    assert "4057" in changed[1]
+
+
+def test_the_ears_hear_every_kind_of_socket(tmp_path: Path) -> None:
+    """And are still when nobody speaks."""
+    with Ears(tmp_path) as ears:
+        assert ears.kinds == {"stream", "datagram", "path", "name"}
+        assert ears.heard() == []
+
+        for address in (str(tmp_path / "hostile_canary.socket"), "\0hostile_canary"):
+            with socket.socket(socket.AF_UNIX) as mouth:
+                mouth.connect(address)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
+            for port in (47_611, 47_612, 47_613):
+                mouth.sendto(b"x", ("127.0.0.1", port))
+                with contextlib.suppress(ConnectionRefusedError):
+                    socket.create_connection(("127.0.0.1", port)).close()
+
+        assert {name.split()[-1] for name in ears.heard()} == ears.kinds
 
 
 _LOOKS: tuple[Callable[[list[Hostile], Batch], Iterator[str]], ...] = (

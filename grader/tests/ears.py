@@ -1,0 +1,88 @@
+"""Who listens on this machine, and what no process owns: decoys for programs that reach beyond files and processes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+__all__ = ["Ears", "left_behind"]
+
+_PORTS = range(47_611, 47_614)
+"""Samples try all of them; those that others have are left out."""
+
+_KEY = 0x4057113
+"""Samples give it to what they try to leave in System V's tables."""
+_QUEUE = b"/hostile_mark"
+
+
+class Ears:
+    """Sockets of all kinds, on the loopback and in `folder`, that note who says something."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ears = contextlib.ExitStack()
+        self._open: dict[str, socket.socket] = {}
+        for type_name, kind in {"stream": socket.SOCK_STREAM, "datagram": socket.SOCK_DGRAM}.items():
+            for family, host in {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}.items():
+                for port in _PORTS:
+                    self._listen(f"{host} {port} {type_name}", family, kind, (host, port))
+        self._listen("path", socket.AF_UNIX, socket.SOCK_STREAM, str(folder / "hostile_canary.socket"))
+        (folder / "hostile_canary.socket").chmod(0o777)
+        self._listen("name", socket.AF_UNIX, socket.SOCK_STREAM, "\0hostile_canary")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ears.close()
+
+    @property
+    def kinds(self) -> set[str]:
+        """Which kinds could be opened, each on one port at least."""
+        return {name.split()[-1] for name in self._open}
+
+    def heard(self) -> list[str]:
+        """Where somebody connected or said something since they were opened."""
+        return [name for name, ear in self._open.items() if _heard(ear)]
+
+    def _listen(self, name: str, family: int, kind: int, address: tuple[str, int] | str) -> None:
+        ear = self._ears.enter_context(socket.socket(family, kind))
+        ear.setblocking(False)
+        with contextlib.suppress(OSError):  # somebody else has it, or there is no IPv6
+            ear.bind(address)
+            if kind == socket.SOCK_STREAM:
+                ear.listen()
+            self._open[name] = ear
+
+
+def _heard(ear: socket.socket) -> bool:
+    try:
+        if ear.type == socket.SOCK_STREAM:
+            ear.accept()[0].close()
+        else:
+            ear.recv(1)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def left_behind() -> Iterator[str]:
+    """What a sample left in System V's tables and among message queues. It is taken away."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    removals: dict[str, Callable[[int], Any]] = {
+        "shm": lambda number: libc.shmctl(number, 0, None),
+        "sem": lambda number: libc.semctl(number, 0, 0),
+        "msg": lambda number: libc.msgctl(number, 0, None),
+    }
+    for kind, remove in removals.items():
+        table = Path("/proc/sysvipc") / kind
+        rows = table.read_text(encoding="ascii").splitlines()[1:] if table.is_file() else []
+        for key, number in (map(int, row.split()[:2]) for row in rows):
+            if key == _KEY:
+                remove(number)
+                yield f"{kind} {number}"
+    if libc.mq_unlink(_QUEUE) == 0:
+        yield "a message queue"
