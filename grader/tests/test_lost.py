@@ -116,8 +116,10 @@ def test_a_program_without_leaks_runs_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_second_run_that_goes_another_way_is_not_believed() -> None:
-    """Then the leak stands where it always did, at the end, and no operation is blamed. (Stacks begin anywhere.)"""
-    source = around("append_kv", "    if (kv_data == 12) same(malloc((size_t)&engine >> 4 & 0xffff)); /* HERE */", top=_TOP)
+    """Then the leak stands where it always did, at the end, and no operation is blamed. Stacks begin anywhere."""
+    source = around(
+        "append_kv", "    if (kv_data == 12) same(malloc((size_t)&engine >> 4 & 0xffff)); /* HERE */", top=_TOP
+    )
     (finding,) = findings(attempted(source, first_case()))
 
     assert finding.operation == _LAST
