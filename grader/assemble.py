@@ -57,6 +57,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         submission=Submission(
             name=source.name,
             sha256=source.sha256,
+            file=source.file,
             notes=source.notes,
             source_file=lab.source_name,
             source=_lines(source.content),

@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -26,6 +26,8 @@ class Source:
     """A submission's source, or the finding that says why there is none."""
 
     name: str
+    file: str = ""
+    """Where it lies in the folder of that name; empty when the name is the file's own, or there is none."""
     path: Path | None = None
     content: bytes = b""
     own_headers: Mapping[str, bytes] = field(default_factory=dict)
@@ -48,7 +50,7 @@ def collect(path: Path, source_name: str, rule: str) -> Source:
         if path.is_symlink() and not path.exists():
             raise UsageError(f"{name}: the link leads nowhere")
         if not stat.S_ISDIR(path.stat().st_mode):
-            return _read(name, path, source_name=source_name, rule=rule, notes=())
+            return _read(Source(name=name, path=path), source_name=source_name, rule=rule)
         levels = list(_levels(path, source_name))
         places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
         nearest, *deeper = [level for level in places if level] or [[]]
@@ -58,7 +60,8 @@ def collect(path: Path, source_name: str, rule: str) -> Source:
             listed = ", ".join(_some(path, nearest))
             raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
         notes = tuple(f"not graded: {one}" for one in _some(path, list(chain(*deeper))))
-        return _read(name, nearest[0], source_name=source_name, rule=rule, notes=notes)
+        file = _readable(nearest[0].relative_to(path))
+        return _read(Source(name=name, file=file, path=nearest[0], notes=notes), source_name=source_name, rule=rule)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
             f"{name}: there is no such file or folder; write the path of {source_name} or its folder"
@@ -95,8 +98,10 @@ def _levels(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
         ]
 
 
-def _read(name: str, path: Path, *, source_name: str, rule: str, notes: tuple[str, ...]) -> Source:
+def _read(source: Source, *, source_name: str, rule: str) -> Source:
     """Read the file itself: never through a link, which could lead to a file of ours."""
+    path = source.path
+    assert path is not None
     status = path.lstat()
     trouble = ""
     if stat.S_ISLNK(status.st_mode):
@@ -110,8 +115,8 @@ def _read(name: str, path: Path, *, source_name: str, rule: str, notes: tuple[st
     elif status.st_size == 0:
         trouble = "is empty"
     if trouble:
-        return Source(name=name, path=path, notes=notes, finding=_finding(rule, f"{source_name} {trouble}"))
-    return Source(name=name, path=path, content=path.read_bytes(), own_headers=_headers(path.parent), notes=notes)
+        return replace(source, finding=_finding(rule, f"{source_name} {trouble}"))
+    return replace(source, content=path.read_bytes(), own_headers=_headers(path.parent))
 
 
 def _headers(folder: Path) -> dict[str, bytes]:

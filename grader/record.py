@@ -21,6 +21,7 @@ __all__ = [
     "Environment",
     "Protection",
     "Record",
+    "Student",
     "Submission",
     "from_json",
     "schema",
@@ -29,6 +30,16 @@ __all__ = [
 ]
 
 SCHEMA = "paged-kv-grader/record/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Student:
+    """Whose submission it is, as far as a roster or an export says."""
+
+    name: str
+    sid: str = ""
+    email: str = ""
+    section: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +52,15 @@ class Submission:
 
     name: str
     sha256: str = ""
+    file: str = ""
+    """Where that lies in the folder of this name; empty when the name is the file's own, or there is none."""
     notes: tuple[str, ...] = ()
     source_file: str = ""
     """What findings call the source file."""
     source: tuple[str, ...] = ()
     """Its lines, bounded."""
+    students: tuple[Student, ...] = ()
+    """Several for the submission of a group, none where nobody said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,15 @@ def powerless() -> Iterator[None]:
     os.seteuid(0)
 
 
+def test_it_says_where_in_the_folder_the_file_lies(tmp_path: Path) -> None:
+    """Nothing, when the path is that of the file or there is none; an empty file has a place too."""
+    handed_in(tmp_path / "a" / "src")
+    handed_in(tmp_path / "b", b"")
+    paths = (tmp_path / "a", tmp_path / "b", tmp_path / "a" / "src" / NAME, tmp_path / "a" / "src")
+
+    assert [collected(path).file for path in paths] == [f"src/{NAME}", NAME, "", NAME]
+
+
 def test_a_file_and_its_folder_are_the_same_submission(tmp_path: Path) -> None:
     """Both ways to write the path lead to the same bytes; only the name differs."""
     folder = handed_in(tmp_path / "alice")
