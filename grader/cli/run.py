@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +18,10 @@ from grader.cli.status import status
 from grader.collect import collect
 from grader.errors import ExitCode, UsageError
 from grader.record import Record, write
-from grader.report import DRAWN, FORMATS, View
+from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook, View
 from grader.report.document import Document
 from grader.sandbox import LEVELS, require
+from grader.table import suggestion
 from grader.verdict import Verdict
 
 __all__ = ["options", "run"]
@@ -44,7 +47,8 @@ def options(parser: Parser) -> None:
     parser.argument("paths", metavar="PATH...", nargs="+", type=Path, help=text)
     lab_option(parser)
     case_option(parser)
-    parser.option("--format", metavar="FORMAT", default="text", help=f"The report: {', '.join(FORMATS)}.")
+    text = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
+    parser.option("--format", metavar="FORMAT", default="text", help=text)
     parser.option("--output", metavar="FILE", type=Path, help="Write the report there instead of printing it.")
     seed_option(parser)
     text = "Go on without Valgrind; record and report say so."
@@ -85,11 +89,14 @@ def run(
         grade run llm_memory.c
         grade run my-homework/ --case 'append/*'
         grade run llm_memory.c --format html --output report.html
+        grade run llm_memory.c --format gradescope --output results.json
+        grade run class/*/ --format csv --output points.csv
     """
-    if format not in FORMATS:
-        raise UsageError(f"there is no format '{format}'; write --format {' or --format '.join(FORMATS)}")
+    known = [*FORMATS, *GRADEBOOKS]
+    if format not in known:
+        raise UsageError(f"there is no format '{format}'{suggestion(format, known)}; there are {', '.join(known)}")
     check_output(output)
-    if output is not None and len(paths) > 1:
+    if output is not None and len(paths) > 1 and format in FORMATS:
         raise UsageError("--output takes the report of one submission; grade several one by one")
     chosen = chosen_lab(lab)
     cases = chosen_cases(chosen, case, seed)
@@ -97,7 +104,7 @@ def run(
     if require_sandbox is not None:
         require(require_sandbox)
 
-    view = _view(instructor=instructor) if output is None else View(instructor=instructor)
+    view = _view(instructor=instructor, to_file=output is not None)
     grade = partial(
         pipeline.grade,
         lab=chosen,
@@ -109,7 +116,10 @@ def run(
         draw=format in DRAWN,
         allowed=allow,
     )
-    verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]
+    if format in FORMATS:
+        verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]
+    else:
+        verdicts = _table(paths, grade, GRADEBOOKS[format], output)
     accepted = all(verdict.passed for verdict in verdicts)
     return ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED
 
@@ -132,6 +142,25 @@ def _report(
     return record.verdict
 
 
+def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook, output: Path | None) -> list[Verdict]:
+    """Grade all and print one table of them. Only the row of each is kept."""
+    verdicts: list[Verdict] = []
+
+    def records() -> Iterator[Record]:
+        for path in paths:
+            with status(str(path)) as tell:
+                record = grade(path, progress=lambda step, tell=tell: tell(_STEPS[step]))
+            verdicts.append(record.verdict)
+            yield record
+
+    table = book(records())
+    if output is not None:
+        write(output, table)
+    else:
+        sys.stdout.write(table)
+    return verdicts
+
+
 def _check_paths(paths: Iterable[Path], source_name: str) -> None:
     """Raises `UsageError` with all that is wrong: half of the reports would look like all of them."""
     slips = []
@@ -144,11 +173,14 @@ def _check_paths(paths: Iterable[Path], source_name: str) -> None:
         raise UsageError("\n".join(slips))
 
 
-def _view(*, instructor: bool) -> View:
+def _view(*, instructor: bool, to_file: bool) -> View:
     """Width and whether colours are wanted: only on a terminal, and not where NO_COLOR says no; and in whose log."""
+    view = View(instructor=instructor, variables=os.environ, time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    if to_file:
+        return view
+    view = replace(view, workflow=in_workflow())
     if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
-        return View(instructor=instructor, workflow=in_workflow())
+        return view
     from rich.console import Console
 
-    colour = not os.environ.get("NO_COLOR")
-    return View(instructor=instructor, width=Console().width, colour=colour, workflow=in_workflow())
+    return replace(view, width=Console().width, colour=not os.environ.get("NO_COLOR"))

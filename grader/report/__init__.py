@@ -1,16 +1,17 @@
 """Reports: pure functions of the record. One more format is one more module and one more line in `FORMATS`.
 
 It returns a `Document`, which only the doors of `grader.report.document` make: there its values are escaped.
+What makes one table of many records has its line in `GRADEBOOKS`.
 """
 
 from __future__ import annotations
 
 from grader.record import Record
-from grader.report import html, text
+from grader.report import annotate, classroom50, gradebook, gradescope, html, junit, sarif, summary, text
 from grader.report.document import Document, as_json, as_log
-from grader.report.view import Format, View
+from grader.report.view import Format, Gradebook, View
 
-__all__ = ["DRAWN", "FORMATS", "Format", "View"]
+__all__ = ["DRAWN", "FORMATS", "GRADEBOOKS", "Format", "Gradebook", "View"]
 
 
 def _text(record: Record, view: View) -> Document:
@@ -26,7 +27,21 @@ FORMATS: dict[str, Format] = {
     "text": _text,
     "json": _json,
     "html": html.render,
+    "gradescope": gradescope.render,
+    "classroom50": classroom50.render,
+    "junit": junit.render,
+    "sarif": sarif.render,
+    "annotations": annotate.render,
+    "summary": summary.render,
 }
+"""What makes a report of one record."""
+
+GRADEBOOKS: dict[str, Gradebook] = {
+    "csv": gradebook.own,
+    "gradescope-csv": gradebook.gradescope_export,
+    "canvas-csv": gradebook.canvas,
+}
+"""What makes one table of many records."""
 
 DRAWN = frozenset({"html", "json"})
 """Formats in which pictures of failing cases stand: their records are to be made with them."""

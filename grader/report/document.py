@@ -18,12 +18,31 @@ from xml.etree import ElementTree as ET
 
 from grader.plain import plain
 from grader.record import Record, to_json
-from grader.report.escape import csv_cell, inside_html, inside_log, markdown, workflow_message, workflow_property
+from grader.report.escape import (
+    csv_cell,
+    inside_html,
+    inside_log,
+    markdown,
+    sarif_message,
+    workflow_message,
+    workflow_property,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["Document", "as_command", "as_csv", "as_html", "as_json", "as_log", "as_markdown", "as_xml", "joined"]
+__all__ = [
+    "Document",
+    "as_command",
+    "as_csv",
+    "as_html",
+    "as_json",
+    "as_log",
+    "as_markdown",
+    "as_sarif",
+    "as_xml",
+    "joined",
+]
 
 
 class Document(str):
@@ -42,6 +61,17 @@ def as_json(value: Record | Mapping[str, Any]) -> Document:
 
 def _fields_of(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def as_sarif(log: Mapping[str, Any]) -> Document:
+    """A log of SARIF 2.1.0: JSON in which every `text`, wherever it stands, is a message."""
+    return as_json({name: _with_messages(value) for name, value in log.items()})
+
+
+def _with_messages(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: sarif_message(item) if name == "text" else _with_messages(item) for name, item in value.items()}
+    return [_with_messages(item) for item in value] if isinstance(value, list) else value
 
 
 def as_csv(rows: Iterable[Sequence[str | float | None]]) -> Document:

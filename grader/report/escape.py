@@ -19,6 +19,7 @@ __all__ = [
     "inside_html",
     "inside_log",
     "markdown",
+    "sarif_message",
     "workflow_message",
     "workflow_property",
 ]
@@ -27,6 +28,7 @@ _TAB = 4
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 _MARKS = re.compile(r"[!-/:-@\[-`{-~\n\t]")
 _COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
+_LINK = re.compile(r"(\\*)\](?=\()")
 _STARTS_LINK = "@#:"
 """Before a name, a number, `//`: GitHub makes links of these when Markdown is HTML already, where all is text again."""
 
@@ -92,6 +94,14 @@ def workflow_property(text: str) -> str:
 def inside_log(html: str) -> str:
     """HTML of which no line is a command in the log of a workflow; to a browser it is the same."""
     return _COMMAND.sub(r"\1&#58;", html).replace("##", "&#35;#")
+
+
+def sarif_message(text: str) -> str:
+    r"""A message of SARIF, in which `[text](where)` is a link and `{0}` an argument (2.1.0, 3.11.5 and 3.11.6).
+
+    Braces are doubled; a bracket that could end the text of a link is one of its letters behind a backslash.
+    """
+    return _LINK.sub(r"\1\1\]", plain(text)).replace("{", "{{").replace("}", "}}")
 
 
 def inside_html(json: str) -> str:

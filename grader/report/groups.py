@@ -15,9 +15,12 @@ __all__ = [
     "bad_operation",
     "findings_of",
     "grouped",
+    "guilty_of",
+    "hidden_failures",
     "hint_of",
     "is_hidden",
     "lost_points",
+    "of_the_build",
     "trouble_of",
 ]
 
@@ -81,22 +84,37 @@ def grouped(record: Record, outcomes: Iterable[Outcome]) -> list[Group]:
 
 
 def lost_points(record: Record) -> dict[str, float]:
-    """What each case cost, about: the points a rule lost, shared out over the cases that lost them.
-
-    A rule that no case names is judged in all of them; those with a finding of it lost its points.
-    """
+    """What each case cost, about: the points a rule lost, shared out over the cases that lost them."""
     lost: dict[str, float] = {}
-    named = {outcome.rule for outcome in record.outcomes}
     for score in record.rules:
         missing = score.max_points - score.points
-        if score.rule in named:
-            guilty = [one for one in record.outcomes if one.rule == score.rule and not one.passed]
-        else:
-            guilty = [one for one in record.outcomes if _has(record, one, score.rule)]
+        guilty = guilty_of(record, score.rule) if missing else []
         weight = sum(one.weight for one in guilty)
         for one in guilty:
             lost[one.case] = lost.get(one.case, 0) + missing * one.weight / weight
     return lost
+
+
+def guilty_of(record: Record, rule: str) -> list[Outcome]:
+    """The cases that lost points of a rule.
+
+    A rule that no case names is judged in all of them; those with a finding of it lost its points.
+    """
+    own = [one for one in record.outcomes if one.rule == rule]
+    if own:
+        return [one for one in own if not one.passed]
+    return [one for one in record.outcomes if one.findings and _has(record, one, rule)]
+
+
+def hidden_failures(record: Record, audience: Audience) -> list[Outcome]:
+    """Hidden cases that cost points."""
+    lost = lost_points(record)
+    return [outcome for outcome in record.outcomes if is_hidden(outcome, audience) and lost.get(outcome.case)]
+
+
+def of_the_build(record: Record) -> list[Finding]:
+    """What is wrong before any case is run."""
+    return [finding for finding in record.findings if finding.case is None]
 
 
 def findings_of(record: Record, outcome: Outcome) -> list[Finding]:

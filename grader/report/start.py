@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from grader.record import Record
-from grader.report.groups import Audience, is_hidden
+from grader.report.groups import Audience, is_hidden, of_the_build
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.trace import case_file
 from grader.verdict import Diagnosis, Finding, Outcome, Verdict
@@ -23,7 +23,7 @@ _NO_FILE = "source"
 
 def start_here(page: Page, record: Record, audience: Audience) -> None:
     """Write the section that a student reads first."""
-    building = [finding for finding in record.findings if finding.case is None]
+    building = of_the_build(record)
     if record.verdict is Verdict.JUDGE_ERROR:
         page.blank()
         page.write("This is not your fault: no point is given or taken. Please show it to your instructor.", indent=2)

@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from enum import Enum, auto
+
 from grader.record import Record
 from grader.report.closing import advised, footer, printed
 from grader.report.document import Document
-from grader.report.groups import Audience, Group, grouped, hint_of, is_hidden, lost_points, trouble_of
+from grader.report.groups import (
+    Audience,
+    Group,
+    grouped,
+    hidden_failures,
+    hint_of,
+    is_hidden,
+    lost_points,
+    trouble_of,
+)
 from grader.report.page import Page, bad, dim, glued, good, pad, strong
 from grader.report.start import start_here
 from grader.report.trace import case_file, show_case
 from grader.report.words import cost_of, counted, points_of, result_of
 from grader.verdict import RuleScore, Verdict
 
-__all__ = ["Audience", "render"]
+__all__ = ["Audience", "Part", "render"]
 
 _MOST_GROUPS = 6
 _MOST_NAMES = 3
 
 
-def render(record: Record, *, width: int = 100, colour: bool = False, audience: str = "student") -> Document:
+class Part(Enum):
+    """What other formats show in their own way."""
+
+    POINTS = auto()
+    CASES = auto()
+
+
+def render(
+    record: Record,
+    *,
+    width: int = 100,
+    colour: bool = False,
+    audience: str = "student",
+    without: Container[Part] = (),
+) -> Document:
     """The record as a page of text, no line of it wider than `width` columns (40 at least).
 
     `audience` is "student" or "instructor": of hidden cases students see title and rule only.
@@ -30,9 +56,11 @@ def render(record: Record, *, width: int = 100, colour: bool = False, audience: 
         _all_well(page, record)
     else:
         start_here(page, record, reader)
-        _points(page, record)
-        _causes(page, record, reader)
-        _hidden(page, record, reader)
+        if Part.POINTS not in without:
+            _points(page, record)
+        if Part.CASES not in without:
+            _causes(page, record, reader)
+            _hidden(page, record, reader)
     advised(page, record)
     printed(page, record)
     footer(page, record, reader)
@@ -144,13 +172,13 @@ def _in_brief(page: Page, record: Record, group: Group) -> None:
 
 def _hidden(page: Page, record: Record, audience: Audience) -> None:
     """Hidden cases that fail: title and rule, no more."""
-    lost = lost_points(record)
-    hidden = [outcome for outcome in record.outcomes if is_hidden(outcome, audience)]
-    failing = [outcome for outcome in hidden if lost.get(outcome.case)]
+    failing = hidden_failures(record, audience)
     if not failing:
         return
+    lost = lost_points(record)
     points = round(sum(lost[outcome.case] for outcome in failing))
-    page.heading(f"Hidden cases: points lost in {len(failing)} of {len(hidden)}, about {points} in all")
+    hidden = sum(is_hidden(outcome, audience) for outcome in record.outcomes)
+    page.heading(f"Hidden cases: points lost in {len(failing)} of {hidden}, about {points} in all")
     page.write(
         "What they do is not shown. Public cases of the same rules ask for the same; mend those first.",
         indent=2,

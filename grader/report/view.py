@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from grader.record import Record
+from grader.record import Record, Student
 from grader.report.document import Document
 from grader.report.groups import Audience
 
-__all__ = ["Format", "View"]
+__all__ = ["Format", "Gradebook", "View"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,10 @@ class View:
     colour: bool = False
     workflow: bool = False
     """In the log of a GitHub workflow, where a line can be a command?"""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What the machine says of the submission that it hands over: Classroom 50 does it by the environment."""
+    time: str = ""
+    """Now, as `YYYY-MM-DDTHH:MM:SSZ`."""
 
     @property
     def audience(self) -> Audience:
@@ -33,3 +38,10 @@ class Format(Protocol):
 
     def __call__(self, record: Record, view: View) -> Document:
         """The whole report."""
+
+
+class Gradebook(Protocol):
+    """Makes one table of many records: points only, nothing of what a case does."""
+
+    def __call__(self, records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
+        """A row for each student; `missing` are those who handed in nothing. Records are taken one by one."""

@@ -1,23 +1,17 @@
-"""Text that attacks reports: what a student may print or name things, records full of it, and who reads the reports."""
+"""Text that attacks reports: what a student may print or name things, records full of it, and who would obey it."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
 from html.parser import HTMLParser
 from typing import Any, get_args, get_origin, get_type_hints
 
-from jsonschema import Draft202012Validator
-
-from grader import record as records
 from grader.record import Record
-from grader.report import View
 
-__all__ = ["INJECTIONS", "READERS", "Page", "filled", "obeyed"]
+__all__ = ["INJECTIONS", "Page", "filled", "obeyed"]
 
 INJECTIONS: Mapping[str, str] = {
     "terminal": "a\x1b[2J\x1b]0;title\x07\x9b31m\r\x08b",
@@ -45,6 +39,7 @@ INJECTIONS: Mapping[str, str] = {
     "template": "{{ 7 * 7 }} {% raw %} ${x} %s {0}",
     "json": '"}],"score":100,"x":[{"y":"\\',
     "attachment": "[[ATTACHMENT|/etc/passwd]]",
+    "sarif": "[x](1) [y\\](2) [z\\\\](javascript:a) [a [b](sarif:/runs/0) {0} {{1}}",
     "long": "=" * 30_000,
     "many lines": "::x::\n" * 3_000,
 }
@@ -117,40 +112,3 @@ class Page(HTMLParser):
     def handle_comment(self, data: str) -> None:
         """None of ours has one."""
         self.elements.append(f"comment {data}")
-
-
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\ud800-\udfff]")
-
-
-def _reads_text(report: str, view: View) -> None:
-    """As a terminal does: our own colours, if any, and nothing else that steers it; as a runner does, too."""
-    assert not _STEERING.search(re.sub(r"\x1b\[[\d;]*m", "", report) if view.colour else report)
-    assert report.encode("utf-8")
-    if view.workflow:
-        assert obeyed(report) == []
-
-
-def _reads_json(report: str, view: View) -> None:
-    """As any JSON reader, as a runner whose log it is printed to, and as a browser in whose page it stands."""
-    _validator().validate(json.loads(report))
-    page = Page(f"<script>{report}</script><p>")
-
-    assert page.elements == ["script", "/script", "p"]
-    assert json.loads(page.text) == json.loads(report)
-    assert obeyed(report) == []
-    assert not _STEERING.search(report)
-
-
-@cache
-def _validator() -> Draft202012Validator:
-    return Draft202012Validator(records.schema())
-
-
-def _reads_html(report: str, view: View) -> None:
-    from grader.tests.web_reader import reads_page
-
-    reads_page(report, view)
-
-
-READERS: dict[str, Callable[[str, View], None]] = {"text": _reads_text, "json": _reads_json, "html": _reads_html}
-"""For each format what really reads it. A format without one is not done."""

@@ -30,7 +30,7 @@ create_sequence 1 5 -> seq
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("run", RIGHT, "--format", "jsn"), "there is no format 'jsn'; write --format text or --format json"),
+        (("run", RIGHT, "--format", "jsn"), "there is no format 'jsn' (did you mean json?); there are text, json, "),
         (("run", RIGHT, "--lab", "paged"), "there is no lab 'paged'; write --lab paged_kv"),
         (("run", RIGHT, "--case", "nosuch/*"), "no case fits 'nosuch/*'; `grade cases` lists them all"),
         (("run", RIGHT, "--case", "["), "no case fits '['"),

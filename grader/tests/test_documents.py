@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from grader.plain import plain
 from grader.record import Record
-from grader.report import FORMATS, View
+from grader.report import FORMATS, GRADEBOOKS, View
 from grader.report.document import (
     Document,
     as_command,
@@ -25,22 +25,26 @@ from grader.report.document import (
     as_json,
     as_log,
     as_markdown,
+    as_sarif,
     as_xml,
     joined,
 )
-from grader.tests.injected import INJECTIONS, READERS, Page, filled, obeyed
+from grader.tests.injected import INJECTIONS, Page, filled, obeyed
+from grader.tests.readers import BOOK_READERS, READERS, RUNNER
 from grader.verdict import Verdict, Visibility
 
 _VIEWS = {
     "student": View(),
     "instructor in colour": View(instructor=True, colour=True, width=60),
-    "workflow": View(instructor=True, workflow=True),
+    "workflow": View(instructor=True, workflow=True, variables=RUNNER, time="2026-11-21T18:00:00Z"),
 }
 
 
 def test_every_format_has_a_real_reader() -> None:
     """A new one has to be read here before it is believed."""
     assert READERS.keys() == FORMATS.keys()
+    assert BOOK_READERS.keys() == GRADEBOOKS.keys()
+    assert FORMATS.keys().isdisjoint(GRADEBOOKS)
 
 
 @pytest.mark.parametrize("view", _VIEWS)
@@ -53,6 +57,18 @@ def test_a_format_stays_whole_whatever_stands_in_the_record(name: str, view: str
 
             assert isinstance(report, Document)
             READERS[name](report, _VIEWS[view])
+
+
+@pytest.mark.parametrize("name", GRADEBOOKS)
+def test_a_table_of_many_stays_whole_whatever_stands_in_the_records(name: str) -> None:
+    """Names of students and submissions too, and those of who handed in nothing."""
+    for text in INJECTIONS.values():
+        whole = filled(text)
+        missing = (replace(whole.submission.students[0], name=plain(text)[:100]),)
+        table = GRADEBOOKS[name](_records(whole), missing)
+
+        assert isinstance(table, Document)
+        BOOK_READERS[name](table)
 
 
 def _records(whole: Record) -> Iterator[Record]:
@@ -115,6 +131,21 @@ def test_markdown_says_what_was_said(name: str) -> None:
     assert page.elements == harmless.elements
     assert shown.count(plain(text).strip()) >= 6
     assert not re.search(r"@\w|#\d|://|:\w+:", page.text)
+
+
+@pytest.mark.parametrize("name", INJECTIONS)
+def test_sarif_says_what_was_said(name: str) -> None:
+    """In every message, however deep: no link and no argument; where it is no message nothing is escaped."""
+    text = INJECTIONS[name]
+    made = json.loads(as_sarif({"runs": [{"message": {"text": text}, "name": text}]}))["runs"][0]
+    message = made["message"]["text"].replace("{{", "{").replace("}}", "}")
+
+    def taken(match: re.Match[str]) -> str:
+        return match[1][: len(match[1]) // 2] + "]"
+
+    assert re.sub(r"((?:\\\\)*)\\\](?=\()", taken, message) == plain(text)
+    assert not re.search(r"(?<!\\)(?:\\\\)*\]\(", message)
+    assert made["name"] == text
 
 
 @pytest.mark.parametrize("name", INJECTIONS)

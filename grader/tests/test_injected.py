@@ -14,8 +14,9 @@ from grader.record import Record, to_json
 from grader.report import FORMATS, View
 from grader.tests.command import FEW, SAMPLES, grade
 from grader.tests.graded import graded
-from grader.tests.injected import INJECTIONS, READERS, obeyed
+from grader.tests.injected import INJECTIONS, obeyed
 from grader.tests.programs import first_case, graded_text, right
+from grader.tests.readers import READERS
 
 ARRIVES = {
     "printed_lines": (

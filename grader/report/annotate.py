@@ -1,0 +1,49 @@
+"""Annotations of GitHub: workflow commands that put a message at a line of the student's file.
+
+GitHub shows ten errors of a step, so the dearest causes come first; the job's summary has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grader.record import Record
+from grader.report.document import Document, as_command, joined
+from grader.report.problems import causes, file_of
+from grader.report.view import View
+from grader.report.words import points_of, result_of
+from grader.verdict import SourceLine
+
+__all__ = ["render"]
+
+_MOST = 10
+
+
+def render(record: Record, view: View) -> Document:
+    """An error for each cause, a notice for each advice, and the points as the last notice."""
+    return joined(_commands(record, view))
+
+
+def _commands(record: Record, view: View) -> Iterator[Document]:
+    found = list(causes(record, view.audience))
+    for problem in found[:_MOST]:
+        yield as_command("error", problem.message, **_place(record, problem.source), title=problem.rule)
+    for advice in record.advice[: _MOST - 1]:
+        yield as_command("notice", advice.message, **_place(record, advice.source), title="advice, costs no point")
+    more = f"; {len(found) - _MOST} more causes are in the summary" if len(found) > _MOST else ""
+    title = f"{record.submission.name}: {result_of(record)}"
+    if record.verdict.is_ours:
+        yield as_command("error", "This is not your fault: no point is given or taken.", title=title)
+    else:
+        yield as_command("notice", f"{points_of(record)}{more}", title=title)
+
+
+def _place(record: Record, source: tuple[SourceLine, ...]) -> dict[str, str | int]:
+    if not record.submission.sha256:
+        return {}
+    place: dict[str, str | int] = {"file": file_of(record)}
+    if source:
+        place["line"] = source[0].line
+        if source[0].column:
+            place["col"] = source[0].column
+    return place

@@ -1,0 +1,45 @@
+"""Classroom 50's `result.json`: whole points, one test for each rule.
+
+Which classroom, assignment and submission it belongs to the runner says by environment variables. Without them those
+fields are left out, and its validator names them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grader.record import Record
+from grader.report.document import Document, as_json
+from grader.report.view import View
+from grader.report.why import judged
+
+__all__ = ["render"]
+
+_VARIABLES = {
+    "classroom": ("CLASSROOM",),
+    "assignment": ("ASSIGNMENT",),
+    "submission": ("SUBMISSION_TAG",),
+    "commit": ("COMMIT_URL",),
+    "release": ("RELEASE_URL",),
+    "review": ("REVIEW_URL", "COMMIT_URL"),
+}
+
+
+def render(record: Record, view: View) -> Document:
+    """The whole file. When the grader failed it has no score, which the runner takes for a failure of ours."""
+    result: dict[str, Any] = {"schema": "classroom50/result/v1"}
+    for field, names in _VARIABLES.items():
+        result[field] = next((view.variables[name] for name in names if view.variables.get(name)), "")
+    result["datetime"] = view.time
+    if record.score is not None:
+        result |= {"score": record.score, "max-score": record.max_score}
+    result["tests"] = [
+        {
+            "test-name": f"{rule.rule}: {rule.title}",
+            "passed": rule.points == rule.max_points,
+            "score": rule.points,
+            "max-score": rule.max_points,
+        }
+        for rule in judged(record)
+    ]
+    return as_json({field: value for field, value in result.items() if value != ""})

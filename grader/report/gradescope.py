@@ -1,0 +1,58 @@
+"""Gradescope's `results.json`: one visible test for each rule, whole points.
+
+A hidden test would hide the total from students, so hidden cases are text within a test, their titles only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grader.record import Record
+from grader.report import text
+from grader.report.document import Document, as_json
+from grader.report.groups import Audience
+from grader.report.view import View
+from grader.report.why import judged, why
+from grader.verdict import RuleScore
+
+__all__ = ["render"]
+
+
+def render(record: Record, view: View) -> Document:
+    """The whole file. When the grader failed it has no score, which Gradescope shows as a failed autograder."""
+    results: dict[str, Any] = {
+        "output": text.render(record, audience=view.audience, without=(text.Part.POINTS, text.Part.CASES)),
+        "output_format": "text",
+        "test_output_format": "text",
+        "test_name_format": "text",
+        "visibility": "visible",
+        "execution_time": round(sum(record.cpu_seconds.values()), 3),
+        "extra_data": {
+            "lab": record.lab,
+            "verdict": record.verdict,
+            "sha256": record.submission.sha256,
+            "seed": record.seed,
+            "grader": record.environment.grader,
+            "complete": record.complete,
+        },
+    }
+    if record.score is not None:
+        rules = enumerate(judged(record), start=1)
+        results["score"] = record.score
+        results["tests"] = [_test(record, number, rule, view.audience) for number, rule in rules]
+    if record.instructions is not None and record.verdict.passed:
+        results["leaderboard"] = [{"name": "Instructions", "value": record.instructions, "order": "asc"}]
+    return as_json(results)
+
+
+def _test(record: Record, number: int, rule: RuleScore, audience: Audience) -> dict[str, Any]:
+    return {
+        "number": str(number),
+        "name": f"{rule.rule}: {rule.title}",
+        "score": rule.points,
+        "max_score": rule.max_points,
+        "status": "passed" if rule.points == rule.max_points else "failed",
+        "output": why(record, rule, audience),
+        "tags": [rule.rule],
+        "visibility": "visible",
+    }

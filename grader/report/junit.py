@@ -1,0 +1,113 @@
+"""JUnit XML as Jenkins, GitLab and the actions of GitHub read it: a suite for each rule, in it the rule's cases.
+
+A suite passes when its rule has all points, which are properties of it. What the program printed is left out:
+GitLab and Jenkins attach files that are named in there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from xml.etree import ElementTree as ET
+
+from grader.record import Record
+from grader.report.document import Document, as_xml
+from grader.report.groups import Audience, grouped, is_hidden, trouble_of
+from grader.report.trace import case_file
+from grader.report.view import View
+from grader.report.why import case_in_full, judged, not_run, why
+from grader.report.words import points_of, result_of
+from grader.verdict import Outcome, RuleScore, Verdict
+
+__all__ = ["render"]
+
+_COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+"""The elements that say how a case ended, and the attributes that count them. None of them: it passed."""
+
+_ERRORS = (Verdict.COMPILE_ERROR, Verdict.REJECTED, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
+
+
+def render(record: Record, view: View) -> Document:
+    """The whole file."""
+    root = ET.Element("testsuites", name=f"{record.submission.name}: {result_of(record)}, {points_of(record)}")
+    if record.verdict.is_ours:
+        suite = ET.SubElement(root, "testsuite", name="grader")
+        case = ET.SubElement(suite, "testcase", classname="grader", name=result_of(record))
+        ET.SubElement(case, "error", type=record.verdict, message="no point is given or taken")
+    else:
+        suites = _Suites(record, view.audience)
+        root.extend(suites.suite(rule) for rule in judged(record))
+    for element in (*root, root):
+        _count(element)
+    ET.indent(root, " ")
+    root.set("time", f"{sum(record.cpu_seconds.values()):.3f}")
+    return as_xml(root)
+
+
+class _Suites:
+    """A suite for each rule of a record."""
+
+    def __init__(self, record: Record, audience: Audience) -> None:
+        self.record, self.audience = record, audience
+        visible = [outcome for outcome in record.outcomes if not is_hidden(outcome, audience)]
+        self.shown = {group.shown.case for group in grouped(record, visible)}
+        """The cases that stand for all with their cause; the others say only what is wrong."""
+
+    def suite(self, rule: RuleScore) -> ET.Element:
+        """A rule with its points, and its cases; one entry for itself, when they do not tell all of it."""
+        suite = ET.Element("testsuite", name=rule.rule)
+        properties = ET.SubElement(suite, "properties")
+        about = {"title": rule.title, "handout": rule.handout, "points": rule.points, "max_points": rule.max_points}
+        for name, value in about.items():
+            ET.SubElement(properties, "property", name=name, value=str(value))
+        own = [outcome for outcome in self.record.outcomes if outcome.rule == rule.rule]
+        if not own or (rule.points < rule.max_points and all(one.passed for one in own)):
+            self._rule(ET.SubElement(suite, "testcase", classname=rule.rule, name=rule.title), rule)
+        for outcome, name in zip(own, self._names(own), strict=True):
+            self._case(ET.SubElement(suite, "testcase", classname=rule.rule, name=name), outcome)
+        return suite
+
+    def _names(self, outcomes: list[Outcome]) -> Iterator[str]:
+        """Titles; GitLab drops a case whose name another one has."""
+        seen: Counter[str] = Counter()
+        for outcome in outcomes:
+            seen[outcome.title] += 1
+            hidden = " (hidden)" if is_hidden(outcome, self.audience) else ""
+            yield f"{outcome.title}{hidden}" + (f" ({seen[outcome.title]})" if seen[outcome.title] > 1 else "")
+
+    def _rule(self, case: ET.Element, rule: RuleScore) -> None:
+        if not_run(self.record, rule):
+            ET.SubElement(case, "skipped", message="nothing could be run")
+        elif rule.points < rule.max_points:
+            verdict, message = self.record.verdict, f"{rule.points} of {rule.max_points} points"
+            bad = ET.SubElement(case, _tag(verdict), type=verdict, message=message)
+            bad.text = why(self.record, rule, self.audience)
+
+    def _case(self, case: ET.Element, outcome: Outcome) -> None:
+        """It fails when it costs points of its rule; what it lost of others is in theirs."""
+        hidden = is_hidden(outcome, self.audience)
+        if not hidden:
+            case.set("file", case_file(self.record, outcome.case))
+        if outcome.passed:
+            return
+        if hidden:
+            message = "a hidden case; what it does is not shown"
+            ET.SubElement(case, "failure", type="hidden", message=message).text = message
+            return
+        trouble = trouble_of(self.record, outcome)
+        message = trouble.message if trouble is not None else ""
+        bad = ET.SubElement(case, _tag(outcome.verdict), type=outcome.verdict, message=message)
+        whole = outcome.case in self.shown
+        bad.text = case_in_full(self.record, outcome) if whole else f"{outcome.case}: {message}"
+
+
+def _tag(verdict: Verdict) -> str:
+    """A wrong state is a failure; what could not go on is an error."""
+    return "error" if verdict in _ERRORS else "failure"
+
+
+def _count(element: ET.Element) -> None:
+    cases = list(element.iter("testcase"))
+    element.set("tests", str(len(cases)))
+    for tag, attribute in _COUNTED.items():
+        element.set(attribute, str(sum(case.find(tag) is not None for case in cases)))

@@ -1,0 +1,111 @@
+"""What is to be mended, one thing after the other: for formats that put a message at a line."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from grader.record import Record
+from grader.report.groups import (
+    Audience,
+    findings_of,
+    grouped,
+    hidden_failures,
+    is_hidden,
+    of_the_build,
+    trouble_of,
+)
+from grader.report.words import cost_of, counted
+from grader.verdict import Finding, Outcome, SourceLine, Tool, Verdict
+
+__all__ = ["Problem", "causes", "each_found", "file_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One of them. `times` are the cases in which it was seen; without `source` nobody knows its line."""
+
+    rule: str
+    message: str
+    tool: Tool = Tool.REPLAY
+    kind: str = ""
+    times: int = 1
+    source: tuple[SourceLine, ...] = ()
+
+
+def causes(record: Record, audience: Audience) -> Iterator[Problem]:
+    """One for each cause, the dearest first; what only hidden cases show comes last, one for each rule."""
+    yield from _building(record)
+    for group in grouped(record, _visible(record, audience)):
+        problem = _found(group.shown, trouble_of(record, group.shown))
+        yield replace(problem, message=f"{problem.message} ({cost_of(group)})", times=len(group.outcomes))
+    yield from _hidden(record, audience)
+
+
+def each_found(record: Record, audience: Audience) -> Iterator[Problem]:
+    """One for each thing that a tool found at one line; the first case that shows it tells of it."""
+    yield from _building(record)
+    found: dict[tuple[object, ...], Problem] = {}
+    for outcome in _visible(record, audience):
+        seen = set()
+        findings: list[Finding | None] = [*findings_of(record, outcome)]
+        for finding in findings or [None]:
+            problem = _found(outcome, finding)
+            key = (problem.tool, problem.rule, problem.kind, problem.source[:1] or outcome.cause)
+            if key not in seen:
+                found[key] = replace(found[key], times=found[key].times + 1) if key in found else problem
+            seen.add(key)
+    yield from found.values()
+    yield from _hidden(record, audience)
+
+
+def _found(outcome: Outcome, finding: Finding | None) -> Problem:
+    told = _told(outcome, finding)
+    if finding is None:
+        return Problem(rule=outcome.rule, message=told)
+    return Problem(rule=finding.rule, message=told, tool=finding.tool, kind=finding.kind, source=finding.source)
+
+
+def file_of(record: Record) -> str:
+    """The graded file as seen from where the grader was called; the folder, when it is not there."""
+    return posixpath.normpath(posixpath.join(record.submission.name, record.submission.file))
+
+
+def _building(record: Record) -> Iterator[Problem]:
+    for finding in of_the_build(record):
+        yield Problem(
+            rule=finding.rule, message=finding.message, tool=finding.tool, kind=finding.kind, source=finding.source
+        )
+
+
+def _visible(record: Record, audience: Audience) -> list[Outcome]:
+    """The failing cases that this reader may see."""
+    return [one for one in record.outcomes if one.verdict is not Verdict.ACCEPTED and not is_hidden(one, audience)]
+
+
+def _told(outcome: Outcome, finding: Finding | None) -> str:
+    """What went wrong, where in which case, and what to look at."""
+    seen = outcome.difference if finding is None else finding
+    values = f"{seen.field}: expected {seen.expected}, yours {seen.actual}" if seen and seen.expected else ""
+    number = seen.operation if seen is not None else None
+    call = next((step.call for step in outcome.steps if step.number == number), "")
+    at = f", operation {number}" + (f" ({call})" if call else "") if number else ""
+    message = finding.message if finding is not None else ""
+    told = (values, message, f"{outcome.title}: case {outcome.case}{at}")
+    return " ".join(f"{part.removesuffix('.')}." for part in told if part)
+
+
+def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
+    """Of hidden cases no more than how many of a rule fail; one that costs nothing counts when there is no other."""
+    failing = hidden_failures(record, audience) or [
+        one for one in record.outcomes if is_hidden(one, audience) and one.verdict is not Verdict.ACCEPTED
+    ]
+    for rule in dict.fromkeys(one.rule for one in failing):
+        titles = [one.title for one in failing if one.rule == rule]
+        yield Problem(
+            rule=rule,
+            message=f"{counted(len(titles), 'hidden case')} of {rule} failed: {'; '.join(titles)}",
+            kind="hidden",
+            times=len(titles),
+        )

@@ -1,0 +1,117 @@
+"""SARIF 2.1.0: one run for each tool that had its say, with what it found at which line.
+
+A tool that looked and found nothing has a run without results, which closes what an earlier one reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from grader.record import Record
+from grader.report.document import Document, as_sarif
+from grader.report.problems import Problem, each_found, file_of
+from grader.report.view import View
+from grader.report.words import counted
+from grader.verdict import RuleScore, SourceLine, Tool
+
+__all__ = ["render"]
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_ROOT = "%SRCROOT%"
+
+
+def render(record: Record, view: View) -> Document:
+    """The whole log."""
+    found = list(each_found(record, view.audience))
+    runs = [_run(record, tool, version, found) for tool, version in _tools(record, found)]
+    return as_sarif({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs})
+
+
+def _tools(record: Record, found: list[Problem]) -> Iterator[tuple[Tool, str]]:
+    """Those that were asked, with their versions."""
+    environment = record.environment
+    tools = {problem.tool for problem in found}
+    if record.submission.sha256 or Tool.GCC in tools:
+        yield Tool.GCC, environment.compiler
+    if record.outcomes or Tool.SCAN in tools:
+        yield Tool.SCAN, environment.grader
+    if record.outcomes:
+        yield Tool.REPLAY, environment.grader
+        if record.memcheck:
+            yield Tool.VALGRIND, environment.valgrind
+
+
+def _run(record: Record, tool: Tool, version: str, found: list[Problem]) -> dict[str, Any]:
+    mine = [problem for problem in found if problem.tool is tool]
+    named = {problem.rule for problem in mine}
+    rules = [rule for rule in record.rules if rule.rule in named]
+    places = {rule.rule: place for place, rule in enumerate(rules)}
+    driver: dict[str, Any] = {"name": tool, "rules": [_rule(rule) for rule in rules]}
+    if version:
+        driver["version"] = version
+    return {
+        "tool": {"driver": driver},
+        "originalUriBaseIds": {_ROOT: {"description": {"text": "The top of the repository."}}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(record, problem, places) for problem in mine],
+        "properties": {"verdict": record.verdict, "score": record.score, "maxScore": record.max_score},
+    }
+
+
+def _rule(rule: RuleScore) -> dict[str, Any]:
+    return {
+        "id": rule.rule,
+        "name": rule.rule,
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": f"{rule.title} (handout: {rule.handout})"},
+        "help": {"text": f"Read the handout: {rule.handout}."},
+        "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": [rule.rule], "points": rule.points, "maxPoints": rule.max_points},
+    }
+
+
+def _result(record: Record, problem: Problem, places: dict[str, int]) -> dict[str, Any]:
+    times = f" Seen in {counted(problem.times, 'case')}." if problem.times > 1 and problem.kind != "hidden" else ""
+    result: dict[str, Any] = {
+        "ruleId": problem.rule,
+        "level": "error",
+        "message": {"text": problem.message + times},
+        "locations": [_location(record, problem.source[0] if problem.source else None)],
+        "partialFingerprints": {"cause/v1": _fingerprint(problem)},
+        "occurrenceCount": problem.times,
+    }
+    if problem.rule in places:
+        result["ruleIndex"] = places[problem.rule]
+    if len(problem.source) > 1:
+        steps = [{"location": _location(record, line)} for line in reversed(problem.source)]
+        result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
+    return result
+
+
+def _location(record: Record, line: SourceLine | None) -> dict[str, Any]:
+    """A line of the student's file, or the file."""
+    place: dict[str, Any] = {"artifactLocation": _artifact(file_of(record))}
+    location: dict[str, Any] = {"physicalLocation": place}
+    if line is not None:
+        place["region"] = {"startLine": max(1, line.line)} | ({"startColumn": line.column} if line.column > 0 else {})
+        if line.function:
+            location["logicalLocations"] = [{"name": line.function, "kind": "function"}]
+    return location
+
+
+def _artifact(path: str) -> dict[str, str]:
+    """From the top of the repository, where the grader is called; a path from elsewhere stays whole."""
+    if PurePosixPath(path).is_absolute():
+        return {"uri": f"file://{quote(path)}"}
+    return {"uri": quote(path), "uriBaseId": _ROOT}
+
+
+def _fingerprint(problem: Problem) -> str:
+    """Of what stays when lines move: the same cause is not reported anew."""
+    functions = [line.function for line in problem.source]
+    known = "\0".join([problem.tool, problem.rule, problem.kind, *(functions or [problem.message])])
+    return hashlib.sha256(known.encode()).hexdigest()[:16]

@@ -1,0 +1,47 @@
+"""A job's summary for GitHub: a table of points, and below it what goes wrong, as Markdown."""
+
+from __future__ import annotations
+
+from grader.record import Record
+from grader.report import text
+from grader.report.document import Document, as_markdown
+from grader.report.view import View
+from grader.report.why import judged
+from grader.report.words import points_of, result_of
+
+__all__ = ["render"]
+
+_MOST_DETAILS = 20_000
+"""Characters; an escaped one takes up to 12 bytes, and GitHub takes 1 MiB for a step and nothing of a longer one."""
+
+_TEMPLATE = """\
+## {{ name }}: {{ result }}, {{ points }}
+
+{% if rules %}
+| | Rule | Points | Cases | |
+|---|---|--:|--:|---|
+{% for rule in rules %}
+| {% if rule.points == rule.max_points %}✓{% else %}**✗**{% endif %} | <code>{{ rule.rule }}</code> \
+| {{ rule.points }} / {{ rule.max_points }} | {{ rule.passed }} / {{ rule.cases }} | {{ rule.title }} |
+{% endfor %}
+
+{% endif %}
+<pre>
+{{ details }}
+</pre>
+"""
+
+
+def render(record: Record, view: View) -> Document:
+    """The whole page."""
+    details: str = text.render(record, audience=view.audience, without=(text.Part.POINTS,))
+    if len(details) > _MOST_DETAILS:
+        details = f"{details[:_MOST_DETAILS]}\n... (cut here)"
+    return as_markdown(
+        _TEMPLATE,
+        name=record.submission.name,
+        result=result_of(record),
+        points=points_of(record),
+        rules=judged(record) if record.score is not None else [],
+        details=details,
+    )

@@ -1,0 +1,91 @@
+"""Why one rule did not earn all its points: what a format with one entry for each rule puts below it."""
+
+from __future__ import annotations
+
+from grader.record import Record
+from grader.report.document import Document
+from grader.report.groups import Audience, grouped, guilty_of, is_hidden, of_the_build
+from grader.report.page import Page
+from grader.report.trace import show_case
+from grader.report.words import counted
+from grader.verdict import Outcome, RuleScore
+
+__all__ = ["case_in_full", "judged", "not_run", "why"]
+
+_WIDTH = 100
+_MOST_SHOWN = 2
+_MOST_TITLES = 12
+
+
+def judged(record: Record) -> list[RuleScore]:
+    """The rules that can earn points; with `--case` some may have none."""
+    return [score for score in record.rules if score.max_points]
+
+
+def not_run(record: Record, score: RuleScore) -> bool:
+    """Was this rule never looked at, because what was handed in does not build?"""
+    build = {finding.rule for finding in of_the_build(record)}
+    return bool(build) and not record.outcomes and score.rule not in build
+
+
+def why(record: Record, score: RuleScore, audience: Audience) -> Document:
+    """What cost a rule its points, in full for the first causes; of hidden cases the titles."""
+    page = Page(_WIDTH, colour=False)
+    if not_run(record, score):
+        page.write("Not looked at: nothing could be run.")
+        return page.text()
+    page.write(f"{score.passed} of {counted(score.cases, 'case')} passed (handout: {score.handout}).")
+    if score.points == score.max_points:
+        return page.text()
+    building = [finding for finding in of_the_build(record) if finding.rule == score.rule]
+    guilty = guilty_of(record, score.rule)
+    for finding in building:
+        page.blank()
+        page.write(f"{finding.source[0]}: " if finding.source else "", finding.message, hang=4)
+    _cases(page, record, [one for one in guilty if not is_hidden(one, audience)])
+    hidden = [one.title for one in guilty if is_hidden(one, audience)]
+    if hidden:
+        page.blank()
+        page.write(f"{counted(len(hidden), 'hidden case')} failed; what they do is not shown:")
+        _titles(page, hidden)
+    if not building and not guilty:
+        page.blank()
+        page.write(_without_guilty(record, score))
+    return page.text()
+
+
+def _without_guilty(record: Record, score: RuleScore) -> str:
+    """Points are missing, but of no case it can be said that it cost them."""
+    if not record.score:
+        return "It counts together with other rules only, and none has earned a point yet."
+    if score.passed < score.cases:
+        return "The other cases did not do their work, so they show nothing for this rule."
+    return "A mistake was seen that no case of this rule catches; the report begins with it."
+
+
+def case_in_full(record: Record, outcome: Outcome) -> Document:
+    """One failing case: its operations, the first difference, the line."""
+    page = Page(_WIDTH, colour=False)
+    show_case(page, record, outcome)
+    return page.text()
+
+
+def _cases(page: Page, record: Record, guilty: list[Outcome]) -> None:
+    groups = grouped(record, guilty)
+    for group in groups[:_MOST_SHOWN]:
+        page.blank()
+        page.write(f"Seen in {counted(len(group.outcomes), 'case')}:")
+        show_case(page, record, group.shown)
+        _titles(page, [one.title for one in group.others])
+    rest = [one.title for group in groups[_MOST_SHOWN:] for one in group.outcomes]
+    if rest:
+        page.blank()
+        page.write("And, when these are mended:")
+        _titles(page, rest)
+
+
+def _titles(page: Page, titles: list[str]) -> None:
+    for title in titles[:_MOST_TITLES]:
+        page.write(f"- {title}", indent=2, hang=4)
+    if len(titles) > _MOST_TITLES:
+        page.write(f"- and {len(titles) - _MOST_TITLES} more", indent=2)
