@@ -149,6 +149,19 @@ def _summary(report: str) -> Told:
     return Told(score=int(points[2]), full=int(points[3]), passed=points[1].strip() == "accepted", rules=rules)
 
 
+def _html(report: str) -> Told:
+    head = re.search(r'<span class="(good|bad)">.*?</span>\n<span class="points">(\d+) of (\d+) points</span>', report)
+    assert head is not None
+    table = report.partition('<h2 id="points">')[2].partition("</table>")[0]
+    rows = re.findall(r"</span> (\d+) of (\d+)</td>.*?<td class=\"word\">(?:<strong>)?([\w-]+)", table)
+    return Told(
+        score=int(head[2]),
+        full=int(head[3]),
+        passed=head[1] == "good",
+        rules={rule: (int(got), int(full)) for got, full, rule in rows} or None,
+    )
+
+
 TOLD: dict[str, Callable[[str], Told]] = {
     "text": _text,
     "json": lambda report: of_record(from_json(report)),
@@ -158,6 +171,7 @@ TOLD: dict[str, Callable[[str], Told]] = {
     "sarif": _sarif,
     "annotations": _annotations,
     "summary": _summary,
+    "html": _html,
 }
 """For each format how its points are read."""
 
