@@ -9,7 +9,9 @@ GraderError                 exit code 3: our fault; costs no student a point
 └── InputError              exit code 2: what we were given to read is wrong
     ├── UsageError          an option or a path
     ├── CaseFileError       a case file; all its mistakes at once
-    └── RubricError         a rubric; all its mistakes at once
+    ├── RubricError         a rubric; all its mistakes at once
+    ├── ClassFileError      a roster, a list of overrides, an export's list of submissions; all its mistakes at once
+    └── StoreError          a store that is none, or comes from a newer grader
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from pathlib import Path
 __all__ = [
     "CannotStart",
     "CaseFileError",
+    "ClassFileError",
     "DriverError",
     "ExitCode",
     "GraderError",
     "InputError",
     "Problem",
     "RubricError",
+    "StoreError",
     "TooBusy",
     "ToolMissing",
     "Unprotected",
@@ -118,3 +122,11 @@ class CaseFileError(_FileError):
 
 class RubricError(_FileError):
     """A rubric is wrong."""
+
+
+class ClassFileError(_FileError):
+    """A file about a class is wrong: its roster, its overrides, an export's list of submissions."""
+
+
+class StoreError(InputError):
+    """A file is no store of ours, or one that we cannot read."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA",
     "Environment",
+    "Override",
     "Protection",
     "Record",
     "Student",
@@ -61,6 +62,19 @@ class Submission:
     """Its lines, bounded."""
     students: tuple[Student, ...] = ()
     """Several for the submission of a group, none where nobody said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """What a person decided about one rule of one submission, after it was graded."""
+
+    submission: str
+    rule: str
+    points: int
+    reason: str
+    by: str
+    was: int = 0
+    """The points that the rule had earned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +122,8 @@ class Record:
     """Symbols that somebody has looked at and let pass (`--allow`); without that it were rejected."""
     pictures: tuple[Picture, ...] = ()
     """The failing cases that a report shows, drawn, where that was asked for."""
+    overrides: tuple[Override, ...] = ()
+    """Points that a person changed; rules, score and verdict are those after it."""
     output: str = ""
     """What the program printed, bounded. Shown, never parsed."""
     memcheck: bool = True
@@ -130,8 +146,21 @@ class Record:
 
 
 def _comparable(record: Record) -> Record:
+    """Without what depends on machine and time: also where in its loop a call was that never returns."""
+    hangs = {one.case for one in record.findings if one.verdict is Verdict.TIME_LIMIT_EXCEEDED}
+    diagnosis = record.diagnosis
+    if diagnosis is not None and diagnosis.case in hangs:
+        diagnosis = replace(diagnosis, source_line=None, hint="")
     return replace(
-        record, cpu_seconds={}, environment=Environment(), protection=Protection(), instructions=None, pictures=()
+        record,
+        findings=tuple(replace(one, source=()) if one.case in hangs else one for one in record.findings),
+        outcomes=tuple(replace(one, cause="", hint="") if one.case in hangs else one for one in record.outcomes),
+        diagnosis=diagnosis,
+        cpu_seconds={},
+        environment=Environment(),
+        protection=Protection(),
+        instructions=None,
+        pictures=(),
     )
 
 
@@ -142,9 +171,9 @@ def _adapter() -> TypeAdapter[Record]:
     return TypeAdapter(Record)
 
 
-def to_json(record: Record) -> str:
+def to_json(record: Record, *, one_line: bool = False) -> str:
     """The record as a JSON object, with a line end."""
-    return _adapter().dump_json(record, indent=1).decode() + "\n"
+    return _adapter().dump_json(record, indent=None if one_line else 1).decode() + "\n"
 
 
 def from_json(text: str | bytes) -> Record:

@@ -27,10 +27,12 @@ class Table:
     """Of the whole file."""
     name: str = ""
     """"" for the keys before the first table."""
+    row: int | None = None
+    """The place of a table [[NAME]] among those of its name, from 0."""
 
     def line_of(self, key: str) -> int:
         """The line to show when something about this key is wrong."""
-        return tomlfile.line_of(self.text, key, self.name)
+        return tomlfile.line_of(self.text, key, self.name, self.row)
 
     def complain(self, key: str, message: str) -> None:
         """Gather a mistake."""
@@ -98,6 +100,14 @@ class Table:
             self.complain(key, f"{self._full(key)} may hold tables only: write [{self._full(key)}.NAME]")
             return {}
         return {name: replace(self, values=values, name=f"{self._full(key)}.{name}") for name, values in inner.items()}
+
+    def rows(self, key: str) -> list[Table]:
+        """The tables [[KEY]], in their order."""
+        inner = self.values.get(key, [])
+        if not isinstance(inner, list) or not all(isinstance(values, dict) for values in inner):
+            self.complain(key, f"{self._full(key)} may hold tables only: write [[{self._full(key)}]] above each")
+            return []
+        return [replace(self, values=values, name=self._full(key), row=row) for row, values in enumerate(inner)]
 
     def _full(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key

@@ -34,9 +34,15 @@ def read(path: Path, error: Callable[[list[Problem]], InputError]) -> tuple[str,
     raise error([Problem(path, line, message)])
 
 
-def line_of(text: str, key: str, table: str = "") -> int:
-    """The line of a key, in a table when one is named; where it is missing, that of the table, else the first."""
-    header = re.search(rf"^[ \t]*\[{re.escape(table)}\]", text, re.MULTILINE) if table else None
+def line_of(text: str, key: str, table: str = "", row: int | None = None) -> int:
+    """The line of a key, in a table when one is named; where it is missing, that of the table, else the first.
+
+    `row` counts tables [[TABLE]] of one name, from 0.
+    """
+    opened, closed = ("[", "]") if row is None else ("[[", "]]")
+    pattern = rf"^[ \t]*{re.escape(opened + table + closed)}"
+    headers = list(re.finditer(pattern, text, re.MULTILINE)) if table else []
+    header = headers[row or 0] if len(headers) > (row or 0) else None
     if table and header is None:
         return 1
     start = header.end() if header else 0

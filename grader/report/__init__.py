@@ -1,7 +1,7 @@
 """Reports: pure functions of the record. One more format is one more module and one more line in `FORMATS`.
 
 It returns a `Document`, which only the doors of `grader.report.document` make: there its values are escaped.
-What makes one table of many records has its line in `GRADEBOOKS`.
+What makes one file of many records has its line in `GRADEBOOKS`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ GRADEBOOKS: dict[str, Gradebook] = {
     "csv": gradebook.own,
     "gradescope-csv": gradebook.gradescope_export,
     "canvas-csv": gradebook.canvas,
+    "jsonl": gradebook.json_lines,
 }
-"""What makes one table of many records."""
+"""What makes one file of many records."""
 
 DRAWN = frozenset({"html", "json"})
 """Formats in which pictures of failing cases stand: their records are to be made with them."""

@@ -51,11 +51,11 @@ class Document(str):
     __slots__ = ()
 
 
-def as_json(value: Record | Mapping[str, Any]) -> Document:
+def as_json(value: Record | Mapping[str, Any], *, one_line: bool = False) -> Document:
     """A record, or what becomes a JSON object, with a line end. Safe within HTML too."""
     if isinstance(value, Record):
-        return Document(inside_html(to_json(value)))
-    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=_fields_of)
+        return Document(inside_html(to_json(value, one_line=one_line)))
+    text = json.dumps(value, indent=None if one_line else 1, ensure_ascii=False, allow_nan=False, default=_fields_of)
     return Document(inside_html(text) + "\n")
 
 

@@ -1,6 +1,6 @@
-"""A class as one table: our own, one as Gradescope exports it, and one that Canvas imports.
+"""A class as one file: our own table, one as Gradescope exports it, one that Canvas imports, the records themselves.
 
-A row for each student; the submission of a group has one for each member. What a case does is in none of them.
+A table has a row for each student; the submission of a group has one for each member. What a case does is in no table.
 """
 
 from __future__ import annotations
@@ -9,21 +9,23 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from grader.record import Record, Student
-from grader.report.document import Document, as_csv
+from grader.report.document import Document, as_csv, as_json, joined
 from grader.report.why import judged
 from grader.verdict import RuleScore
 
-__all__ = ["canvas", "gradescope_export", "own"]
+__all__ = ["MISSING", "canvas", "gradescope_export", "json_lines", "own"]
 
 _Row = list[str | float | None]
-_MISSING = "missing"
+MISSING = "missing"
+"""In the place of a verdict: in the roster, but nothing was handed in."""
 
 
 def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
     """Everything about a submission in one line: verdict, points, the most likely cause, points by rule."""
     first, rest = _peeked(records)
     rules = [rule.rule for rule in _rules(first)]
-    about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis", "complete"]
+    about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis"]
+    about += ["complete", "overrides"]
 
     def rows() -> Iterator[_Row]:
         yield [*about, *rules]
@@ -33,10 +35,10 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
             for one in _students(record):
                 who: _Row = [record.submission.name, one.name, one.sid, one.email, one.section]
                 complete = "yes" if record.complete else "no"
-                yield [*who, record.verdict.value, record.score, record.max_score, cause, complete, *points]
+                yield [*who, record.verdict.value, record.score, record.max_score, cause, complete, _decided(record), *points]
         for one in missing:
-            empty: _Row = [None] * (4 + len(rules))
-            yield ["", one.name, one.sid, one.email, one.section, _MISSING, *empty]
+            empty: _Row = [None] * (5 + len(rules))
+            yield ["", one.name, one.sid, one.email, one.section, MISSING, *empty]
 
     return as_csv(rows())
 
@@ -82,6 +84,18 @@ def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Docume
             yield [one.name, None, one.sid, one.email, one.section, None]
 
     return as_csv(rows())
+
+
+def json_lines(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:  # noqa: ARG001 - no record
+    """The records, one a line, for programs."""
+    return joined(as_json(record, one_line=True) for record in records)
+
+
+def _decided(record: Record) -> str:
+    """What people decided after the grading."""
+    return "; ".join(
+        f"{one.rule}: {one.points} instead of {one.was} ({one.by}: {one.reason})" for one in record.overrides
+    )
 
 
 def _peeked(records: Iterable[Record]) -> tuple[Record | None, Iterator[Record]]:

@@ -23,7 +23,7 @@ from grader.report.start import shown_hint, what_it_means, why_not
 from grader.report.trace import bad_place, besides, case_file
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import cost_of, points_of, result_of
+from grader.report.words import cost_of, decisions_of, points_of, result_of
 from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 
 __all__ = ["render"]
@@ -67,7 +67,8 @@ def _notes(record: Record, audience: Audience) -> Iterator[str]:
         yield "Grading was interrupted; this is what was earned until then, and something may be missing."
     if record.verdict is Verdict.JUDGE_ERROR:
         yield "This is not your fault: no point is given or taken. Please show it to your instructor."
-    if record.verdict is Verdict.ACCEPTED and record.outcomes:
+    yield from decisions_of(record)
+    if record.verdict is Verdict.ACCEPTED and record.outcomes and not record.overrides:
         yield f"All {len(record.outcomes)} cases pass, and all {len(record.rules)} rules have full marks. Well done."
     if audience is Audience.INSTRUCTOR and record.would_score is not None:
         yield f"Had it compiled, it would have scored {record.would_score}; this never counts."

@@ -21,7 +21,7 @@ from grader.report.groups import (
 from grader.report.page import Page, bad, dim, glued, good, pad, strong
 from grader.report.start import start_here
 from grader.report.trace import case_file, show_case
-from grader.report.words import cost_of, counted, points_of, result_of
+from grader.report.words import cost_of, counted, decisions_of, points_of, result_of
 from grader.verdict import RuleScore, Verdict
 
 __all__ = ["Audience", "Part", "render"]
@@ -52,7 +52,8 @@ def render(
     reader = Audience(audience)
     page = Page(width, colour=colour)
     _headline(page, record)
-    if record.verdict is Verdict.ACCEPTED:
+    _decided(page, record)
+    if record.verdict is Verdict.ACCEPTED and not record.overrides:
         _all_well(page, record)
     else:
         start_here(page, record, reader)
@@ -78,6 +79,12 @@ def _headline(page: Page, record: Record) -> None:
         )
     for note in record.submission.notes:
         page.write(dim(note), indent=2)
+
+
+def _decided(page: Page, record: Record) -> None:
+    """What people changed; all numbers of the report are those after it."""
+    for decision in decisions_of(record):
+        page.write(strong(decision), indent=2, hang=4)
 
 
 def _all_well(page: Page, record: Record) -> None:
