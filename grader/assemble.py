@@ -167,7 +167,8 @@ def _cause(one: CaseFindings) -> str:
     operation = comparison.case.trace.operations[min(cause.operation, len(comparison.case.trace.operations) - 1)]
     rule = one.clue.rule if one.clue is not None else comparison.case.rule
     if cause.difference is None:
-        place = str(cause.source[0]) if cause.source else operation.name
+        looping = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # it was caught anywhere in its loop
+        place = str(cause.source[0]) if cause.source and not looping else operation.name
         return f"{cause.kind} {place}"
     hint = one.clue.hint if one.clue is not None else ""
     return f"{rule} {operation.name} {cause.difference.facet} {hint}"

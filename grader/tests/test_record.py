@@ -11,7 +11,7 @@ import pytest
 
 from grader.record import Environment, Protection, Record, from_json, to_json, write
 from grader.tests.made import outcome, record_of, secret_record
-from grader.verdict import Verdict
+from grader.verdict import Diagnosis, Finding, SourceLine, Verdict
 
 
 def of_size(steps: int) -> Record:
@@ -122,3 +122,21 @@ def test_everything_else_is(change: dict[str, object]) -> None:
     one = secret_record(outcome("append/x"))
 
     assert not one.same_result(replace(one, **change))  # type: ignore[arg-type]
+
+
+def test_where_a_hanging_call_was_caught_is_chance() -> None:
+    """Two records that differ in that only say the same; one that crashes at another line does not."""
+
+    def caught(line: int, verdict: Verdict) -> Record:
+        place = SourceLine(file="llm_memory.c", line=line, function="free_sequence")
+        finding = Finding(rule="list", verdict=verdict, message="seen", case="append/x", source=(place,))
+        diagnosis = Diagnosis(
+            rule="list", handout="Task 2", case="append/x", operation=1, line=1, source_line=place, summary="seen",
+            hint=f"it loops at {place}",
+        )  # fmt: skip
+        one = outcome("append/x", cause=f"{verdict} {place}", hint=f"it loops at {place}")
+        return record_of(one, findings=(finding,), diagnosis=diagnosis)
+
+    for verdict, same in ((Verdict.TIME_LIMIT_EXCEEDED, True), (Verdict.RUN_TIME_ERROR, False)):
+        assert caught(1, verdict).same_result(caught(2, verdict)) is same
+    assert not caught(1, Verdict.TIME_LIMIT_EXCEEDED).same_result(caught(1, Verdict.RUN_TIME_ERROR))
