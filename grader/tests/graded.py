@@ -12,18 +12,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from grader import casefile, pipeline, pytest_items, tools
-from grader.labs.paged_kv import lab
+from grader import pipeline, pytest_items
+from grader.asked import Settings, asked
+from grader.labs import DEFAULT
 from grader.record import Record, from_json, to_json, write
 
 __all__ = ["drawn", "graded"]
 
 _ROOT = Path(__file__).parents[2]
-_PARTS = ("reference/**/*.py", "grader/**/*.py", "grader/drivers/**/*", "grader/labs/*", "cases/**/*.toml")
 _DAY = 86_400
 _grade = pytest_items.graded
 
@@ -31,7 +30,7 @@ _grade = pytest_items.graded
 @cache
 def graded(lab_name: str, path: Path) -> Record:
     """The record of the sample in this folder."""
-    key = hashlib.sha256(_house())
+    key = hashlib.sha256(asked(Settings(lab=lab_name)).fingerprint.encode())
     for file in sorted(path.iterdir()):
         if file.name != "expect.toml":
             key.update(f"{file}\0".encode() + file.read_bytes())
@@ -46,30 +45,12 @@ def graded(lab_name: str, path: Path) -> Record:
 @cache
 def drawn(name: str) -> Record:
     """A sample of this name with pictures of its failing cases, without Valgrind."""
-    made = lab()
-    cases = casefile.load_folder(made.cases, made.grammar, seed=made.rubric.seed)
-    (folder,) = (_ROOT / "submissions" / made.name).glob(f"*/{name}")
-    return pipeline.grade(folder, made, cases, seed=made.rubric.seed, valgrind=False, draw=True)
+    chosen = asked(Settings(lab=DEFAULT))
+    (folder,) = (_ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
+    return pipeline.grade(folder, chosen.lab, chosen.cases, seed=chosen.seed, valgrind=False, draw=True)
 
 
 pytest_items.graded = graded  # the items of the samples find what is here, and the other way round
-
-
-@cache
-def _house() -> bytes:
-    """A hash over all that decides about a record, but for the sample itself."""
-    digest = hashlib.sha256("".join(map(tools.version, ("gcc", "valgrind"))).encode())
-    for file in _files():
-        digest.update(str(file.relative_to(_ROOT)).encode() + file.read_bytes())
-    return digest.digest()
-
-
-def _files() -> Iterator[Path]:
-    for pattern in _PARTS:
-        for file in sorted(_ROOT.glob(pattern)):
-            inside = file.relative_to(_ROOT).parts
-            if file.is_file() and "tests" not in inside and "__pycache__" not in inside:
-                yield file
 
 
 @cache

@@ -1,0 +1,135 @@
+"""All that a record depends on but the submission itself: an assignment, how it is graded, and by what.
+
+Two gradings with one fingerprint give one result, so what was graded once need not be graded again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from grader import casefile, tools
+from grader.collect import Source
+from grader.errors import UsageError
+from grader.grammar import Case
+from grader.lab import Lab
+from grader.labs import LABS
+from grader.rubric import Judged
+
+__all__ = ["Asked", "Settings", "asked", "house", "source_id"]
+
+_ROOT = Path(__file__).parents[1]
+_CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]")
+_NO_MATTER = frozenset({"tests", "cli", "report", "bench", "deploy"})
+"""Packages on which no record depends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a class is graded; each of these changes records."""
+
+    lab: str
+    case: str = "*"
+    seed: int | None = None
+    """None: the rubric's."""
+    valgrind: bool = True
+    advise: bool = False
+    instructions: bool = False
+    allowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """An assignment with its cases, loaded."""
+
+    settings: Settings
+    lab: Lab
+    cases: tuple[Case, ...]
+    seed: int
+    fingerprint: str
+
+    @property
+    def max_score(self) -> int:
+        """The points of a right program; rules of which no case was chosen have none."""
+        asked_for = {case.rule for case in self.cases}
+        rules = self.lab.rubric.rules
+        return sum(rule.points for rule in rules if rule.judged is not Judged.CASES or rule.id in asked_for)
+
+    def key(self, source: str) -> str:
+        """By which the record of a source (see `source_id`) is known."""
+        return _digest([self.fingerprint, source])
+
+    def require_tools(self) -> None:
+        """Raise `ToolMissing` when this machine cannot grade so."""
+        needs_valgrind = self.settings.valgrind or self.settings.instructions
+        tools.require(*self.lab.tools, *(["valgrind"] if needs_valgrind else []))
+
+
+@cache
+def asked(settings: Settings) -> Asked:
+    """Load it. Raises `UsageError` when no case fits, `CaseFileError`, `RubricError`."""
+    lab = LABS[settings.lab]()
+    seed = lab.rubric.seed if settings.seed is None else settings.seed
+    cases = casefile.load_folder(lab.cases, lab.grammar, seed=seed, pattern=settings.case)
+    if not cases:
+        raise UsageError(f"no case fits '{settings.case}'; `grade cases` lists them all")
+    return Asked(
+        settings=settings,
+        lab=lab,
+        cases=tuple(cases),
+        seed=seed,
+        fingerprint=_digest([house(), *_versions(settings), repr(asdict(settings)), *_files(lab, cases)]),
+    )
+
+
+@cache
+def house() -> str:
+    """A hash of our own code, as far as records depend on it."""
+    paths = sorted({path for pattern in _CODE for path in _ROOT.glob(pattern)})
+    mine = [path for path in paths if not _NO_MATTER & set(path.relative_to(_ROOT).parts)]
+    return _digest(part for path in mine for part in (str(path.relative_to(_ROOT)), path.read_bytes()))
+
+
+def source_id(source: Source) -> str:
+    """A hash of what was handed in: the source, the headers of its own that it can mean, or why there is none."""
+    trouble = source.finding.message if source.finding is not None else ""
+    headers = meant_headers(source)
+    return _digest([source.content, trouble, *(part for name in headers for part in (name, headers[name]))])
+
+
+def meant_headers(source: Source) -> Mapping[str, bytes]:
+    """The headers that lie beside a source and whose names it, or another one of them, mentions."""
+    meant: dict[str, bytes] = {}
+    texts = [source.content]
+    while texts:
+        text = texts.pop()
+        for name, content in source.own_headers.items():
+            if name not in meant and re.search(rb"\b" + re.escape(name.encode()), text):
+                meant[name] = content
+                texts.append(content)
+    return dict(sorted(meant.items()))
+
+
+def _versions(settings: Settings) -> Iterator[str]:
+    for tool in ("gcc", "objcopy", *(["valgrind"] if settings.valgrind or settings.instructions else [])):
+        yield f"{tool}: {tools.version(tool)}"
+
+
+def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:
+    """The chosen cases, and what stands beside them: rubric and clauses."""
+    for path in [*sorted(lab.cases.glob("*.toml")), *(case.path for case in cases)]:
+        yield str(path.relative_to(lab.cases))
+        yield path.read_bytes()
+
+
+def _digest(parts: Iterable[str | bytes]) -> str:
+    """A hash in which every part has its own place."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
