@@ -15,7 +15,7 @@ from grader import sandbox, tools
 from grader.advise import look_for_advice
 from grader.assemble import record
 from grader.attempt import Attempt
-from grader.collect import collect
+from grader.collect import Source, collect
 from grader.compare import compare
 from grader.diagnose import case_findings, diagnose
 from grader.grammar import Case
@@ -52,14 +52,14 @@ def grade(
     instructions: bool = False,
     draw: bool = False,
     allowed: Collection[str] = (),
+    source: Source | None = None,
     progress: Progress = lambda _: None,
     early: Early | None = None,
 ) -> Record:
-    """Grade the submission at `path`. Raises `GraderError` when we, not the student, are at fault.
+    """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
 
-    `advise` looks for what costs no point, in nearly as much time again (grader.advise); `instructions` counts them
-    (grader.instructions); `draw` adds pictures of failing cases (grader.pictures); for symbols that are `allowed`,
-    because somebody has looked at them, nothing is rejected.
+    `advise` looks for what costs no point (grader.advise), `instructions` counts them (grader.instructions), `draw`
+    adds pictures of failing cases (grader.pictures); for symbols that are `allowed` nothing is rejected.
     """
     tools.require(*lab.tools, *(["valgrind"] if valgrind or instructions else []))
     with sandbox.workspace() as work:
@@ -73,6 +73,7 @@ def grade(
             advise=advise,
             counting=instructions,
             allowed=frozenset(allowed),
+            source=source,
         )
         for step in STEPS:
             progress(step.__name__)
@@ -84,7 +85,7 @@ def grade(
 
 def _collect(attempt: Attempt) -> Attempt:
     rule = attempt.lab.rubric.judged(Judged.BUILD)
-    return replace(attempt, source=collect(attempt.path, attempt.lab.source_name, rule))
+    return replace(attempt, source=attempt.source or collect(attempt.path, attempt.lab.source_name, rule))
 
 
 def _build(attempt: Attempt) -> Attempt:
@@ -261,9 +262,8 @@ def _advise(attempt: Attempt) -> Attempt:
 def _timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
     started = time.process_time()
     attempt = step(attempt)
-    own = time.process_time() - started
     name = f"grader {step.__name__.removeprefix('_')}"
-    return replace(attempt, spent=attempt.spent | {name: own})
+    return replace(attempt, spent=attempt.spent | {name: time.process_time() - started})
 
 
 def _sound(attempt: Attempt) -> list[int]:

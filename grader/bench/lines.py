@@ -64,7 +64,7 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
         *_hanging(subject, tell),
     ]
     if len(os.sched_getaffinity(0)) > 1:
-        targets.append(efficiency(subject.path, subject.lab.name, subject.cases, rounds, target=WORKERS, tell=tell))
+        targets.append(efficiency(subject.path, subject.lab.name, rounds, target=WORKERS, tell=tell))
     rivals = (
         _against(subject, sample, taken, rival="naive, our link"),
         ratio(

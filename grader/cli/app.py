@@ -13,7 +13,11 @@ from grader.table import suggestion
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("run", "cases", "explain", "repro", "doctor", "schema")
+COMMANDS = (
+    *("run", "cases", "explain", "repro"),
+    *("batch", "runs", "show", "export", "regrade", "diff"),
+    *("doctor", "schema"),
+)
 """In the order of the help. Each is a module of this folder that is imported when the command is called, with a
 function of its name and, for those that have any, `options`."""
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
-from pathlib import Path
 
 from grader import casefile
 from grader.cli.parser import Parser, number
@@ -13,14 +11,16 @@ from grader.grammar import Case
 from grader.lab import Lab
 from grader.labs import DEFAULT, LABS
 from grader.rubric import SEED
+from grader.sandbox import LEVELS
 
 __all__ = [
     "case_option",
-    "check_output",
     "chosen_case",
     "chosen_cases",
     "chosen_lab",
+    "grading_options",
     "lab_option",
+    "sandbox_option",
     "seed_option",
 ]
 
@@ -40,6 +40,23 @@ def seed_option(parser: Parser) -> None:
     """--seed."""
     text = "For the pools' magic words, instead of the rubric's."
     parser.option("--seed", metavar="NUMBER", type=number(SEED), help=text)
+
+
+def grading_options(parser: Parser) -> None:
+    """What changes a record."""
+    text = "Go on without Valgrind; record and report say so."
+    parser.option("--without-valgrind", action="store_true", help=text)
+    parser.option("--advice", action="store_true", help="Look also for what costs no point, but twice the time.")
+    text = "Also count the instructions of the demanded functions, for a leaderboard."
+    parser.option("--instructions", action="store_true", help=text)
+    text = "Reject nothing for this symbol: you have looked at it."
+    parser.option("--allow", metavar="SYMBOL", action="append", default=[], help=text)
+
+
+def sandbox_option(parser: Parser) -> None:
+    """--require-sandbox."""
+    text = f"Grade only where this protects the machine, or more: {', '.join(LEVELS)}."
+    parser.option("--require-sandbox", metavar="LEVEL", choices=LEVELS, help=text)
 
 
 def chosen_lab(name: str) -> Lab:
@@ -71,18 +88,6 @@ def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:
         raise UsageError(f"which one? {', '.join(case.name for case in fitting)}")
     close = _closest(wanted, [case.name for case in cases] + [case.path.stem for case in cases])
     raise UsageError(f"there is no case '{name}'" + (f"; did you mean {close}?" if close else "; see `grade cases`"))
-
-
-def check_output(output: Path | None) -> None:
-    """Can that file be written? Raises `UsageError` before any work is done for nothing."""
-    if output is None:
-        return
-    if not output.parent.is_dir():
-        raise UsageError(f"--output {output}: there is no folder {output.parent}")
-    if output.exists() and not output.is_file():
-        raise UsageError(f"--output {output}: that is no file; write the name of one")
-    if not os.access(output.parent, os.W_OK):
-        raise UsageError(f"--output {output}: we may not write into {output.parent}")
 
 
 def _closest(word: str, known: list[str]) -> str:

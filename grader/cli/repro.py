@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from grader import pipeline
-from grader.cli.options import check_output, chosen_case, chosen_cases, chosen_lab, lab_option, seed_option
+from grader.cli.options import chosen_case, chosen_cases, chosen_lab, lab_option, seed_option
+from grader.cli.output import check_output
 from grader.cli.parser import Parser
 from grader.errors import ExitCode, UsageError
 from grader.record import Record, write

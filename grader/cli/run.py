@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from grader import pipeline
-from grader.cli.log import in_workflow
-from grader.cli.options import case_option, check_output, chosen_cases, chosen_lab, lab_option, seed_option
+from grader.cli.options import (
+    case_option,
+    chosen_cases,
+    chosen_lab,
+    grading_options,
+    lab_option,
+    sandbox_option,
+    seed_option,
+)
+from grader.cli.output import check_output, view_of
 from grader.cli.parser import Parser
 from grader.cli.status import status
 from grader.collect import collect
 from grader.errors import ExitCode, UsageError
 from grader.record import Record, write
-from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook, View
+from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook
 from grader.report.document import Document
-from grader.sandbox import LEVELS, require
+from grader.sandbox import require
 from grader.table import suggestion
 from grader.verdict import Verdict
 
@@ -51,15 +56,8 @@ def options(parser: Parser) -> None:
     parser.option("--format", metavar="FORMAT", default="text", help=text)
     parser.option("--output", metavar="FILE", type=Path, help="Write the report there instead of printing it.")
     seed_option(parser)
-    text = "Go on without Valgrind; record and report say so."
-    parser.option("--without-valgrind", action="store_true", help=text)
-    parser.option("--advice", action="store_true", help="Look also for what costs no point, but twice the time.")
-    text = "Also count the instructions of the demanded functions, for a leaderboard."
-    parser.option("--instructions", action="store_true", help=text)
-    text = "Reject nothing for this symbol: you have looked at it."
-    parser.option("--allow", metavar="SYMBOL", action="append", default=[], help=text)
-    text = f"Grade only where this protects the machine, or more: {', '.join(LEVELS)}."
-    parser.option("--require-sandbox", metavar="LEVEL", choices=LEVELS, help=text)
+    grading_options(parser)
+    sandbox_option(parser)
     text = "Show hidden cases too, and what a program that does not compile had got."
     parser.option("--instructor", action="store_true", help=text)
 
@@ -104,7 +102,7 @@ def run(
     if require_sandbox is not None:
         require(require_sandbox)
 
-    view = _view(instructor=instructor, to_file=output is not None)
+    view = view_of(instructor=instructor, to_file=output is not None)
     grade = partial(
         pipeline.grade,
         lab=chosen,
@@ -171,16 +169,3 @@ def _check_paths(paths: Iterable[Path], source_name: str) -> None:
             slips.append(str(error))
     if slips:
         raise UsageError("\n".join(slips))
-
-
-def _view(*, instructor: bool, to_file: bool) -> View:
-    """Width and whether colours are wanted: only on a terminal, and not where NO_COLOR says no; and in whose log."""
-    view = View(instructor=instructor, variables=os.environ, time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
-    if to_file:
-        return view
-    view = replace(view, workflow=in_workflow())
-    if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
-        return view
-    from rich.console import Console
-
-    return replace(view, width=Console().width, colour=not os.environ.get("NO_COLOR"))

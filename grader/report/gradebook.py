@@ -35,7 +35,16 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
             for one in _students(record):
                 who: _Row = [record.submission.name, one.name, one.sid, one.email, one.section]
                 complete = "yes" if record.complete else "no"
-                yield [*who, record.verdict.value, record.score, record.max_score, cause, complete, _decided(record), *points]
+                yield [
+                    *who,
+                    record.verdict.value,
+                    record.score,
+                    record.max_score,
+                    cause,
+                    complete,
+                    _decided(record),
+                    *points,
+                ]
         for one in missing:
             empty: _Row = [None] * (5 + len(rules))
             yield ["", one.name, one.sid, one.email, one.section, MISSING, *empty]

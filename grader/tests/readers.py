@@ -284,9 +284,16 @@ def _reads_canvas(report: str) -> None:
     assert all(re.fullmatch(r"\d*", row[5]) for row in rows[1:])
 
 
+def _reads_lines(report: str) -> None:
+    """A record in each line."""
+    for line in report.splitlines():
+        _reads_json(line, View())
+
+
 BOOK_READERS: dict[str, Callable[[str], None]] = {
     "csv": _reads_own,
     "gradescope-csv": _reads_gradescope_export,
     "canvas-csv": _reads_canvas,
+    "jsonl": _reads_lines,
 }
 """The same for tables of many records."""

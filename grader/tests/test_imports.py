@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from grader.store import open_store
 from grader.tests.command import FEW, ROOT, SAMPLES, environment
+from grader.tests.test_store import RUN, entry, kept
 
 _GRADE = """import sys
 from grader.cli import main
@@ -55,6 +57,24 @@ def test_a_command_imports_what_it_needs(arguments: tuple[str | Path, ...], need
     roots = {name.partition(".")[0] for name in imported(_GRADE, *arguments)}
 
     assert roots & _HEAVY == needed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [(("runs",), {"rich"}), (("show", "jane"), {"pydantic"}), (("export",), {"pydantic"}), (("diff", "1", "1"), set())],
+    ids=["runs", "show", "export", "diff"],
+)
+def test_a_command_for_a_store_does_not_import_the_grading(
+    tmp_path: Path, arguments: tuple[str, ...], needed: set[str]
+) -> None:
+    """Nothing is graded, so nothing of that is wanted."""
+    with open_store(tmp_path / "grades.sqlite", create=True) as store:
+        store.add_run(RUN, [entry("jane")])
+        store.add_record(kept("key of jane"))
+    modules = imported(_GRADE, *arguments, "--store", tmp_path / "grades.sqlite")
+
+    assert {name.partition(".")[0] for name in modules} & _HEAVY == needed
+    assert not modules & {"grader.pipeline", "grader.workers", "grader.labs", "grader.casefile"}
 
 
 def test_a_command_does_not_import_the_others() -> None:

@@ -12,8 +12,7 @@ from grader import overrides
 from grader.errors import ClassFileError
 from grader.labs.paged_kv import lab
 from grader.record import Override, from_json
-from grader.report import FORMATS, View
-from grader.report.gradebook import GRADEBOOKS
+from grader.report import FORMATS, GRADEBOOKS, View
 from grader.tests.made import outcome, record_of
 from grader.verdict import Verdict
 

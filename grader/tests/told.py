@@ -204,9 +204,15 @@ def _canvas(report: str) -> dict[str, Told]:
     return {row[0]: Told(score=int(row[5]), full=int(maxima[5]), passed=row[5] == maxima[5]) for row in rows}
 
 
+def _json_lines(report: str) -> dict[str, Told]:
+    records = [from_json(line) for line in report.splitlines()]
+    return {record.submission.name: of_record(record) for record in records}
+
+
 BOOKS: dict[str, Callable[[str], dict[str, Told]]] = {
     "csv": _own,
     "gradescope-csv": _gradescope_export,
     "canvas-csv": _canvas,
+    "jsonl": _json_lines,
 }
 """The same for tables, by the name of the submission."""

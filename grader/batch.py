@@ -1,0 +1,185 @@
+"""A class of submissions: listed as a run, graded on workers, kept one by one as they end."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from dataclasses import asdict, dataclass, replace
+from json import dumps, loads
+from pathlib import Path
+
+from grader.asked import Asked, Settings, asked, meant_headers, source_id
+from grader.claims import Claims
+from grader.collect import Source
+from grader.gather import Handed
+from grader.lab import Lab
+from grader.plain import one_line
+from grader.record import Override, Student
+from grader.result import Entry
+from grader.rubric import Judged
+from grader.store import Run, Store
+from grader.verdict import Finding, Tool, Verdict
+from grader.workers import Graded, Task, Workers, grade
+
+__all__ = ["Tell", "grade_run", "place_of", "plan", "replan", "settings_of"]
+
+_POLL_SECONDS = 0.2
+_KILLED = "the process that graded it was killed, perhaps for want of memory"
+
+Tell = Callable[[Graded], None]
+"""Told of each record when it is kept, and of each trouble."""
+
+
+def plan(
+    store: Store,
+    chosen: Asked,
+    folder: Path,
+    handed: Iterable[Handed],
+    *,
+    overrides: Collection[Override] = (),
+    missing: Collection[Student] = (),
+) -> Run:
+    """Write down what is to be graded: a new run, or the very same one, which then goes on."""
+    entries, sources = [], {}
+    for one in handed:
+        source, note = _meant(one.source), one.source.notes if one.source is not None else ()
+        known = source_id(source) if source is not None else None
+        if source is not None and known is not None:
+            sources[known] = source
+        key = chosen.key(known) if known is not None else hashlib.sha256(one.trouble.encode()).hexdigest()
+        entries.append(
+            Entry(submission=one.name, students=one.students, notes=note, source=known, key=key, trouble=one.trouble)
+        )
+    store.add_sources(sources.items())
+    return store.add_run(_run(chosen, place_of(folder)), entries, overrides, missing)
+
+
+def place_of(folder: Path) -> str:
+    """By which a class is known, wherever it is graded from."""
+    return one_line(str(folder.resolve()))
+
+
+def replan(store: Store, chosen: Asked, run: Run, overrides: Collection[Override]) -> Run:
+    """The same submissions, as they were handed in then, with what is asked now."""
+    entries = [
+        replace(result.entry, key=chosen.key(result.entry.source), trouble="")
+        if result.entry.source is not None
+        else result.entry
+        for result in store.results(run)
+    ]
+    again = replace(_run(chosen, run.folder), beside=run.id)
+    return store.add_run(again, entries, overrides, store.missing(run))
+
+
+def settings_of(run: Run) -> Settings:
+    """How it was graded."""
+    values = loads(run.settings)
+    return Settings(**{**values, "allowed": tuple(values["allowed"])})
+
+
+def grade_run(store: Store, run: Run, workers: Workers, claims: Claims, *, window: int, tell: Tell) -> None:
+    """Grade what has no record yet, and keep each result at once; `window` tasks are under way at most.
+
+    What another batch has claimed is left to it, but for what it leaves behind when it is killed.
+    """
+    work = _Work(store=store, run=run, claims=claims, tell=tell)
+    waiting = store.pending(run)
+    while waiting:
+        elsewhere: list[tuple[str, str]] = []
+        tasks = work.tasks(waiting, elsewhere)
+        while suspects := _until_broken(tasks, workers, window, work.keep):
+            for task in suspects:  # once more, one by one: that shows which of them it is
+                if _until_broken(iter([task]), workers, 1, work.keep):
+                    work.keep(Graded(key=task.key, trouble=_KILLED))
+        waiting = [(key, known) for key, known in elsewhere if not work.is_done(key)]
+        if waiting:
+            time.sleep(_POLL_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A run on its way."""
+
+    store: Store
+    run: Run
+    claims: Claims
+    tell: Tell
+
+    def tasks(self, waiting: Iterable[tuple[str, str]], elsewhere: list[tuple[str, str]]) -> Iterator[Task]:
+        """What is ours to grade; sources are read when their turn comes. What others have goes `elsewhere`."""
+        settings = settings_of(self.run)
+        lab = asked(settings).lab
+        for key, known in waiting:
+            if not self.claims.take(key):
+                elsewhere.append((key, known))
+            elif self.is_done(key):
+                self.claims.give_back(key)
+            else:
+                source = _source(self.store, lab, known)
+                yield Task(key=key, source=source, settings=settings, fingerprint=self.run.fingerprint)
+
+    def is_done(self, key: str) -> bool:
+        """Has another batch graded it meanwhile?"""
+        kept = self.store.record(key)
+        if kept is not None:
+            self.tell(Graded(key=key, kept=kept))
+        return kept is not None
+
+    def keep(self, done: Graded) -> None:
+        """Put it into the store, at once."""
+        if done.kept is not None:
+            self.store.add_record(done.kept)
+        self.store.add_trouble(self.run, done.key, done.trouble)
+        self.claims.give_back(done.key)
+        self.tell(done)
+
+
+def _until_broken(tasks: Iterator[Task], workers: Workers, window: int, keep: Tell) -> list[Task]:
+    """Grade them, in any order. Returns those that were under way when the executor broke: none when all is done."""
+    task = next(tasks, None)
+    if task is None:
+        return []
+    pending: dict[Future[Graded], Task] = {}
+    try:
+        with workers() as executor:
+            while task is not None or pending:
+                while task is not None and len(pending) < window:
+                    pending[executor.submit(grade, task)] = task
+                    task = next(tasks, None)
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                    keep(future.result())
+                    del pending[future]
+    except BrokenExecutor:
+        return [*pending.values(), *([task] if task is not None else [])]
+    except BaseException:
+        for future in pending:  # what ended meanwhile is finished
+            if future.done() and not future.cancelled() and future.exception() is None:
+                keep(future.result())
+        raise
+    return []
+
+
+def _meant(source: Source | None) -> Source | None:
+    """Without the headers beside it that it cannot mean."""
+    return replace(source, own_headers=meant_headers(source)) if source is not None else None
+
+
+def _source(store: Store, lab: Lab, known: str) -> Source:
+    content, headers, trouble = store.source(known)
+    finding = None
+    if trouble:
+        rule = lab.rubric.judged(Judged.BUILD)
+        finding = Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.GCC, kind="source", message=trouble)
+    return Source(name=lab.source_name, content=content, own_headers=headers, finding=finding)
+
+
+def _run(chosen: Asked, folder: str) -> Run:
+    return Run(
+        lab=chosen.lab.name,
+        folder=folder,
+        settings=dumps(asdict(chosen.settings)),
+        fingerprint=chosen.fingerprint,
+        max_score=chosen.max_score,
+    )

@@ -1,0 +1,126 @@
+"""`grade batch`: a class of submissions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grader import asked, batch as batches, overrides as decisions, roster as rosters
+from grader.cli.classes import said, store_option
+from grader.cli.grading import grade_all, jobs_option, summary
+from grader.cli.options import (
+    case_option,
+    chosen_lab,
+    grading_options,
+    lab_option,
+    sandbox_option,
+    seed_option,
+)
+from grader.cli.parser import Parser
+from grader.errors import ExitCode
+from grader.gather import Handed, gather
+from grader.record import Override
+from grader.roster import Roster
+from grader.rubric import Judged
+from grader.sandbox import require
+from grader.store import Run, Store, open_store
+
+__all__ = ["batch", "options"]
+
+
+def options(parser: Parser) -> None:
+    """Declare them."""
+    text = "A folder for each submission, or a file for each, or an unpacked Gradescope export."
+    parser.argument("folder", metavar="FOLDER", type=Path, help=text)
+    jobs_option(parser)
+    store_option(parser)
+    text = "Who is who: CSV with the columns folder (or github_username), name, and sid, email, section if you like."
+    parser.option("--roster", metavar="FILE", type=Path, help=text)
+    text = "Points that people decided: TOML with tables [[override]]; left out: those of the run before."
+    parser.option("--overrides", metavar="FILE", type=Path, help=text)
+    lab_option(parser)
+    case_option(parser)
+    seed_option(parser)
+    grading_options(parser)
+    sandbox_option(parser)
+
+
+def batch(
+    folder: Path,
+    *,
+    jobs: int,
+    store: Path,
+    roster: Path | None,
+    overrides: Path | None,
+    lab: str,
+    case: str,
+    seed: int | None,
+    without_valgrind: bool,
+    advice: bool,
+    instructions: bool,
+    allow: list[str],
+    require_sandbox: str | None,
+) -> ExitCode:
+    """Grade a class: every submission in a folder, as a run in a store.
+
+    Each result is kept as soon as it is there. After Ctrl-C, a kill or a crash the same command goes on; what did not
+    change since an earlier run comes from the store. A submission that cannot be graded stops no other one: it has no
+    score, is listed apart, and is tried again by the same command.
+
+    Exit code: 0 all have every point, 1 some have not, 2 a wrong option, folder or file, 3 some have no score, 130
+    interrupted.
+
+    Examples:
+        grade batch submissions/ --roster class.csv
+        grade batch assignment_123_export/ --store hw3.sqlite --jobs 4
+        grade show jane && grade export > grades.csv
+    """
+    chosen = asked.asked(
+        asked.Settings(
+            lab=chosen_lab(lab).name,
+            case=case,
+            seed=seed,
+            valgrind=not without_valgrind,
+            advise=advice,
+            instructions=instructions,
+            allowed=tuple(sorted(set(allow))),
+        )
+    )
+    chosen.require_tools()
+    if require_sandbox is not None:
+        require(require_sandbox)
+    people = rosters.load(roster) if roster is not None else None
+    handed = gather(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
+    names = [one.name for one in handed]
+    decided = decisions.load(overrides, chosen.lab.rubric, names) if overrides is not None else None
+    _name_strangers(handed, people)
+    with open_store(store, create=True) as kept:
+        if decided is None:
+            decided = _decided_before(kept, chosen.lab.name, folder)
+        missing = people.missing(names) if people is not None else ()
+        run = batches.plan(kept, chosen, folder, handed, overrides=decided, missing=missing)
+        before = kept.current(run.lab, run.folder)
+        grade_all(kept, store, run, jobs)
+        _make_current(kept, run, before)
+        return summary(kept, run)
+
+
+def _make_current(store: Store, run: Run, before: Run | None) -> None:
+    """What was graded last counts, and nothing is replaced without a word."""
+    store.make_current(run)
+    if before is not None and before.id != run.id:
+        said(f"run {run.id} counts now, in the place of run {before.id}: grade diff {before.id} {run.id}")
+
+
+def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...]:
+    """What people decided for the run that counts."""
+    run = store.current(lab, batches.place_of(folder))
+    decided = store.overrides(run) if run is not None else ()
+    if run is not None and decided:
+        said(f"{len(decided)} decided by people for run {run.id} stay; --overrides FILE would replace them")
+    return decided
+
+
+def _name_strangers(handed: list[Handed], people: Roster | None) -> None:
+    strangers = [one.name for one in handed if not one.students]
+    if people is not None and strangers:
+        said(f"not in the roster: {', '.join(strangers)}")

@@ -1,0 +1,39 @@
+"""What the commands for a whole class share: the store, and the run that is meant."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from grader.cli.parser import Parser
+from grader.errors import UsageError
+from grader.report.escape import escape
+from grader.store import Run, Store
+
+__all__ = ["STORE", "chosen_run", "said", "store_option"]
+
+STORE = Path("grades.sqlite")
+
+
+def store_option(parser: Parser) -> None:
+    """--store."""
+    text = f"Where all runs are kept [default: {STORE}]."
+    parser.option("--store", metavar="FILE", type=Path, default=STORE, help=text)
+
+
+def chosen_run(store: Store, wanted: int | None) -> Run:
+    """The run with that number, else the one that counts. Raises `UsageError` when it is not clear which."""
+    if wanted is not None:
+        return store.run(wanted)
+    found = store.all_current()
+    if not found:
+        raise UsageError("there is no run in this store yet; `grade batch FOLDER` makes one")
+    if len(found) > 1:
+        listed = "".join(f"\n  run {run.id}: {run.folder}" for run in found)
+        raise UsageError(f"the store holds several classes, so say which run you mean:{listed}")
+    return found[0]
+
+
+def said(text: str) -> None:
+    """Tell something beside the results; the names in it may be a student's."""
+    sys.stderr.write(f"{escape(text)}\n")

@@ -1,0 +1,50 @@
+"""`grade diff`: whose verdict or points change from one run to another."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from grader.changes import changes
+from grader.cli.classes import said, store_option
+from grader.cli.differences import show_changes
+from grader.cli.parser import Parser, number
+from grader.errors import ExitCode, UsageError
+from grader.grammar import Number
+from grader.store import open_store
+
+__all__ = ["diff", "options"]
+
+
+def options(parser: Parser) -> None:
+    """Declare them."""
+    parser.argument("old", metavar="OLD", type=number(Number("run", 1)), help="The number of a run.")
+    parser.argument("new", metavar="NEW", type=number(Number("run", 1)), help="That of another one.")
+    store_option(parser)
+    parser.option("--format", metavar="FORMAT", default="text", choices=("text", "json"), help="text, json.")
+    parser.option("--apply", action="store_true", help="From now on NEW is the run that counts.")
+
+
+def diff(old: int, new: int, *, store: Path, format: str, apply: bool) -> ExitCode:  # noqa: A002 - the option's name
+    """List whose verdict or points change from one run to another, and by which rules and cases.
+
+    Exit code: 0 nothing changes, 1 something does, 2 a wrong option.
+
+    Examples:
+        grade diff 1 2
+        grade diff 1 2 --apply
+    """
+    with open_store(store) as kept:
+        before, after = kept.run(old), kept.run(new)
+        if before.lab != after.lab:
+            raise UsageError(f"run {old} is of {before.lab}, run {new} of {after.lab}")
+        found = list(changes(kept, before, after))
+        if format == "json":
+            print(json.dumps([asdict(change) for change in found], indent=1))
+        else:
+            show_changes(found, old, new)
+        if apply:
+            kept.make_current(after)
+            said(f"run {new} counts now")
+    return ExitCode.NOT_ACCEPTED if found else ExitCode.ACCEPTED

@@ -1,0 +1,109 @@
+"""`grade export`: a whole run for a spreadsheet, a program, or each student."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from grader.cli.classes import chosen_run, said, store_option
+from grader.cli.output import check_output
+from grader.cli.parser import Parser, number
+from grader.errors import ExitCode, UsageError
+from grader.grammar import Number
+from grader.record import write
+from grader.report import FORMATS, GRADEBOOKS, View
+from grader.report.class_page import class_page, page_names
+from grader.store import Run, Store, open_store
+
+__all__ = ["export", "options"]
+
+_ENDINGS = {
+    "text": "txt",
+    "annotations": "txt",
+    "summary": "md",
+    "junit": "xml",
+    "gradescope": "json",
+    "classroom50": "json",
+}
+
+
+def options(parser: Parser) -> None:
+    """Declare them."""
+    parser.argument("run", metavar="RUN", nargs="?", type=number(Number("run", 1)), help="Not the one that counts.")
+    store_option(parser)
+    text = f"One file of all: {', '.join(GRADEBOOKS)}; one of each submission: {', '.join(FORMATS)}."
+    parser.option("--format", metavar="FORMAT", default="csv", help=text)
+    text = "The file to write, instead of printing it; of reports for each submission the folder."
+    parser.option("--output", metavar="PATH", type=Path, help=text)
+    parser.option("--partial", action="store_true", help="Also when some have no score yet.")
+    text = "In reports for each submission, show hidden cases too."
+    parser.option("--instructor", action="store_true", help=text)
+
+
+def export(
+    run: int | None,
+    *,
+    store: Path,
+    format: str,  # noqa: A002 - the option's name
+    output: Path | None,
+    partial: bool,
+    instructor: bool,
+) -> ExitCode:
+    """Hand a run on: as a table (csv), as records, one a line (jsonl), or as a report for each submission.
+
+    Where some have no score yet it refuses, for a gap in a gradebook looks like a zero; --partial exports the rest.
+
+    Examples:
+        grade export > grades.csv
+        grade export 2 --format jsonl --output run2.jsonl
+        grade export --format html --output reports/ --instructor
+    """
+    if format not in GRADEBOOKS and format not in FORMATS:
+        raise UsageError(f"there is no format '{format}'; one of: {', '.join([*GRADEBOOKS, *FORMATS])}")
+    if format in GRADEBOOKS:
+        check_output(output)
+    elif output is None:
+        raise UsageError(f"--format {format} makes a file for each submission: write --output FOLDER")
+    with open_store(store) as kept:
+        chosen = chosen_run(kept, run)
+        _check_complete(kept, chosen, partial=partial)
+        if format in GRADEBOOKS:
+            _export_class(kept, chosen, format, output)
+        else:
+            assert output is not None
+            _export_each(kept, chosen, format, output, view=View(instructor=instructor))
+    return ExitCode.ACCEPTED
+
+
+def _check_complete(store: Store, run: Run, *, partial: bool) -> None:
+    without = [result.name for result in store.results(run) if not result.is_graded]
+    if not without:
+        return
+    count = f"run {run.id}: {len(without)} without a score: {', '.join(without[:10])}{', ...' * (len(without) > 10)}"
+    if not partial:
+        raise UsageError(f"{count}\n`grade batch` or `grade regrade` tries them again; --partial exports the others")
+    said(count)
+
+
+def _export_class(store: Store, run: Run, format_name: str, output: Path | None) -> None:
+    records = (result.record for result in store.results(run) if result.is_graded)
+    document = GRADEBOOKS[format_name](records, store.missing(run))
+    if output is not None:
+        write(output, document)
+    else:
+        sys.stdout.write(document)
+
+
+def _export_each(store: Store, run: Run, format_name: str, folder: Path, *, view: View) -> None:
+    """One file each, by the name of its submission; web pages with one of the class, index.html."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {folder}: {error.strerror}; write the name of a folder") from None
+    ending = _ENDINGS.get(format_name, format_name)
+    records = [result.record for result in store.results(run) if result.is_graded]
+    for record, page in zip(records, page_names(records), strict=True):
+        write((folder / page).with_suffix(f".{ending}"), FORMATS[format_name](record, view))
+    if format_name == "html":
+        write(folder / "index.html", class_page(records, view))
+    said(f"{len(records)} reports written to {folder}")

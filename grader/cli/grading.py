@@ -1,0 +1,111 @@
+"""A run that is graded from the command line: workers, progress, and how it ended."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from statistics import mean, median
+
+from grader import batch
+from grader.claims import claims
+from grader.cli.classes import said
+from grader.cli.parser import Parser, number
+from grader.cli.progress import progress
+from grader.errors import ExitCode
+from grader.grammar import Number
+from grader.report.escape import escape
+from grader.result import Result
+from grader.store import Run, Store
+from grader.verdict import Verdict
+from grader.workers import processes
+
+__all__ = ["grade_all", "jobs_option", "summary"]
+
+_MOST_JOBS = 64  # so many users that are nobody there are
+_MOST_LISTED = 20
+
+
+def jobs_option(parser: Parser) -> None:
+    """--jobs."""
+    text = "So many submissions are graded at once [default: one for each processor]."
+    default = min(_MOST_JOBS, len(os.sched_getaffinity(0)))
+    parser.option("--jobs", metavar="N", type=number(Number("jobs", 1, _MOST_JOBS)), default=default, help=text)
+
+
+def grade_all(store: Store, path: Path, run: Run, jobs: int) -> None:
+    """Grade what has no record yet, and show how it goes. What is finished is kept, however it ends."""
+    waiting: Counter[str] = Counter()
+    total = failing = 0
+    for result in store.results(run):
+        total += 1
+        failing += result.is_graded and result.verdict is not Verdict.ACCEPTED
+        waiting[result.entry.key] += not result.is_graded
+    graded = total - waiting.total()
+    said(f"run {run.id}: {_count(total, 'submission')}, {graded} of them graded already")
+    with claims(path) as claimed, progress(total, done=graded, failing=failing) as tell:
+        try:
+            batch.grade_run(
+                store,
+                run,
+                partial(processes, min(jobs, max(1, waiting.total()))),
+                claimed,
+                window=2 * jobs,  # one under way and one waiting for each worker: no more of them is in memory
+                tell=lambda one: tell(one, waiting[one.key]),
+            )
+        except KeyboardInterrupt:
+            said(f"what is finished is kept in {path}; the same command goes on from there")
+            raise
+
+
+def summary(store: Store, run: Run) -> ExitCode:
+    """Print how a run ended: a table, a line for all, and those without a score apart. Returns what to exit with."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("submission", "student", "verdict", "points", "first look at", title_justify="left")
+    scores: list[int] = []
+    accepted, without = 0, []
+    for result in store.results(run):  # one by one: all records together may be large
+        table.add_row(*map(Text, _row(result)))
+        accepted += result.verdict is Verdict.ACCEPTED
+        if result.score is None:
+            without.append(f"{result.name}: {(result.entry.trouble or 'not graded yet').partition(chr(10))[0]}")
+        else:
+            scores.append(result.score)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 160
+    console.print(table)
+    parts = [_count(table.row_count, "submission"), f"{accepted} accepted", f"{len(scores) - accepted} not"]
+    if scores:
+        parts.append(f"points: mean {mean(scores):.1f}, median {median(scores):g} of {run.max_score}")
+    print(f"run {run.id}: {', '.join(parts)}")
+    _list("no score yet, and tried again by the same command", without)
+    _list("in the roster, but handed in nothing", [student.name for student in store.missing(run)])
+    if without:
+        return ExitCode.JUDGE_ERROR
+    return ExitCode.ACCEPTED if accepted == table.row_count else ExitCode.NOT_ACCEPTED
+
+
+def _row(result: Result) -> list[str]:
+    names = ", ".join(student.name for student in result.entry.students)
+    decided = " (decided by people)" if result.overrides else ""
+    points = "" if result.score is None else f"{result.score}{decided}"
+    rule = result.kept.rule if result.kept is not None else None
+    return [escape(result.name), escape(names), result.verdict or "", points, rule or ""]
+
+
+def _list(what: str, lines: list[str]) -> None:
+    if lines:
+        print(f"{what}: {len(lines)}")
+    for line in lines[:_MOST_LISTED]:
+        print(f"  {escape(line)}")
+    if len(lines) > _MOST_LISTED:
+        print(f"  and {len(lines) - _MOST_LISTED} more")
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

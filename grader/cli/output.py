@@ -1,0 +1,40 @@
+"""Where a report goes, and how wide and colourful it may be there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from grader.cli.log import in_workflow
+from grader.errors import UsageError
+from grader.report import View
+
+__all__ = ["check_output", "view_of"]
+
+
+def check_output(output: Path | None) -> None:
+    """Can that file be written? Raises `UsageError` before any work is done for nothing."""
+    if output is None:
+        return
+    if not output.parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {output.parent}")
+    if output.exists() and not output.is_file():
+        raise UsageError(f"--output {output}: that is no file; write the name of one")
+    if not os.access(output.parent, os.W_OK):
+        raise UsageError(f"--output {output}: we may not write into {output.parent}")
+
+
+def view_of(*, instructor: bool, to_file: bool = False) -> View:
+    """Width and whether colours are wanted: only on a terminal, and not where NO_COLOR says no; and in whose log."""
+    view = View(instructor=instructor, variables=os.environ, time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    if to_file:
+        return view
+    view = replace(view, workflow=in_workflow())
+    if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
+        return view
+    from rich.console import Console
+
+    return replace(view, width=Console().width, colour=not os.environ.get("NO_COLOR"))

@@ -1,0 +1,98 @@
+"""How far a batch is: a live line on a terminal, now and then a plain line elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from grader.verdict import Verdict
+from grader.workers import Graded
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+__all__ = ["Progress", "progress"]
+
+_EVERY_SECONDS = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """What is counted. Call it with what was graded, and for how many submissions that counts."""
+
+    total: int
+    done: int
+    failing: int
+    bar: Bar | None = None
+    without: int = 0
+    graded: int = 0
+    """Since the start."""
+    started: float = field(default_factory=time.monotonic)
+    told: float = field(default_factory=time.monotonic)
+
+    def __call__(self, one: Graded, count: int) -> None:
+        """Count it, and show that."""
+        self.graded += count
+        self.done += count
+        if one.kept is None:
+            self.without += count
+        elif one.kept.verdict != Verdict.ACCEPTED:
+            self.failing += count
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=self.done, rest=self.rest())
+        elif time.monotonic() - self.told >= _EVERY_SECONDS:
+            self.tell()
+
+    def tell(self) -> None:
+        """Write a line with all of it."""
+        self.told = time.monotonic()
+        sys.stderr.write(f"{self.done} of {self.total} done, {self.rest()}\n")
+
+    def rest(self) -> str:
+        """What a bar does not show."""
+        rate = self.graded / max(time.monotonic() - self.started, 1e-3)
+        parts = [f"{self.failing} failing"]
+        if self.without:
+            parts.append(f"{self.without} without a score")
+        if self.graded:
+            parts.append(f"{rate:.1f} a second")
+        if self.graded and self.done < self.total:
+            parts.append(f"{_span((self.total - self.done) / rate)} left")
+        return ", ".join(parts)
+
+
+@contextlib.contextmanager
+def progress(total: int, *, done: int, failing: int) -> Iterator[Progress]:
+    """Counts from where a run is."""
+    counted = Progress(total=total, done=done, failing=failing)
+    if done == total:
+        yield counted
+    elif sys.stderr.isatty():
+        with _bar() as counted.bar:
+            counted.bar.add_task("", total=total, completed=done, rest=counted.rest())
+            yield counted
+    else:
+        try:
+            yield counted
+        finally:
+            counted.tell()
+
+
+def _bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("done, {task.fields[rest]}"))
+    return Progress(*columns, console=Console(stderr=True))
+
+
+def _span(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02} h" if hours else f"{minutes}:{whole % 60:02} min"

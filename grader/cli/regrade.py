@@ -1,0 +1,71 @@
+"""`grade regrade`: what was handed in then, with the cases of now, as a run beside the old one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grader import asked, batch, overrides as decisions
+from grader.changes import changes
+from grader.cli.classes import chosen_run, said, store_option
+from grader.cli.differences import show_changes
+from grader.cli.grading import grade_all, jobs_option, summary
+from grader.cli.options import sandbox_option
+from grader.cli.parser import Parser, number
+from grader.errors import ExitCode
+from grader.grammar import Number
+from grader.sandbox import require
+from grader.store import open_store
+
+__all__ = ["options", "regrade"]
+
+
+def options(parser: Parser) -> None:
+    """Declare them."""
+    text = "The run to grade again, not the one that counts."
+    parser.argument("run", metavar="RUN", nargs="?", type=number(Number("run", 1)), help=text)
+    jobs_option(parser)
+    store_option(parser)
+    text = "Points that people decided: TOML with tables [[override]]; left out: those of the run."
+    parser.option("--overrides", metavar="FILE", type=Path, help=text)
+    parser.option("--apply", action="store_true", help="From now on the new run is the one that counts.")
+    sandbox_option(parser)
+
+
+def regrade(
+    run: int | None, *, jobs: int, store: Path, overrides: Path | None, apply: bool, require_sandbox: str | None
+) -> ExitCode:
+    """Grade a run again, after a case, the rubric or the grader was changed, and show what would change.
+
+    The submissions come from the store, as they were handed in then, and options are those of the old run. The new
+    run lies beside the old one, which still counts; with --apply, now or later, the new one does.
+
+    Exit code: as for grade batch.
+
+    Examples:
+        grade regrade
+        grade regrade --apply
+        grade regrade 3 --overrides decided.toml
+    """
+    with open_store(store) as kept:
+        old = chosen_run(kept, run)
+        chosen = asked.asked(batch.settings_of(old))
+        chosen.require_tools()
+        if require_sandbox is not None:
+            require(require_sandbox)
+        names = [result.name for result in kept.results(old)]
+        decided = kept.overrides(old)
+        if overrides is not None:
+            decided = decisions.load(overrides, chosen.lab.rubric, names)
+        new = batch.replan(kept, chosen, old, decided)
+        grade_all(kept, store, new, jobs)
+        code = summary(kept, new)
+        if new.id == old.id:
+            said(f"nothing that it depends on has changed since run {old.id}")
+            return code
+        show_changes(list(changes(kept, old, new)), old.id, new.id)
+        if apply:
+            kept.make_current(new)
+            said(f"run {new.id} counts now, in the place of run {old.id}")
+        else:
+            said(f"run {old.id} still counts; to change that: grade diff {old.id} {new.id} --apply")
+        return code

@@ -1,0 +1,66 @@
+"""`grade show`: the report of one submission, from the store."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from grader.cli.classes import chosen_run, store_option
+from grader.cli.output import view_of
+from grader.cli.parser import Parser, number
+from grader.errors import ExitCode, UsageError
+from grader.grammar import Number
+from grader.report import FORMATS
+from grader.result import Result
+from grader.store import Run, Store, open_store
+from grader.table import suggestion
+
+__all__ = ["options", "show"]
+
+
+def options(parser: Parser) -> None:
+    """Declare them."""
+    text = "Its name, or its student's name, sid or email."
+    parser.argument("submission", metavar="SUBMISSION", help=text)
+    parser.option("--run", metavar="RUN", type=number(Number("run", 1)), help="Not the run that counts, but this one.")
+    store_option(parser)
+    parser.option("--format", metavar="FORMAT", default="text", help=f"The report: {', '.join(FORMATS)}.")
+    text = "Show hidden cases too, and what a program that does not compile had got."
+    parser.option("--instructor", action="store_true", help=text)
+
+
+def show(
+    submission: str,
+    *,
+    run: int | None,
+    store: Path,
+    format: str,  # noqa: A002 - the option's name
+    instructor: bool,
+) -> ExitCode:
+    """Show the report of one submission as it was graded then; nothing is run.
+
+    Examples:
+        grade show jane
+        grade show jane@example.edu --run 2 --instructor
+    """
+    if format not in FORMATS:
+        raise UsageError(f"there is no format '{format}'; write --format {' or --format '.join(FORMATS)}")
+    with open_store(store) as kept:
+        result = _found(kept, chosen_run(kept, run), submission)
+    sys.stdout.write(FORMATS[format](result.record, view_of(instructor=instructor)))
+    return ExitCode.ACCEPTED if result.is_graded else ExitCode.JUDGE_ERROR
+
+
+def _found(store: Store, run: Run, wanted: str) -> Result:
+    named = next(store.results(run, wanted), None)
+    if named is not None:
+        return named
+    names, fitting = [], []
+    for result in store.results(run):
+        names.append(result.name)
+        fitting += [result] * any(wanted in (one.name, one.sid, one.email) for one in result.entry.students)
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UsageError(f"which one? {', '.join(result.name for result in fitting)}")
+    raise UsageError(f"there is no submission '{wanted}' in run {run.id}{suggestion(wanted, names)}")
