@@ -84,8 +84,8 @@ def test_an_incomplete_run_is_exported_only_on_demand(place: Path) -> None:
     assert [row["verdict"] for row in rows] == ["wrong_answer", "compile_error", "accepted", "missing"]
     assert (rows[0]["name"], rows[2]["sid"], rows[3]["name"]) == ("'=Luke", "007", "Jar Jar")
     for row in rows[:3]:
-        points = [int(value) for rule, value in row.items() if rule in rows[0] and value.isdigit()]
-        assert sum(points[-18:]) == int(row["score"])
+        rules = list(row)[list(row).index("overrides") + 1 :]
+        assert sum(int(row[rule]) for rule in rules) == int(row["score"])
 
 
 def test_records_and_reports_are_exported(place: Path) -> None:
@@ -147,7 +147,7 @@ def test_wrong_words_say_what_to_write(place: Path) -> None:
         (("batch", "in", "--case", "nothing/*"), "no case fits"),
         (("show", "yoda_crlf", "--store", "none.sqlite"), "there is no such store"),
         (("show", "yoda_crlf", "--format", "pdf"), "there is no format 'pdf'"),
-        (("export", "--format", "pdf"), "there is no format 'pdf'; one of: csv, jsonl, text"),
+        (("export", "--format", "pdf"), "there is no format 'pdf'; one of: csv, "),
         (("export", "99"), "there is no run 99"),
         (("diff", "1", "99"), "there is no run 99"),
         (("diff", "1"), "grade diff -h"),

@@ -195,6 +195,7 @@ def test_an_interrupt_while_the_workspace_is_made_leaves_none(
     """The folder is there a moment before the user of it is known."""
 
     def interrupted(*_: object, **__: object) -> None:
+        monkeypatch.undo()  # once
         raise KeyboardInterrupt
 
     sandbox.protection()  # asks once what the machine allows
