@@ -25,7 +25,8 @@ from grader.verdict import Verdict
 
 _MOST_SECONDS_OF_ONE = 3.0
 """What a submission's calls may use in all, whatever it does; the rest of a grading comes to it."""
-_GRADING_SECONDS = 4.0
+_GRADING_SECONDS, _VALGRIND_SECONDS = 1.0, 4.0
+"""The latter for one that is another program under Valgrind: Valgrind then runs until its own limit."""
 _MOST_SECONDS = 80.0
 _GOT = "HOSTILE-GOT"
 """A sample prints this before what it could read and should not."""
@@ -103,11 +104,13 @@ def traces(_: list[Hostile], batch: Batch) -> Iterator[str]:
     yield from (f"left behind: {what}" for what in batch.left)
 
 
-def too_dear(_: list[Hostile], batch: Batch) -> Iterator[str]:
+def too_dear(hostiles: list[Hostile], batch: Batch) -> Iterator[str]:
     """Endless ones cost 3 s each, and all together little more than a minute."""
+    endless = {one.name for one in hostiles if one.label["attack"] == "exhaustion"}
     for record in batch.records:
         spent = sum(record.cpu_seconds.values())
-        if spent > _MOST_SECONDS_OF_ONE + _GRADING_SECONDS:
+        rest = _GRADING_SECONDS if Path(record.submission.name).name in endless else _VALGRIND_SECONDS
+        if spent > _MOST_SECONDS_OF_ONE + rest:
             yield f"{record.submission.name}: {spent:.1f} s ({record.cpu_seconds})"
     if batch.notes.get("cpu_seconds", 0.0) > _MOST_SECONDS:
         yield f"the batch: {batch.notes['cpu_seconds']:.1f} s"
