@@ -9,29 +9,32 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 from reference.model import CannotGoOn
 from reference.operation import Reply
 from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGICAL_BLOCKS
 
-__all__ = ["Effect", "Engine", "first_fit", "llm_init", "null_engine"]
+__all__ = ["NO_EFFECT", "Effect", "Engine", "first_fit", "llm_init", "null_engine"]
 
 _KV_RECORD = struct.Struct("<i")  # Part 2.1: one int of 4 bytes
+_FREE = 1  # place in an engine's counters
 
 
-@dataclass(slots=True)
-class Effect:
+class Effect(NamedTuple):
     """What one call did to the pool and which blocks it took: the bytes that it alone may touch."""
 
-    taken: list[tuple[int, int, int]] = field(default_factory=list)
+    taken: tuple[tuple[int, int, int], ...] = ()
     """(sequence id, logical block, physical block), in the order in which they were taken."""
     stored: int | None = None
     """The byte of the pool where the 4 bytes of kv_data went."""
     copied: tuple[int, int] | None = None
     """(old block, new block) of a copy-on-write."""
+
+
+NO_EFFECT = Effect()
 
 
 def first_fit(ref_count: array[int]) -> int:
@@ -64,12 +67,20 @@ class Engine:
         self.pool = pool
         self.total_local_blocks = total_local_blocks
         self.free_local_blocks = total_local_blocks
+        """To be changed by `set_free_local_blocks`."""
+        self.counters = array("i", [total_local_blocks, total_local_blocks])
+        """Both, as they stand in a record."""
         self.ref_count = array("i", bytes(KV_SIZE * total_local_blocks))
         self.active_seqs: dict[int, Sequence] = {}
         """The list, in its order: a dict keeps the order in which sequences were appended."""
 
         self.choose: Callable[[array[int]], int] = first_fit
-        self.effect = Effect()
+        self.effect = NO_EFFECT
+
+    def set_free_local_blocks(self, free_local_blocks: int) -> None:
+        """Here and where it stands in a record."""
+        self.free_local_blocks = free_local_blocks
+        self.counters[_FREE] = free_local_blocks
 
     def create_sequence(self, seq_id: int, initial_kv_len: int) -> Reply:
         """Task 2: map all blocks of a prompt whose length is known."""
@@ -85,9 +96,10 @@ class Engine:
             return _refused("NULL", "Task 2/no-room", "none-free")
 
         sequence = Sequence(seq_id, kv_count=initial_kv_len)
-        for logical in range(needed):
-            self._map_new_block(sequence, Place.of(logical * KV_PER_BLOCK))
+        blocks = [self._map_new_block(sequence, Place.of(logical * KV_PER_BLOCK)) for logical in range(needed)]
+        self.set_free_local_blocks(self.free_local_blocks - needed)
         self.active_seqs[seq_id] = sequence
+        self.effect = Effect(tuple((seq_id, logical, block) for logical, block in enumerate(blocks)))
         return _accepted("seq", "Task 2/returns-sequence")
 
     def free_sequence(self, seq_id: int) -> Reply:
@@ -96,10 +108,13 @@ class Engine:
             return _refused("-1", "Task 2/free-unknown", "unknown-id")
 
         sequence = self.active_seqs.pop(seq_id)
-        circumstances = sequence.shape()
-        for block in sequence.mapped_blocks():
-            circumstances.add("last-reference" if self.ref_count[block] == 1 else "still-shared")
-            self._release(block)
+        blocks, circumstances = sequence.traversed()
+        released = [self._release(block) for block in blocks]
+        self.set_free_local_blocks(self.free_local_blocks + released.count(True))
+        if True in released:
+            circumstances.add("last-reference")
+        if False in released:
+            circumstances.add("still-shared")
         return _accepted("0", "Task 2/free-returns", *circumstances)
 
     def fork_sequence(self, parent_seq_id: int, new_seq_id: int) -> Reply:
@@ -110,11 +125,12 @@ class Engine:
             return _refused("NULL", "Task 3/unique-id", "id-taken")
 
         parent = self.active_seqs[parent_seq_id]
-        child = parent.forked(new_seq_id)
-        for block in child.mapped_blocks():
+        blocks, circumstances = parent.traversed()
+        for block in blocks:
             self.ref_count[block] += 1
-        self.active_seqs[new_seq_id] = child
-        circumstances = parent.shape() | ({"none-free"} if self.free_local_blocks == 0 else set())
+        self.active_seqs[new_seq_id] = parent.forked(new_seq_id)
+        if self.free_local_blocks == 0:
+            circumstances.add("none-free")
         return _accepted("seq", "Task 3/returns-child", *circumstances)
 
     def append_kv(self, seq_id: int, kv_data: int) -> Reply:
@@ -127,27 +143,20 @@ class Engine:
             return _refused("-1", "Task 4/full", "sequence-full")
 
         block = sequence.block_at(place)
-        needs_page = block == UNMAPPED
-        needs_copy = not needs_page and self.ref_count[block] > 1
-        path = "new-page" if needs_page else "copy-on-write" if needs_copy else "in-place"
-        circumstances = [path]
-        if needs_page and not sequence.has_l2_table(place.l1):
-            circumstances.append("l2-missing")
-        if needs_page and place.offset:
-            circumstances.append("mid-block")
+        if block != UNMAPPED and self.ref_count[block] <= 1:
+            self._store(sequence, place, block, kv_data)
+            return _APPENDED_IN_PLACE[self.free_local_blocks == 0]
+        circumstances = _new_page(sequence, place) if block == UNMAPPED else ("copy-on-write",)
         if self.free_local_blocks == 0:
-            circumstances.append("none-free")
-            if needs_page or needs_copy:
-                return _refused("-1", "Task 4/oom", *circumstances)
+            return _refused("-1", "Task 4/oom", *circumstances, "none-free")
 
-        if needs_page:
-            block = self._map_new_block(sequence, place)
-        elif needs_copy:
-            block = self._copy_on_write(sequence, place, block)
-        address = block * BLOCK_SIZE + place.offset * KV_SIZE
-        _KV_RECORD.pack_into(self.pool, address, kv_data)
-        self.effect.stored = address
-        sequence.kv_count += 1
+        new = self._map_new_block(sequence, place)
+        self.set_free_local_blocks(self.free_local_blocks - 1)
+        if block != UNMAPPED:
+            self._copy_on_write(block, new)
+        self._store(sequence, place, new, kv_data)
+        copied = None if block == UNMAPPED else (block, new)
+        self.effect = Effect(((seq_id, place.logical, new),), self.effect.stored, copied)
         return _accepted("0", "Task 4/count-returns", *circumstances)
 
     def llm_destroy(self) -> Reply:
@@ -158,28 +167,46 @@ class Engine:
         return _accepted("0", "Task 5/returns", *circumstances)
 
     def _map_new_block(self, sequence: Sequence, place: Place) -> int:
-        """Take a free block and map it; it is not written (Global Constraints 3, 4 and 5)."""
+        """Take a free block and map it; it is not written (Global Constraints 3 and 4)."""
         block = self.choose(self.ref_count)
-        self.effect.taken.append((sequence.seq_id, place.logical, block))
         sequence.map_block(place, block)
         self.ref_count[block] = 1
-        self.free_local_blocks -= 1
         return block
 
-    def _copy_on_write(self, sequence: Sequence, place: Place, shared: int) -> int:
-        """Part 2.3, Copy-on-Write Protocol: all 64 bytes, then the counts and this sequence's table."""
-        block = self._map_new_block(sequence, place)
-        old, new = shared * BLOCK_SIZE, block * BLOCK_SIZE
-        self.pool[new : new + BLOCK_SIZE] = self.pool[old : old + BLOCK_SIZE]
+    def _copy_on_write(self, shared: int, new: int) -> None:
+        """Part 2.3, Copy-on-Write Protocol: all 64 bytes, and one reference less to the shared block."""
+        old, start = shared * BLOCK_SIZE, new * BLOCK_SIZE
+        self.pool[start : start + BLOCK_SIZE] = self.pool[old : old + BLOCK_SIZE]
         self.ref_count[shared] -= 1
-        self.effect.copied = (shared, block)
-        return block
 
-    def _release(self, block: int) -> None:
-        """One reference less; at 0 the block is free again (Global Constraint 5)."""
-        self.ref_count[block] -= 1
-        if self.ref_count[block] == 0:
-            self.free_local_blocks += 1
+    def _store(self, sequence: Sequence, place: Place, block: int, kv_data: int) -> None:
+        """Write one KV record into its slot of a block and count it (Part 2.2)."""
+        address = block * BLOCK_SIZE + place.offset * KV_SIZE
+        _KV_RECORD.pack_into(self.pool, address, kv_data)
+        sequence.set_kv_count(sequence.kv_count + 1)
+        self.effect = _stores(address)
+
+    def _release(self, block: int) -> bool:
+        """One reference less; is the block free again (Global Constraint 5)?"""
+        left = self.ref_count[block] - 1
+        self.ref_count[block] = left
+        return left == 0
+
+
+def _new_page(sequence: Sequence, place: Place) -> tuple[str, ...]:
+    """The circumstances of an append to a slot that maps no block yet."""
+    words = ["new-page"]
+    if not sequence.has_l2_table(place.l1):
+        words.append("l2-missing")
+    if place.offset:
+        words.append("mid-block")
+    return tuple(words)
+
+
+@lru_cache(maxsize=1 << 14)
+def _stores(address: int) -> Effect:
+    """The effect of most appends."""
+    return Effect(stored=address)
 
 
 @cache
@@ -190,3 +217,10 @@ def _accepted(reply: str, clause: str, *circumstances: str) -> Reply:
 @cache
 def _refused(reply: str, clause: str, *circumstances: str) -> Reply:
     return Reply(text=reply, refused=True, clause=clause, circumstances=frozenset(circumstances))
+
+
+_APPENDED_IN_PLACE = (
+    _accepted("0", "Task 4/count-returns", "in-place"),
+    _accepted("0", "Task 4/count-returns", "in-place", "none-free"),
+)
+"""The answer while there are free blocks, and when there are none."""

@@ -12,21 +12,20 @@ from reference.model import Access, CannotGoOn, CannotPoke, Difference, Judgemen
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv import pokes
 from reference.paged_kv.differences import choice_difference, differences
-from reference.paged_kv.engine import Effect, Engine, first_fit, llm_init, null_engine
+from reference.paged_kv.engine import NO_EFFECT, Engine, first_fit, llm_init, null_engine
 from reference.paged_kv.pool import Pool
 from reference.paged_kv.readable import readable
 from reference.paged_kv.record import (
     EngineState,
-    Pointer,
     RecordState,
     ReplyKind,
     SequenceState,
-    Slot,
     decode,
     encode,
     encode_reply,
 )
-from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
+from reference.paged_kv.restored import restored_engine
+from reference.paged_kv.sequence import UNMAPPED, Place
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
 
 __all__ = ["PagedKV"]
@@ -35,6 +34,12 @@ _POKES: dict[str, Callable[..., None]] = {
     "move_l2": pokes.move_l2,
     "unmap": pokes.unmap,
     "set_kv_count": pokes.set_kv_count,
+}
+_CALLS: dict[str, Callable[..., Reply]] = {
+    "create_sequence": Engine.create_sequence,
+    "free_sequence": Engine.free_sequence,
+    "fork_sequence": Engine.fork_sequence,
+    "append_kv": Engine.append_kv,
 }
 _POKED = Reply(text="")
 _REPLIES = {
@@ -55,7 +60,7 @@ class PagedKV:
         self.slots = range(1, max({operation.target or 1 for operation in trace.operations}, default=1) + 1)
         self.engines: dict[int, Engine] = {}
         self.pools: dict[int, Pool] = {}
-        self.effect = Effect()
+        self.effect = NO_EFFECT
         """Which bytes of the pool the last call was allowed to touch."""
         self._target = 0
         self._reply = _REPLIES[""]
@@ -67,25 +72,30 @@ class PagedKV:
     def apply(self, operation: Operation) -> Reply:
         """Do one operation; see `reference.model.Model`."""
         name = operation.name
-        self.effect = Effect()
         self._target = operation.target or 0
         engine = self.engines.get(self._target)
-        if name == "llm_init":
-            reply = self._init(operation)
-        elif name in _POKES:
-            reply = self._poke(engine, operation)
-        elif engine is None:
-            reply = null_engine(name)
-        else:
-            engine.effect = self.effect
+        if engine is not None and name in _CALLS:
             engine.choose = self._choose
-            reply = getattr(engine, name)(*operation.arguments)
-            if name == "llm_destroy":
-                del self.engines[self._target]
-        if name != "append_kv" or self.effect.taken:  # an append in place changes ints where they are
+            engine.effect = NO_EFFECT
+            reply = _CALLS[name](engine, *operation.arguments)
+            self.effect = engine.effect
+        else:
+            self.effect = NO_EFFECT
+            reply = self._apply_otherwise(engine, operation)
+        if name != "append_kv":  # which changes ints where they are
             self._parts = None
         self._reply = _REPLIES.get(reply.text) or encode_reply(ReplyKind.SEQUENCE, _requested_id(operation))
         return reply
+
+    def _apply_otherwise(self, engine: Engine | None, operation: Operation) -> Reply:
+        if operation.name == "llm_init":
+            return self._init(operation)
+        if operation.name in _POKES:
+            return self._poke(engine, operation)
+        if engine is None:
+            return null_engine(operation.name)
+        del self.engines[self._target]
+        return engine.llm_destroy()
 
     def record(self) -> bytes:
         """All bytes that a white-box test may see after the last operation (record.py)."""
@@ -122,7 +132,7 @@ class PagedKV:
             if slot.pool_bytes >= 0:
                 self.pools[number] = Pool(bytearray(slot.region), slot.pool_bytes)
             if slot.engine is not None:
-                self.engines[number] = _restored_engine(slot, self.pools[number])
+                self.engines[number] = restored_engine(slot, self.pools[number])
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
         """Compare by facets; the blocks that this very call took may be others than the first free ones.
@@ -247,38 +257,6 @@ def _mapped(sequence: SequenceState | None, logical: int) -> int:
     place = Place.of(logical * KV_PER_BLOCK)
     table = sequence.tables[place.l1] if sequence is not None and sequence.tables else None
     return UNMAPPED if table is None else table[place.l2]
-
-
-def _restored_engine(slot: Slot, pool: Pool) -> Engine:
-    state = slot.engine
-    assert state is not None
-    if state.ref_pointer is not Pointer.OK or state.list_pointer is not Pointer.OK:
-        raise CannotGoOn("ref_count or the list of sequences cannot be read")
-    engine = Engine(pool.memory, pool.pool_bytes // BLOCK_SIZE)
-    engine.total_local_blocks = state.total_local_blocks
-    engine.free_local_blocks = state.free_local_blocks
-    engine.ref_count = state.ref_count[:]
-    for sequence in state.sequences:
-        if sequence.seq_id in engine.active_seqs:
-            raise CannotGoOn(f"two sequences have the id {sequence.seq_id}")
-        engine.active_seqs[sequence.seq_id] = _restored_sequence(sequence, len(engine.ref_count))
-    return engine
-
-
-def _restored_sequence(state: SequenceState, blocks: int) -> Sequence:
-    """Take over what can be read. A slot that leads nowhere counts as NULL, an entry that is no block as -1.
-
-    Those places stay different from what they should be, so they are still judged; but one bad table does not end
-    the case for everything else.
-    """
-    if state.kv_count < 0 or not state.table.readable:
-        raise CannotGoOn(f"sequence {state.seq_id} cannot be read")
-    sequence = Sequence(state.seq_id, state.kv_count)
-    for slot, table in enumerate(state.tables):
-        if table is not None:
-            valid = (block if UNMAPPED <= block < blocks else UNMAPPED for block in table)
-            sequence.hang(slot, array("i", valid))
-    return sequence
 
 
 def _requested_id(operation: Operation) -> int:

@@ -20,6 +20,7 @@ import struct
 from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cache
 from operator import attrgetter
 
 from reference.paged_kv.engine import Engine
@@ -98,9 +99,9 @@ class RecordState:
 
 
 _PAIR = struct.Struct("<2i")
-_ENGINE = struct.Struct("<6i")
-_LIST = struct.Struct("<3i")
+_ENGINE = struct.Struct("<3i")
 _NO_POOL = _PAIR.pack(-1, 0)
+_OK = array("i", [Pointer.OK])
 
 
 def encode_reply(kind: ReplyKind, value: int) -> bytes:
@@ -111,20 +112,34 @@ def encode_reply(kind: ReplyKind, value: int) -> bytes:
 def encode(engine: Engine | None, pool: Pool | None) -> list[bytes | bytearray | array[int]]:
     """The bytes of one slot, in parts to be joined.
 
-    Counts, sequences and the region are no copies: as long as no block is taken or released and no sequence comes
-    or goes, these parts are those of the next record, too.
+    Counts, sequences and the region are no copies: as long as no sequence and no engine comes or goes, these parts are
+    those of the next record, too.
     """
     if pool is None:
         return [_NO_POOL]
     if engine is None:
         return [_PAIR.pack(pool.pool_bytes, 0), pool.region]
     return [
-        _ENGINE.pack(pool.pool_bytes, 1, 1, engine.total_local_blocks, engine.free_local_blocks, Pointer.OK),
+        _living(pool.pool_bytes),
+        engine.counters,
+        _OK,
         engine.ref_count,
-        _LIST.pack(Pointer.OK, 1, len(engine.active_seqs)),
+        _list(len(engine.active_seqs)),
         *map(attrgetter("ints"), engine.active_seqs.values()),
         pool.region,
     ]
+
+
+@cache
+def _living(pool_bytes: int) -> bytes:
+    """What stands before the counters of an engine."""
+    return _ENGINE.pack(pool_bytes, 1, 1)
+
+
+@cache
+def _list(length: int) -> bytes:
+    """What stands before the sequences."""
+    return _ENGINE.pack(Pointer.OK, 1, length)
 
 
 def decode(record: bytes, slots: int) -> RecordState:

@@ -67,24 +67,19 @@ class Sequence:
     tables that exist, in the order of their slots. So a record takes them as they are, and a fork is one copy.
     """
 
-    __slots__ = ("ints", "l2_starts", "seq_id")
+    __slots__ = ("ints", "kv_count", "l2_starts", "seq_id")
 
     def __init__(self, seq_id: int, kv_count: int = 0) -> None:
         self.seq_id = seq_id
         self.ints = _NEW_SEQUENCE[:]
         self.ints[_SEQ_ID] = seq_id
-        self.ints[_KV_COUNT] = kv_count
+        self.set_kv_count(kv_count)
         self.l2_starts = [0] * L1_PT_SIZE
         """For each L1 slot where its L2 table begins in `ints`; 0 for NULL."""
 
-    @property
-    def kv_count(self) -> int:
-        """The number of KV records."""
-        return self.ints[_KV_COUNT]
-
-    @kv_count.setter
-    def kv_count(self, kv_count: int) -> None:
-        """Written where it stands in a record."""
+    def set_kv_count(self, kv_count: int) -> None:
+        """The number of KV records, here and where it stands in a record."""
+        self.kv_count = kv_count
         self.ints[_KV_COUNT] = kv_count
 
     @property
@@ -96,6 +91,7 @@ class Sequence:
         """A sequence of the same length with L1 and L2 tables of its own, which map the same blocks (Task 3)."""
         child = Sequence.__new__(Sequence)
         child.seq_id = new_seq_id
+        child.kv_count = self.kv_count
         child.ints = self.ints[:]
         child.ints[_SEQ_ID] = new_seq_id
         child.l2_starts = self.l2_starts[:]
@@ -115,9 +111,25 @@ class Sequence:
         start = self.l2_starts[place.l1] or self.hang(place.l1, _NEW_L2_TABLE)
         self.ints[start + place.l2] = block
 
-    def mapped_blocks(self) -> list[int]:
-        """Every mapped block, over all 16 L1 slots (Task 2, critical traversal rule)."""
-        return [entry for entry in self.ints[_L2_TABLES:] if entry != UNMAPPED]
+    def mapped_blocks(self) -> array[int]:
+        """Every mapped block, in the order of the tables."""
+        return self.traversed()[0]
+
+    def traversed(self) -> tuple[array[int], set[str]]:
+        """Every mapped block, over all 16 L1 slots (Task 2, critical traversal rule); and what is unusual on the way.
+
+        That is NULL before an L2 table ("holes"), or -1 in one before a mapped entry or alone ("unmapped-entries").
+        """
+        entries = self.ints[_L2_TABLES:]
+        tables = len(entries) // L2_PT_SIZE
+        words = {"holes"} if 0 in self.l2_starts[:tables] else set()
+        mapped = len(entries) - entries.count(UNMAPPED)
+        blocks = entries[:mapped]
+        if mapped <= L2_PT_SIZE * (tables - 1) or UNMAPPED in blocks:  # else all are mapped from the left
+            each = [entries[start : start + L2_PT_SIZE] for start in range(0, len(entries), L2_PT_SIZE)]
+            words |= {"unmapped-entries" for l2_table in each if not _mapped_from_the_left(l2_table)}
+            blocks = array("i", (entry for entry in entries if entry != UNMAPPED))
+        return blocks, words
 
     def hang(self, l1: int, l2_table: array[int]) -> int:
         """Put these 16 entries into an empty L1 slot; tells where they begin in `ints`."""
@@ -138,17 +150,6 @@ class Sequence:
         self.l2_starts[l1] = 0
         self.l2_starts = [later - L2_PT_SIZE if later > start else later for later in self.l2_starts]
         return l2_table
-
-    def shape(self) -> set[str]:
-        """What is unusual in the tables: NULL before an L2 table, or -1 in one before a mapped entry or alone."""
-        entries = self.ints[_L2_TABLES:]
-        tables = len(entries) // L2_PT_SIZE
-        words = set() if all(self.l2_starts[:tables]) else {"holes"}
-        mapped = len(entries) - entries.count(UNMAPPED)
-        if mapped <= L2_PT_SIZE * (tables - 1) or UNMAPPED in entries[:mapped]:  # else all are mapped from the left
-            each = [entries[start : start + L2_PT_SIZE] for start in range(0, len(entries), L2_PT_SIZE)]
-            words |= {"unmapped-entries" for l2_table in each if not _mapped_from_the_left(l2_table)}
-        return words
 
 
 def _mapped_from_the_left(l2_table: array[int]) -> bool:

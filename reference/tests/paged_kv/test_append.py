@@ -168,10 +168,10 @@ def test_the_effect_tells_which_bytes_the_call_may_touch(call: str) -> None:
     played.do("create_sequence 1 5", "fork_sequence 1 2", "append_kv 2 7")
     effect = played.model.effect
 
-    assert ([(2, 0, 1)], 64 + 20, (0, 1)) == (effect.taken, effect.stored, effect.copied)
+    assert (((2, 0, 1),), 64 + 20, (0, 1)) == (effect.taken, effect.stored, effect.copied)
 
     played.do(f"{call} 5 1")
-    taken = [(5, 0, 2)] if call == "create_sequence" else []
+    taken = ((5, 0, 2),) if call == "create_sequence" else ()
 
     assert (taken, None, None) == (
         played.model.effect.taken,

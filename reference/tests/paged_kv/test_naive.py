@@ -11,7 +11,6 @@ import pytest
 from reference.model import CannotPoke
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv import Engine, PagedKV
-from reference.paged_kv.sequence import Place, Sequence as EngineSequence
 from reference.tests.paged_kv.naive import Misfit, Naive
 from reference.tests.paged_kv.played import SEED, operation
 from reference.tests.paged_kv.traffic import PROFILES, Profile, Traffic
@@ -110,10 +109,10 @@ def test_at_least_200_000_operations_are_compared() -> None:
     assert sum(profile.traces * profile.operations for profile, _ in CHUNKS) >= 200_000
 
 
-def forgets_to_copy(self: Engine, sequence: EngineSequence, place: Place, shared: int) -> int:
+def forgets_to_copy(self: Engine, shared: int, new: int) -> None:
     """A copy-on-write without the copy."""
+    assert new != shared
     self.ref_count[shared] -= 1
-    return self._map_new_block(sequence, place)
 
 
 def last_fit(ref_count: array[int]) -> int:

@@ -52,7 +52,7 @@ def test_a_refused_call_takes_and_writes_nothing(line: str) -> None:
     played.do(*SETTING, line)
     effect = played.model.effect
 
-    assert ([], None, None) == (effect.taken, effect.stored, effect.copied)
+    assert ((), None, None) == (effect.taken, effect.stored, effect.copied)
 
 
 @pytest.mark.handout("Constraint 1/null-engine")
