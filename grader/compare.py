@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
+from grader.delta import applied, whole
 from grader.grammar import Case
 from grader.replay import Event, Played, PlayedStep
 from grader.rubric import Rule
@@ -150,38 +151,50 @@ class _Right:
     def __init__(self, trace: Trace, model: ModelFactory) -> None:
         self.replies: tuple[Reply, ...] = ()
         self.allowed: list[tuple[Span, ...]] = []
-        self._records: list[bytes] = []
         self._trace = trace
         self._model = model
+        self._deltas: list[bytes] = []
+        self._records: list[bytes] = []
 
     def followed_by(self, steps: Sequence[PlayedStep]) -> int:
         """How many operations from the first one on leave a program in the reference's state, byte by byte."""
+        if not self._deltas:
+            return self._played_beside(steps)
+        for number, (delta, step) in enumerate(zip(self._deltas, steps, strict=False)):
+            if delta != step.delta:
+                return self._followed_from(number, steps)
+        return min(len(self._deltas), len(steps))
+
+    def _followed_from(self, number: int, steps: Sequence[PlayedStep]) -> int:
+        """The same for a program that tells it otherwise from this operation on, or does otherwise."""
         if not self._records:
-            return self._played_beside([step.record for step in steps])
-        for number, (record, step) in enumerate(zip(self._records, steps, strict=False)):
+            self._records = list(accumulate(self._deltas, lambda record, delta: applied(delta, record), initial=b""))[
+                1:
+            ]
+        for at, (record, step) in enumerate(zip(self._records[number:], steps[number:], strict=False), number):
             if record != step.record:
-                return number
+                return at
+            self._deltas[at] = step.delta  # the next program will probably tell it like this one
         return min(len(self._records), len(steps))
 
-    def _played_beside(self, found: list[bytes]) -> int:
-        """The same, and all that is to be kept.
-
-        Of two equal records the program's is kept: memory for one more would cost more than all the rest.
-        """
+    def _played_beside(self, steps: Sequence[PlayedStep]) -> int:
+        """The same, and all that is to be kept: as the program told it, as long as that was right."""
         model = self._model(self._trace)
         replies: list[Reply] = []
         allowed: list[tuple[Span, ...]] = []
-        records: list[bytes] = []
-        follows = 0
-        for operation, theirs in zip_longest(self._trace.operations, found[: len(self._trace.operations)]):
+        deltas: list[bytes] = []
+        follows, before = 0, b""
+        for operation, step in zip_longest(self._trace.operations, steps[: len(self._trace.operations)]):
             replies.append(model.apply(operation))
             allowed.append(model.allowed())
             record = model.record()
-            if record == theirs:
-                follows += follows == len(records)
-                record = theirs
-            records.append(record)
-        self.replies, self.allowed, self._records = tuple(replies), allowed, records
+            if follows == len(deltas) and step is not None and applied(step.delta, before) == record:
+                follows += 1
+                deltas.append(step.delta)
+            else:
+                deltas.append(whole(record))
+            before = record
+        self.replies, self.allowed, self._deltas = tuple(replies), allowed, deltas
         return follows
 
 

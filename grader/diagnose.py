@@ -123,7 +123,7 @@ def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
 def _difficulty(one: CaseFindings, rule: str) -> tuple[bool, bool, int, int]:
     """Which case to show: one that students may see, about this rule, short, and with little state."""
     comparison = one.comparison
-    state = sum(len(step.record) for step in comparison.played.steps[:1])
+    state = sum(step.length for step in comparison.played.steps[:1])
     case = comparison.case
     return case.visibility is Visibility.HIDDEN, case.rule != rule, len(case.trace.operations), state
 

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
 
 from grader.blocks import BlockEvent, Event
+from grader.delta import applied, length_after, whole
 from grader.errors import DriverError, TooBusy
 from grader.frames import Frame, Frames, Kind
 from grader.grammar import Case
@@ -55,15 +55,34 @@ class Fault:
     """Why the signal came, as the kernel says (si_code)."""
 
 
-class PlayedStep(NamedTuple):
-    """One operation that came back: the record, and what it did to the heap."""
+@dataclass(slots=True, eq=False)
+class PlayedStep:
+    """One operation that came back: what it did to the record, and to the heap."""
 
-    record: bytes
-    allocations: int
-    frees: int
-    bad_frees: int
-    broken: int
-    live: int
+    delta: bytes
+    before: PlayedStep | None
+    length: int
+    """Bytes of the record."""
+    allocations: int = 0
+    frees: int = 0
+    bad_frees: int = 0
+    broken: int = 0
+    live: int = 0
+    known: bytes | None = field(default=None, repr=False)
+    """The whole record, once somebody asked for it."""
+
+    @property
+    def record(self) -> bytes:
+        """The whole record. Most are never asked for: equal deltas of equal records make equal records."""
+        unknown: list[PlayedStep] = []
+        step: PlayedStep | None = self
+        while step is not None and step.known is None:
+            unknown.append(step)
+            step = step.before
+        record = b"" if step is None or step.known is None else step.known
+        for one in reversed(unknown):
+            one.known = record = applied(one.delta, record)
+        return record
 
 
 @dataclass(slots=True)
@@ -169,10 +188,13 @@ def _take_down(played: list[Played], frame: Frame) -> None:
         case Kind.BEGIN:
             played[frame.case] = Played(one.case)  # a second attempt replaces the first
         case Kind.STEP | Kind.DELTA if frame.operation == len(one.steps):
-            record = frame.body if frame.kind == Kind.STEP else _undone(frame.body, one.steps[-1:])
-            one.steps.append(
-                PlayedStep(record, frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live)
-            )
+            before = one.steps[-1] if one.steps else None
+            if frame.kind == Kind.STEP:
+                delta, length = whole(frame.body), len(frame.body)
+            else:
+                delta, length = frame.body, length_after(frame.body, before.length if before is not None else 0)
+            heap = (frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live)
+            one.steps.append(PlayedStep(delta, before, length, *heap))
         case Kind.BLOCK:
             one.events.append(BlockEvent.read(frame.body, frame.operation))
         case Kind.UNDEFINED:
@@ -187,15 +209,6 @@ def _take_down(played: list[Played], frame: Frame) -> None:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
             one.ended, one.status, one.hung, one.no_time = True, status, hung == _HUNG, hung == _WITHOUT_TIME
             one.cpu_seconds = microseconds / 1e6
-
-
-def _undone(delta: bytes, last: list[PlayedStep]) -> bytes:
-    """The whole record behind a DELTA frame. Raises `ValueError` when it does not fit the last record."""
-    same, tail = (4 * words for words in struct.unpack_from("<2i", delta))
-    before = last[0].record if last else b""
-    if same < 0 or tail < 0 or 8 + same + tail > len(before):
-        raise ValueError("a record is said to share more with the last one than that has")
-    return b"".join((delta[8:16], before[8 : 8 + same], delta[16:], before[len(before) - tail :]))
 
 
 def _fault(frame: Frame) -> Fault:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import tempfile
 from array import array
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from grader import casefile, pipeline, sandbox
 from grader.attempt import Attempt
 from grader.compare import Comparison, compare
+from grader.delta import whole
 from grader.diagnose import Diagnosed, case_findings, diagnose
 from grader.grammar import Case
 from grader.labs.paged_kv import lab
@@ -200,7 +202,16 @@ def by_hand(case: Case, *edits: tuple[int, int, int]) -> Played:
         words = array("i", records[step])
         words[place] = value
         records[step] = words.tobytes()
-    return Played(case, steps=[PlayedStep(record, 0, 0, 0, 0, 0) for record in records], ended=True)
+    return Played(case, steps=told(records), ended=True)
+
+
+def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> list[PlayedStep]:
+    """Operations that left these records, and did this to the heap, each."""
+    steps: list[PlayedStep] = []
+    for record in records:
+        before = steps[-1] if steps else None
+        steps.append(PlayedStep(whole(record), before, len(record), allocations, frees))
+    return steps
 
 
 def judged(*cases: Played, builds: bool = True) -> tuple[Diagnosed, dict[str, RuleScore]]:

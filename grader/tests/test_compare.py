@@ -12,9 +12,9 @@ from hypothesis import given, settings, strategies as st
 from grader.compare import Comparison, End, compare
 from grader.grammar import Case
 from grader.labs.paged_kv import lab
-from grader.replay import BlockEvent, Event, Fault, Played, PlayedStep
+from grader.replay import BlockEvent, Event, Fault, Played
 from grader.tests.mistakes import LAST_FIT, MISTAKES, NO_COPY
-from grader.tests.programs import changed, comparisons, expected_records, first_case, made
+from grader.tests.programs import changed, comparisons, expected_records, first_case, made, told
 from reference.model import Judgement
 from reference.operation import Operation
 from reference.paged_kv import PagedKV
@@ -58,7 +58,7 @@ def story(*replacements: tuple[str, str]) -> Comparison:
 
 def reported(case: Case, records: list[bytes], **ending: object) -> Played:
     """A case that reported these records, and ended as said."""
-    played = Played(case, steps=[PlayedStep(record, 0, 0, 0, 0, 0) for record in records])
+    played = Played(case, steps=told(records))
     for name, value in ({"ended": True} | ending).items():
         setattr(played, name, value)
     return played
@@ -201,7 +201,7 @@ def test_what_was_never_freed_is_counted_at_the_end() -> None:
 def test_an_allocation_in_a_refused_call_is_a_failing_difference() -> None:
     """Also when the call frees it again; in a call that works it is nobody's business."""
     case = made("refused", "create_sequence 1 5 -> seq; create_sequence 1 5 -> NULL")
-    steps = [PlayedStep(record, 1, 1, 0, 0, 0) for record in expected_records(case)]
+    steps = told(expected_records(case), allocations=1, frees=1)
     comparison = compare(Played(case, steps=steps, ended=True), lab().model)
 
     assert facets(comparison) == {2: {"failing"}}

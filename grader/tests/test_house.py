@@ -27,7 +27,7 @@ LEVELS = (
         "grader.picture",
         "grader.__init__",
     ),
-    ("grader.silence", "grader.frames", "grader.blocks", "grader.kept", "grader.plain"),
+    ("grader.silence", "grader.frames", "grader.delta", "grader.blocks", "grader.kept", "grader.plain"),
     ("grader.claims", "grader.migrations"),
     ("grader.traffic",),
     ("grader.tomlfile", "grader.process", "grader.record", "grader.grammar", "grader.collect", "grader.database"),
