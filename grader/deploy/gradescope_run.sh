@@ -13,13 +13,14 @@ unset PYTHONPATH PYTHONHOME
 # tell TEXT: results without points. TEXT stands between JSON's quotes, so that nothing else has to work for it.
 tell() {
     mkdir -p "${results%/*}"
-    printf '{"output": "%s", "output_format": "text", "visibility": "visible"}\n' "$1" >"$results.new"
+    printf '{"output": "%s", "output_format": "text", "test_output_format": "text", "visibility": "visible"}\n' "$1" \
+        >"$results.new"
     mv -f "$results.new" "$results"
 }
 quoted() { "$source/.venv/bin/python" -c 'import json, sys; print(json.dumps(sys.stdin.read())[1:-1])'; }
 
 no_fault="This is not your fault and costs no points."
-tell "The grading was cut short before any points were counted. $no_fault Hand in again, or tell your course staff."
+tell "Grading was interrupted before any points were counted. $no_fault Hand in again, or tell your course staff."
 
 # Student code runs as another user. Nothing of ours is for that user's eyes, not even if the sandbox had a hole.
 if ! chmod o= "$place"/*; then
@@ -42,6 +43,7 @@ cat "$said"   # Gradescope shows this to the staff only
 
 case $status in
     0 | 1) ;;   # graded
+    # Our options are right, and our files were when the image was built: it is about what was handed in.
     2) tell "Nothing was graded, which costs no points. Hand in one @SOURCE@, and mind:\n$(quoted <"$said")" ;;
     130 | 137 | 143) ;;   # ended from outside, such as by the time limit: what was earned until then stays
     *) tell "The autograder broke. $no_fault Tell your course staff." ;;
