@@ -16,7 +16,7 @@ __all__ = ["COMMANDS", "app"]
 COMMANDS = (
     *("run", "cases", "explain", "repro"),
     *("batch", "runs", "show", "export", "regrade", "diff"),
-    *("doctor", "schema"),
+    *("pack", "doctor", "schema"),
 )
 """In the order of the help. Each is a module of this folder that is imported when the command is called, with a
 function of its name and, for those that have any, `options`."""

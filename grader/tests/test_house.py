@@ -52,6 +52,7 @@ LEVELS = (
     ("grader.asked", "grader.changes"),
     ("grader.workers",),
     ("grader.batch",),
+    ("grader.deploy",),
     ("grader.cli", "grader.pytest_items", "grader.bench"),
     ("grader.__main__", "grader.pytest_plugin"),
 )

@@ -1,0 +1,44 @@
+"""`grade pack`: a bundle for the place where students hand in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from grader.cli.options import chosen_cases, chosen_lab, lab_option
+from grader.cli.parser import Parser
+from grader.deploy import BUNDLES
+from grader.deploy.bundle import check_folder, put
+from grader.errors import ExitCode, UsageError
+from grader.table import suggestion
+
+__all__ = ["options", "pack"]
+
+
+def options(parser: Parser) -> None:
+    """Declare them."""
+    text = "; ".join(f"{name}, {bundle.what}" for name, bundle in BUNDLES.items())
+    parser.argument("name", metavar="NAME", help=f"Which bundle: {text}.")
+    parser.argument("folder", metavar="DIR", type=Path, help="The folder to make, with the bundle's files in it.")
+    lab_option(parser)
+    text = "Put it in the place of the same bundle that was packed there before."
+    parser.option("--replace", action="store_true", help=text)
+
+
+def pack(name: str, folder: Path, *, lab: str, replace: bool) -> ExitCode:
+    """Make a bundle for the place where students hand in.
+
+    The folder is there as a whole or not at all. The same clone makes the same bytes each time.
+
+    Examples:
+        grade pack gradescope autograder/
+        grade pack gradescope autograder/ --replace
+    """
+    if name not in BUNDLES:
+        raise UsageError(f"there is no bundle '{name}'{suggestion(name, BUNDLES)}; there are {', '.join(BUNDLES)}")
+    check_folder(folder, replace=replace)
+    chosen = chosen_lab(lab)
+    bundle = BUNDLES[name]
+    put(bundle.make(chosen, chosen_cases(chosen, "*", seed=None)), folder, replace=replace)
+    sys.stdout.write(f"{folder}: {bundle.then}\n")
+    return ExitCode.ACCEPTED

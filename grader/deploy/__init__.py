@@ -1,0 +1,13 @@
+"""Ready-made bundles for the places where results must land. One more is one module and one line in `BUNDLES`."""
+
+from __future__ import annotations
+
+from grader.deploy import gradescope
+from grader.deploy.bundle import Bundle
+
+__all__ = ["BUNDLES", "Bundle"]
+
+BUNDLES: dict[str, Bundle] = {
+    "gradescope": gradescope.BUNDLE,
+}
+"""What `grade pack` makes, by its name."""

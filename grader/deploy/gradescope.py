@@ -1,0 +1,38 @@
+"""Gradescope's autograder: a zip with our files and two scripts at its root.
+
+`setup.sh` runs once, as root and with network, when Gradescope builds the image from the zip. `run_autograder` runs for
+each submission, as root and, as we are prepared for, without network; what is really done stands in these two scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from grader.deploy.bundle import Bundle, File, zipped
+from grader.deploy.tree import tree
+from grader.grammar import Case
+from grader.lab import Lab
+
+__all__ = ["BUNDLE"]
+
+_SCRIPTS = {"setup.sh": "gradescope_setup.sh", "run_autograder": "gradescope_run.sh"}
+"""Their names in the zip, which Gradescope gives, and here."""
+
+
+def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
+    yield File(name="gradescope.zip", content=zipped([*_scripts(lab), *tree(lab, cases)]))
+
+
+def _scripts(lab: Lab) -> Iterator[File]:
+    for name, here in _SCRIPTS.items():
+        text = Path(__file__).with_name(here).read_text(encoding="utf-8")
+        filled = text.replace("@LAB@", lab.name).replace("@SOURCE@", lab.source_name)
+        yield File(name=name, content=filled.encode(), runs=True)
+
+
+BUNDLE = Bundle(
+    what="a zip to upload as an autograder, hidden cases and all",
+    make=_make,
+    then="upload gradescope.zip at Configure Autograder; it holds the hidden cases, so keep it to yourselves",
+)

@@ -1,0 +1,52 @@
+#!/bin/bash
+# Gradescope runs this for each submission, as root. results.json is there from the first moment on and always whole:
+# first without points, then with those earned so far, then with all. Gradescope shows results without points as an
+# autograder that failed, and nobody gets a zero for it.
+umask 022
+
+place=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)   # /autograder, where Gradescope puts a copy of this
+source=$place/source
+results=$place/results/results.json
+export XDG_CACHE_HOME=$source/.cache
+unset PYTHONPATH PYTHONHOME
+
+# tell TEXT: results without points. TEXT stands between JSON's quotes, so that nothing else has to work for it.
+tell() {
+    mkdir -p "${results%/*}"
+    printf '{"output": "%s", "output_format": "text", "test_output_format": "text", "visibility": "visible"}\n' "$1" \
+        >"$results.new"
+    mv -f "$results.new" "$results"
+}
+quoted() { "$source/.venv/bin/python" -c 'import json, sys; print(json.dumps(sys.stdin.read())[1:-1])'; }
+
+no_fault="This is not your fault and costs no points."
+tell "Grading was interrupted before any points were counted. $no_fault Hand in again, or tell your course staff."
+
+# Student code runs as another user. Nothing of ours is for that user's eyes, not even if the sandbox had a hole.
+if ! chmod o= "$place"/*; then
+    tell "The autograder could not close its files to other users, so nothing was run. $no_fault Tell your course staff."
+    exit 0
+fi
+
+cd -- "$place" || exit 1
+said=$(mktemp)
+trap '[ -z "$grading" ] || kill -TERM "$grading"' TERM INT HUP
+"$source/.venv/bin/grade" run submission --lab @LAB@ --format gradescope --output "$results" >"$said" 2>&1 &
+grading=$!
+wait "$grading"
+status=$?
+while kill -0 "$grading" 2>/dev/null; do   # our own signal ended the wait
+    wait "$grading"
+    status=$?
+done
+cat "$said"   # Gradescope shows this to the staff only
+
+case $status in
+    0 | 1) ;;   # graded
+    # Our options are right, and our files were when the image was built: it is about what was handed in.
+    2) tell "Nothing was graded, which costs no points. Hand in one @SOURCE@, and mind:\n$(quoted <"$said")" ;;
+    130 | 137 | 143) ;;   # ended from outside, such as by the time limit: what was earned until then stays
+    *) tell "The autograder broke. $no_fault Tell your course staff." ;;
+esac
+rm -f "$said"
+exit 0
