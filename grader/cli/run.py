@@ -10,10 +10,11 @@ from pathlib import Path
 from grader import pipeline
 from grader.cli.options import (
     case_option,
-    chosen_cases,
     chosen_lab,
+    chosen_part,
     grading_options,
     lab_option,
+    public_option,
     sandbox_option,
     seed_option,
 )
@@ -52,6 +53,7 @@ def options(parser: Parser) -> None:
     parser.argument("paths", metavar="PATH...", nargs="+", type=Path, help=text)
     lab_option(parser)
     case_option(parser)
+    public_option(parser)
     text = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
     parser.option("--format", metavar="FORMAT", default="text", help=text)
     parser.option("--output", metavar="FILE", type=Path, help="Write the report there instead of printing it.")
@@ -67,6 +69,7 @@ def run(
     *,
     lab: str,
     case: str,
+    public_only: bool,
     format: str,  # noqa: A002 - the option's name
     output: Path | None,
     seed: int | None,
@@ -80,8 +83,8 @@ def run(
     """Grade one or more submissions.
 
     The reports are printed one after the other (with --format json: one object each), progress goes to stderr. Exit
-    code: 0 all have every point, 1 some have not, 2 a wrong option or path, and nothing is graded, 3 the grader's own
-    fault, 130 interrupted.
+    code: 0 all have every point (with --public-only: that can be had so), 1 some have not, 2 a wrong option or path,
+    and nothing is graded, 3 the grader's own fault, 130 interrupted.
 
     Examples:
         grade run llm_memory.c
@@ -97,7 +100,7 @@ def run(
     if output is not None and len(paths) > 1 and format in FORMATS:
         raise UsageError("--output takes the report of one submission; grade several one by one")
     chosen = chosen_lab(lab)
-    cases = chosen_cases(chosen, case, seed)
+    asked = chosen_part(chosen, case, seed, public_only=public_only)
     _check_paths(paths, chosen.source_name)
     if require_sandbox is not None:
         require(require_sandbox)
@@ -106,7 +109,8 @@ def run(
     grade = partial(
         pipeline.grade,
         lab=chosen,
-        cases=cases,
+        cases=asked.cases,
+        hidden=asked.hidden,
         seed=chosen.rubric.seed if seed is None else seed,
         valgrind=not without_valgrind,
         advise=advice,
