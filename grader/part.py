@@ -18,7 +18,7 @@ from grader.rubric import Judged, Rubric
 from grader.table import Table
 from grader.verdict import Visibility
 
-__all__ = ["HIDDEN_FILE", "Part", "hidden_text", "part", "weights"]
+__all__ = ["HIDDEN_FILE", "Part", "given", "hidden_text", "part", "weights"]
 
 HIDDEN_FILE = "hidden.toml"
 """Beside the rubric where hidden cases are left out."""
@@ -42,7 +42,7 @@ def part(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool = False) 
     A `pattern` chooses among the public cases and leaves the weight of the hidden ones as it is. Raises
     `CaseFileError`, and `RubricError` when what stands in the place of hidden cases is wrong.
     """
-    known = _given(lab)
+    known = given(lab)
     cases = casefile.load_folder(lab.cases, lab.grammar, seed=seed, pattern=pattern)
     hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
     if known is not None:
@@ -81,8 +81,8 @@ def hidden_text(known: Mapping[str, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _given(lab: Lab) -> dict[str, int] | None:
-    """What that file says; None where there is none."""
+def given(lab: Lab) -> dict[str, int] | None:
+    """What hidden cases weigh that are elsewhere, as the file beside the rubric says; None where there is none."""
     path = lab.cases / HIDDEN_FILE
     if not path.exists():
         return None

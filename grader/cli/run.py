@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +57,8 @@ def options(parser: Parser) -> None:
     text = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
     parser.option("--format", metavar="FORMAT", default="text", help=text)
     parser.option("--output", metavar="FILE", type=Path, help="Write the report there instead of printing it.")
+    text = "Another report of the same grading, into a file; several if you like."
+    parser.option("--also", metavar="FORMAT=FILE", action="append", default=[], help=text)
     seed_option(parser)
     grading_options(parser)
     sandbox_option(parser)
@@ -72,6 +74,7 @@ def run(
     public_only: bool,
     format: str,  # noqa: A002 - the option's name
     output: Path | None,
+    also: list[str],
     seed: int | None,
     without_valgrind: bool,
     advice: bool,
@@ -92,13 +95,15 @@ def run(
         grade run llm_memory.c --format html --output report.html
         grade run llm_memory.c --format gradescope --output results.json
         grade run class/*/ --format csv --output points.csv
+        grade run . --format annotations --also summary=summary.md --also junit=report.xml
     """
-    known = [*FORMATS, *GRADEBOOKS]
-    if format not in known:
-        raise UsageError(f"there is no format '{format}'{suggestion(format, known)}; there are {', '.join(known)}")
+    _check_format(format, [*FORMATS, *GRADEBOOKS])
     check_output(output)
-    if output is not None and len(paths) > 1 and format in FORMATS:
-        raise UsageError("--output takes the report of one submission; grade several one by one")
+    others = _others(also)
+    if (others or (output is not None and format in FORMATS)) and len(paths) > 1:
+        raise UsageError("--output and --also take the report of one submission; grade several one by one")
+    if others and format in GRADEBOOKS:
+        raise UsageError(f"--also goes with a report; {format} is a table of many submissions")
     chosen = chosen_lab(lab)
     asked = chosen_part(chosen, case, seed, public_only=public_only)
     _check_paths(paths, chosen.source_name)
@@ -115,28 +120,55 @@ def run(
         valgrind=not without_valgrind,
         advise=advice,
         instructions=instructions,
-        draw=format in DRAWN,
+        draw=not DRAWN.isdisjoint([format, *others]),
         allowed=allow,
     )
     if format in FORMATS:
-        verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]
+        view_of_files = view_of(instructor=instructor, to_file=True)
+        filed = {path: partial(FORMATS[name], view=view_of_files) for name, path in others.items()}
+        render = partial(FORMATS[format], view=view)
+        verdicts = [_report(path, grade, render, output=output, others=filed) for path in paths]
     else:
         verdicts = _table(paths, grade, GRADEBOOKS[format], output)
     accepted = all(verdict.passed for verdict in verdicts)
     return ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED
 
 
+def _check_format(name: str, known: list[str]) -> None:
+    if name not in known:
+        raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
+
+
+def _others(also: Iterable[str]) -> dict[str, Path]:
+    """The files of --also, by their formats. Raises `UsageError`."""
+    others: dict[str, Path] = {}
+    for one in also:
+        name, _, path = one.partition("=")
+        _check_format(name, list(FORMATS))
+        if not path or name in others:
+            raise UsageError(f"--also {one}: write FORMAT=FILE, each format once")
+        check_output(Path(path))
+        others[name] = Path(path)
+    return others
+
+
 def _report(
-    path: Path, grade: Callable[..., Record], render: Callable[[Record], Document], output: Path | None
+    path: Path,
+    grade: Callable[..., Record],
+    render: Callable[[Record], Document],
+    *,
+    output: Path | None,
+    others: Mapping[Path, Callable[[Record], Document]],
 ) -> Verdict:
-    """Grade one submission and print its report, or keep it in a file that is there early and never half."""
+    """Grade one submission and print its report, or keep it in files that are there early and never half."""
+    files = {**others, **({output: render} if output is not None else {})}
 
     def keep(record: Record) -> None:
-        if output is not None:
-            write(output, render(record))
+        for place, made in files.items():
+            write(place, made(record))
 
     with status(str(path)) as tell:
-        record = grade(path, progress=lambda step: tell(_STEPS[step]), early=keep if output is not None else None)
+        record = grade(path, progress=lambda step: tell(_STEPS[step]), early=keep if files else None)
     keep(record)
     if output is None:
         sys.stdout.write(render(record))
