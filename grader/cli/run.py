@@ -24,7 +24,7 @@ from grader.cli.status import status
 from grader.collect import collect
 from grader.errors import ExitCode, UsageError
 from grader.record import Record, write
-from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook
+from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook, View
 from grader.report.document import Document
 from grader.sandbox import require
 from grader.table import suggestion
@@ -86,8 +86,8 @@ def run(
     """Grade one or more submissions.
 
     The reports are printed one after the other (with --format json: one object each), progress goes to stderr. Exit
-    code: 0 all have every point (with --public-only: that can be had so), 1 some have not, 2 a wrong option or path,
-    and nothing is graded, 3 the grader's own fault, 130 interrupted.
+    code: 0 all have every point (that --public-only leaves), 1 some have not, 2 a wrong option or path, and nothing
+    is graded, 3 the grader's own fault, 130 interrupted.
 
     Examples:
         grade run llm_memory.c
@@ -99,17 +99,14 @@ def run(
     """
     _check_format(format, [*FORMATS, *GRADEBOOKS])
     check_output(output)
-    others = _others(also)
-    if (others or (output is not None and format in FORMATS)) and len(paths) > 1:
-        raise UsageError("--output and --also take the report of one submission; grade several one by one")
-    if others and format in GRADEBOOKS:
-        raise UsageError(f"--also goes with a report; {format} is a table of many submissions")
+    others = _others(also, format)
+    if len(paths) > 1:
+        _check_several(output if format in FORMATS else None, others)
     chosen = chosen_lab(lab)
     asked = chosen_part(chosen, case, seed, public_only=public_only)
     _check_paths(paths, chosen.source_name)
     if require_sandbox is not None:
         require(require_sandbox)
-
     view = view_of(instructor=instructor, to_file=output is not None)
     grade = partial(
         pipeline.grade,
@@ -124,14 +121,11 @@ def run(
         allowed=allow,
     )
     if format in FORMATS:
-        view_of_files = view_of(instructor=instructor, to_file=True)
-        filed = {path: partial(FORMATS[name], view=view_of_files) for name, path in others.items()}
-        render = partial(FORMATS[format], view=view)
-        verdicts = [_report(path, grade, render, output=output, others=filed) for path in paths]
+        filed = _renders(others, view_of(instructor=instructor, to_file=True))
+        verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output, others=filed) for path in paths]
     else:
         verdicts = _table(paths, grade, GRADEBOOKS[format], output)
-    accepted = all(verdict.passed for verdict in verdicts)
-    return ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED
+    return ExitCode.ACCEPTED if all(verdict.passed for verdict in verdicts) else ExitCode.NOT_ACCEPTED
 
 
 def _check_format(name: str, known: list[str]) -> None:
@@ -139,9 +133,16 @@ def _check_format(name: str, known: list[str]) -> None:
         raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
 
 
-def _others(also: Iterable[str]) -> dict[str, Path]:
+def _check_several(output: Path | None, others: Mapping[str, Path]) -> None:
+    if output is not None or others:
+        raise UsageError("--output and --also take the report of one submission; grade several one by one")
+
+
+def _others(also: Iterable[str], main: str) -> dict[str, Path]:
     """The files of --also, by their formats. Raises `UsageError`."""
     others: dict[str, Path] = {}
+    if also and main in GRADEBOOKS:
+        raise UsageError(f"--also goes with a report; {main} is a table of many submissions")
     for one in also:
         name, _, path = one.partition("=")
         _check_format(name, list(FORMATS))
@@ -152,12 +153,16 @@ def _others(also: Iterable[str]) -> dict[str, Path]:
     return others
 
 
+def _renders(others: Mapping[str, Path], view: View) -> dict[Path, Callable[[Record], Document]]:
+    return {path: partial(FORMATS[name], view=view) for name, path in others.items()}
+
+
 def _report(
     path: Path,
     grade: Callable[..., Record],
     render: Callable[[Record], Document],
-    *,
     output: Path | None,
+    *,
     others: Mapping[Path, Callable[[Record], Document]],
 ) -> Verdict:
     """Grade one submission and print its report, or keep it in files that are there early and never half."""

@@ -1,4 +1,4 @@
-"""A workflow for a student's repository on GitHub, and the grader that it runs: a self-check, from which no grade comes."""
+"""A workflow for a student's repository on GitHub, and the grader that it runs: a self-check, which gives no grade."""
 
 from __future__ import annotations
 
