@@ -85,7 +85,7 @@ def _unrolled(bundle: Path) -> None:
 def _shell(command: str, bundle: Path, root: Path | None) -> subprocess.CompletedProcess[str]:
     inside = bundle if root is None else Path("/") / bundle.relative_to(root)
     words = ["sh", "-c", f"cd {inside} && {command}"]
-    kept = {name: os.environ[name] for name in ("LANG",) if name in os.environ}
+    kept = {name: value for name, value in os.environ.items() if re.match("LANG$|PIP_|SSL_|https?_proxy$", name)}
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     variables = {**kept, **RUNNER, "PATH": path, "HOME": "/", "RUNNER_TEMP": str(inside / "runner")}
     variables |= {"GITHUB_OUTPUT": str(inside / "output"), "GITHUB_STEP_SUMMARY": str(inside / "summary")}
