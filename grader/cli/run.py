@@ -135,7 +135,8 @@ def _check_format(name: str, known: list[str]) -> None:
 
 def _check_several(output: Path | None, others: Mapping[str, Path]) -> None:
     if output is not None or others:
-        raise UsageError("--output and --also take the report of one submission; grade several one by one")
+        option = "--output" if output is not None else "--also"
+        raise UsageError(f"{option} takes the report of one submission; grade several one by one")
 
 
 def _others(also: Iterable[str], main: str) -> dict[str, Path]:
