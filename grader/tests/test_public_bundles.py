@@ -172,14 +172,12 @@ def _scores(result: dict[str, Any]) -> list[tuple[int, int]]:
     return [(test["score"], test["max-score"]) for test in result["tests"]]
 
 
-@pytest.mark.parametrize(("broken", "code"), [("rubric", 2), ("two files", 2), ("set-up", 3)])
+@pytest.mark.parametrize(("broken", "code"), [("two files", 2), ("set-up", 3)])
 def test_classroom_50_gets_no_result_where_nothing_was_graded(broken: str, code: int, tmp_path: Path) -> None:
     """Then the runner says that the autograder failed, and nobody has a zero."""
     slug, checkout, variables = autograder(tmp_path, RIGHT)
     (checkout / "result.json").write_text('{"score": 100}', encoding="utf-8")
-    if broken == "rubric":
-        (slug / "grading" / "cases" / "paged_kv" / "rubric.toml").write_text("", encoding="utf-8")
-    elif broken == "two files":
+    if broken == "two files":
         shutil.copytree(checkout / "src", checkout / "old")
     else:
         (slug / "grading" / "pyproject.toml").write_text("changed", encoding="utf-8")

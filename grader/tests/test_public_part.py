@@ -115,7 +115,7 @@ def test_what_is_earned_is_certain(mistake: str) -> None:
     assert sum(one.max_points for one in known) == asked(Settings(lab=lab().name, public_only=True)).max_score < 100
 
 
-@pytest.mark.parametrize("sample", _SOME[:3])
+@pytest.mark.parametrize("sample", _SOME[1:])
 def test_all_formats_tell_the_same_most(sample: str) -> None:
     """M, and the words by which nobody takes it for the whole; their readers still read them."""
     record = public(sample)
