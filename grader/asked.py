@@ -8,17 +8,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from grader import casefile, tools
+from grader import tools
 from grader.collect import Source
 from grader.errors import UsageError
 from grader.grammar import Case
 from grader.lab import Lab
 from grader.labs import LABS
-from grader.rubric import Judged
+from grader.part import part
+from grader.score import most_points
 
 __all__ = ["Asked", "Settings", "asked", "house", "source_id"]
 
@@ -40,6 +41,8 @@ class Settings:
     advise: bool = False
     instructions: bool = False
     allowed: tuple[str, ...] = ()
+    public_only: bool = False
+    """Without hidden cases; always so where there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +52,15 @@ class Asked:
     settings: Settings
     lab: Lab
     cases: tuple[Case, ...]
+    hidden: Mapping[str, int] | None = None
+    """What cases weigh that are not run, by rule; None: nothing is left out for being hidden."""
     seed: int
     fingerprint: str
 
     @property
     def max_score(self) -> int:
         """The points of a right program; rules of which no case was chosen have none."""
-        asked_for = {case.rule for case in self.cases}
-        rules = self.lab.rubric.rules
-        return sum(rule.points for rule in rules if rule.judged is not Judged.CASES or rule.id in asked_for)
+        return sum(most_points(rule, self.cases, self.hidden) for rule in self.lab.rubric.rules)
 
     def key(self, source: str) -> str:
         """By which the record of a source (see `source_id`) is known."""
@@ -74,15 +77,18 @@ def asked(settings: Settings) -> Asked:
     """Load it. Raises `UsageError` when no case fits, `CaseFileError`, `RubricError`."""
     lab = LABS[settings.lab]()
     seed = lab.rubric.seed if settings.seed is None else settings.seed
-    cases = casefile.load_folder(lab.cases, lab.grammar, seed=seed, pattern=settings.case)
-    if not cases:
+    chosen = part(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
+    if not chosen.cases:
         raise UsageError(f"no case fits '{settings.case}'; `grade cases` lists them all")
+    settings = replace(settings, public_only=chosen.hidden is not None)
+    parts = [house(), *_versions(settings), repr(asdict(settings)), repr(chosen.hidden)]
     return Asked(
         settings=settings,
         lab=lab,
-        cases=tuple(cases),
+        cases=chosen.cases,
+        hidden=chosen.hidden,
         seed=seed,
-        fingerprint=_digest([house(), *_versions(settings), repr(asdict(settings)), *_files(lab, cases)]),
+        fingerprint=_digest([*parts, *_files(lab, chosen.cases)]),
     )
 
 
@@ -129,7 +135,7 @@ def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:
 def _digest(parts: Iterable[str | bytes]) -> str:
     """A hash in which every part has its own place."""
     digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
+    for one in parts:
+        data = one.encode() if isinstance(one, str) else one
         digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()

@@ -65,6 +65,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         verdict=_verdict(attempt, score, max_score),
         score=score,
         max_score=max_score,
+        public_only=attempt.hidden is not None,
         would_score=would_score,
         diagnosis=_diagnosis(attempt),
         rules=attempt.scores,

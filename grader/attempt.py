@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class Attempt:
     """Is advice wanted that costs time?"""
     counting: bool = False
     """Are instructions to be counted?"""
+    hidden: Mapping[str, int] | None = None
+    """What cases weigh that are not run here, for the public part."""
     relaxed: bool = False
     allowed: frozenset[str] = frozenset()
     """Symbols for which nothing is rejected."""

@@ -126,6 +126,8 @@ class Lab:
     reproduce_command: str
     tools: tuple[str, ...]
     """Programs that must be installed, such as gcc."""
+    starter: Mapping[str, Path]
+    """Files that students begin with, by their names: they build, and earn nothing yet."""
 
     @property
     def codes(self) -> dict[str, int]:

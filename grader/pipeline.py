@@ -7,7 +7,7 @@ raises.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +52,7 @@ def grade(
     instructions: bool = False,
     draw: bool = False,
     allowed: Collection[str] = (),
+    hidden: Mapping[str, int] | None = None,
     source: Source | None = None,
     progress: Progress = lambda _: None,
     early: Early | None = None,
@@ -59,7 +60,8 @@ def grade(
     """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
 
     `advise` looks for what costs no point (grader.advise), `instructions` counts them (grader.instructions), `draw`
-    adds pictures of failing cases (grader.pictures); for symbols that are `allowed` nothing is rejected.
+    adds pictures of failing cases (grader.pictures); for symbols that are `allowed` nothing is rejected. With
+    `hidden` the cases are the public part, and that is what the others weigh (grader.part).
     """
     tools.require(*lab.tools, *(["valgrind"] if valgrind or instructions else []))
     with sandbox.workspace() as work:
@@ -73,6 +75,7 @@ def grade(
             advise=advise,
             counting=instructions,
             allowed=frozenset(allowed),
+            hidden=hidden,
             source=source,
         )
         for step in STEPS:
@@ -212,14 +215,8 @@ def _count(attempt: Attempt) -> Attempt:
     sound = _sound(attempt)
     if not sound:
         return attempt
-    counted = count_instructions(
-        attempt.work,
-        program,
-        attempt.cases,
-        sound,
-        codes=attempt.lab.codes,
-        settings=attempt.lab.driver_settings,
-    )
+    codes, settings = attempt.lab.codes, attempt.lab.driver_settings
+    counted = count_instructions(attempt.work, program, attempt.cases, sound, codes=codes, settings=settings)
     return replace(attempt, instructions=counted)
 
 
@@ -241,6 +238,7 @@ def _score(attempt: Attempt) -> Attempt:
         attempt.cases,
         builds=builds,
         diagnosed=diagnosis.rule if diagnosis is not None else None,
+        hidden=attempt.hidden,
     )
     return replace(attempt, scores=scores)
 

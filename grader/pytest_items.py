@@ -15,6 +15,7 @@ from grader.errors import CaseFileError, GraderError
 from grader.grammar import Case
 from grader.lab import Lab
 from grader.labs import LABS
+from grader.part import Part, part
 from grader.record import Record
 from grader.verdict import Outcome, Verdict
 
@@ -125,14 +126,15 @@ class CaseFailed(Exception):
 def graded(lab: str, path: Path) -> Record:
     """Grade a submission once in this process."""
     chosen = LABS[lab]()
-    return pipeline.grade(path, chosen, _cases(lab), seed=chosen.rubric.seed)
+    asked = _part(lab)
+    return pipeline.grade(path, chosen, asked.cases, seed=chosen.rubric.seed, hidden=asked.hidden)
 
 
 @cache
-def _cases(lab: str) -> tuple[Case, ...]:
+def _part(lab: str) -> Part:
     chosen = LABS[lab]()
     try:
-        return tuple(casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
+        return part(chosen, seed=chosen.rubric.seed)
     except CaseFileError as error:
         raise CaseFailed(str(error)) from None
 

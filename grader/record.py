@@ -110,6 +110,9 @@ class Record:
     verdict: Verdict
     score: int | None
     max_score: int
+    public_only: bool = False
+    """Hidden cases were not run. Their weight counts all the same: the score is certain whatever they show, and the
+    most that can be had here is less than all points."""
     would_score: int | None = None
     """For a `compile_error`: the score had it been built without -Werror or with stubs. Never counts."""
     diagnosis: Diagnosis | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from grader.compare import Comparison, End
@@ -11,7 +11,9 @@ from grader.grammar import Case
 from grader.rubric import Judged, Rubric, Rule
 from grader.verdict import RuleScore
 
-__all__ = ["passes", "rule_scores", "total"]
+__all__ = ["most_points", "passes", "rule_scores", "total"]
+
+_NOTHING: Mapping[str, int] = {}
 
 
 def passes(comparison: Comparison, rule: Rule) -> bool:
@@ -20,20 +22,34 @@ def passes(comparison: Comparison, rule: Rule) -> bool:
 
 
 def rule_scores(
-    found: Sequence[CaseFindings], rubric: Rubric, cases: Sequence[Case], *, builds: bool, diagnosed: str | None
+    found: Sequence[CaseFindings],
+    rubric: Rubric,
+    cases: Sequence[Case],
+    *,
+    builds: bool,
+    diagnosed: str | None,
+    hidden: Mapping[str, int] | None = None,
 ) -> tuple[RuleScore, ...]:
     """What each rule earned, in the rubric's order. `builds`: did the build pass without a finding?
+
+    `hidden` is what cases weigh, by rule, that are not run here: they count as not passed, so that what is earned is
+    certain, and nothing of them can be earned.
 
     The build's points are earned only together with some other point. A defect that was seen, but that no case of
     its rule caught, costs one point of the rule that was `diagnosed`: full marks are for programs without one. A rule
     of which no case was chosen (`--case`) can neither earn nor lose.
     """
-    scores = {rule.id: _score(rule, found, cases) for rule in rubric.rules if rule.judged is not Judged.BUILD}
+    elsewhere = hidden or _NOTHING
+    scores = {
+        rule.id: _score(rule, found, cases, elsewhere.get(rule.id, 0))
+        for rule in rubric.rules
+        if rule.judged is not Judged.BUILD
+    }
     earned = any(score.points for score in scores.values())
     for rule in rubric.rules:
         if rule.judged is Judged.BUILD:
             passed = int(builds and earned)
-            scores[rule.id] = _rule_score(rule, rule.points * passed, 1, passed)
+            scores[rule.id] = _rule_score(rule, (rule.points * passed, rule.points), 1, passed)
     if diagnosed is not None and all(score.points == score.max_points for score in scores.values()):
         payer = diagnosed if scores[diagnosed].points else max(scores, key=lambda rule: scores[rule].points)
         scores[payer] = replace(scores[payer], points=max(0, scores[payer].points - 1))
@@ -43,6 +59,13 @@ def rule_scores(
 def total(scores: Sequence[RuleScore]) -> int:
     """The score of a submission."""
     return sum(score.points for score in scores)
+
+
+def most_points(rule: Rule, cases: Sequence[Case], hidden: Mapping[str, int] | None = None) -> int:
+    """What the rule can earn with these cases, when others of this weight are `hidden` elsewhere."""
+    own = len(cases) if rule.judged is not Judged.CASES else sum(case.weight for case in cases if case.rule == rule.id)
+    elsewhere = 0 if rule.judged is Judged.BUILD else (hidden or _NOTHING).get(rule.id, 0)
+    return _share(rule, own, own, elsewhere)[1]
 
 
 def _accepts(comparison: Comparison, rule: Rule) -> bool:
@@ -59,20 +82,30 @@ def _ran(comparison: Comparison, rule: Rule) -> bool:
     return cleaning and comparison.end is not End.MISFIT and not rule.covers_cleanup
 
 
-def _score(rule: Rule, found: Sequence[CaseFindings], cases: Sequence[Case]) -> RuleScore:
+def _score(rule: Rule, found: Sequence[CaseFindings], cases: Sequence[Case], elsewhere: int) -> RuleScore:
     judges: dict[Judged, Callable[[CaseFindings], bool]] = {
         Judged.LEAK: lambda one: _worked(one.comparison) and not one.leaks,
         Judged.MEMORY_ERROR: lambda one: _worked(one.comparison) and not one.memory_errors,
     }
     if rule.judged in judges:
         passed = sum(judges[rule.judged](one) for one in found)
-        return _rule_score(rule, rule.points * passed // max(1, len(cases)), len(cases), passed)
+        return _rule_score(rule, _share(rule, passed, len(cases), elsewhere), len(cases), passed)
     own = [case for case in cases if case.rule == rule.id]
     right = [
         one.comparison.case for one in found if one.comparison.case.rule == rule.id and passes(one.comparison, rule)
     ]
     weight, earned = (sum(case.weight for case in some) for some in (own, right))
-    return _rule_score(rule, rule.points * earned // max(1, weight), len(own), len(right))
+    return _rule_score(rule, _share(rule, earned, weight, elsewhere), len(own), len(right))
+
+
+def _share(rule: Rule, earned: int, weight: int, elsewhere: int) -> tuple[int, int]:
+    """Points of a rule and the most that it can have, when cases of such a weight passed.
+
+    Both are rounded down. What cases elsewhere weigh could hide a failing one in the rounding, so that it costs a
+    point is said here.
+    """
+    most, points = (rule.points * part // max(1, weight + elsewhere) for part in (weight, earned))
+    return points if earned == weight else max(0, min(points, most - 1)), most
 
 
 def _worked(comparison: Comparison) -> bool:
@@ -81,13 +114,13 @@ def _worked(comparison: Comparison) -> bool:
     return comparison.end is End.REACHED and (at is None or comparison.is_cleanup(at))
 
 
-def _rule_score(rule: Rule, points: int, cases: int, passed: int) -> RuleScore:
+def _rule_score(rule: Rule, share: tuple[int, int], cases: int, passed: int) -> RuleScore:
     return RuleScore(
         rule=rule.id,
         title=rule.title,
         handout=rule.handout,
-        points=points,
-        max_points=rule.points if cases else 0,
+        points=share[0],
+        max_points=share[1],
         cases=cases,
         passed=passed,
     )

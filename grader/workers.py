@@ -93,6 +93,7 @@ def _kept(task: Task) -> Kept:
         instructions=task.settings.instructions,
         draw=True,  # the store's records are for every format
         allowed=task.settings.allowed,
+        hidden=chosen.hidden,
         source=task.source,
     )
     assert record.score is not None

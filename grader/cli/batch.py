@@ -12,6 +12,7 @@ from grader.cli.options import (
     chosen_lab,
     grading_options,
     lab_option,
+    public_option,
     sandbox_option,
     seed_option,
 )
@@ -39,6 +40,7 @@ def options(parser: Parser) -> None:
     parser.option("--overrides", metavar="FILE", type=Path, help=text)
     lab_option(parser)
     case_option(parser)
+    public_option(parser)
     seed_option(parser)
     grading_options(parser)
     sandbox_option(parser)
@@ -53,6 +55,7 @@ def batch(
     overrides: Path | None,
     lab: str,
     case: str,
+    public_only: bool,
     seed: int | None,
     without_valgrind: bool,
     advice: bool,
@@ -83,6 +86,7 @@ def batch(
             advise=advice,
             instructions=instructions,
             allowed=tuple(sorted(set(allow))),
+            public_only=public_only,
         )
     )
     chosen.require_tools()

@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from grader.cli.options import case_option, chosen_cases, chosen_lab, lab_option
+from grader.cli.options import case_option, chosen_lab, chosen_part, lab_option, public_option
 from grader.cli.parser import Parser
 from grader.errors import ExitCode
+from grader.score import most_points
 
 __all__ = ["cases", "options"]
 
@@ -17,9 +18,10 @@ def options(parser: Parser) -> None:
     """Declare them."""
     lab_option(parser)
     case_option(parser)
+    public_option(parser)
 
 
-def cases(lab: str, case: str) -> ExitCode:
+def cases(lab: str, case: str, *, public_only: bool) -> ExitCode:
     """List the cases: name, rule, who sees them, title.
 
     Examples:
@@ -27,8 +29,12 @@ def cases(lab: str, case: str) -> ExitCode:
         grade cases --case 'append/*'
     """
     chosen = chosen_lab(lab)
-    found = chosen_cases(chosen, case, None)
-    table = Table(title=f"{chosen.title}: {len(found)} cases, {chosen.rubric.max_score} points", title_justify="left")
+    asked = chosen_part(chosen, case, None, public_only=public_only)
+    found, points = asked.cases, f"{chosen.rubric.max_score} points"
+    if asked.hidden is not None:
+        most = sum(most_points(rule, found, asked.hidden) for rule in chosen.rubric.rules)
+        points = f"{most} of {points}; hidden cases are not in this list"
+    table = Table(title=f"{chosen.title}: {len(found)} cases, {points}", title_justify="left")
     for heading in ("case", "rule", "seen by", "title"):
         table.add_column(heading, overflow="fold")
     for one in found:

@@ -16,6 +16,7 @@ from grader.cli.progress import progress
 from grader.errors import ExitCode
 from grader.grammar import Number
 from grader.report.escape import escape
+from grader.report.words import NOT_RUN
 from grader.result import Result
 from grader.store import Run, Store
 from grader.verdict import Verdict
@@ -82,6 +83,8 @@ def summary(store: Store, run: Run) -> ExitCode:
     parts = [_count(table.row_count, "submission"), f"{accepted} accepted", f"{len(scores) - accepted} not"]
     if scores:
         parts.append(f"points: mean {mean(scores):.1f}, median {median(scores):g} of {run.max_score}")
+    if batch.settings_of(run).public_only:
+        parts.append(f"public part: {NOT_RUN}")
     print(f"run {run.id}: {', '.join(parts)}")
     _list("no score yet, and tried again by the same command", without)
     _list("in the roster, but handed in nothing", [student.name for student in store.missing(run)])

@@ -10,6 +10,7 @@ from grader.errors import UsageError
 from grader.grammar import Case
 from grader.lab import Lab
 from grader.labs import DEFAULT, LABS
+from grader.part import Part, part
 from grader.rubric import SEED
 from grader.sandbox import LEVELS
 
@@ -18,8 +19,10 @@ __all__ = [
     "chosen_case",
     "chosen_cases",
     "chosen_lab",
+    "chosen_part",
     "grading_options",
     "lab_option",
+    "public_option",
     "sandbox_option",
     "seed_option",
 ]
@@ -53,6 +56,12 @@ def grading_options(parser: Parser) -> None:
     parser.option("--allow", metavar="SYMBOL", action="append", default=[], help=text)
 
 
+def public_option(parser: Parser) -> None:
+    """--public-only."""
+    text = "Leave hidden cases out; their points stay open. Always so where there are none."
+    parser.option("--public-only", action="store_true", help=text)
+
+
 def sandbox_option(parser: Parser) -> None:
     """--require-sandbox."""
     text = f"Grade only where this protects the machine, or more: {', '.join(LEVELS)}."
@@ -67,13 +76,16 @@ def chosen_lab(name: str) -> Lab:
 
 
 def chosen_cases(lab: Lab, pattern: str, seed: int | None) -> list[Case]:
-    """The cases that fit. Raises `UsageError` when none does, `CaseFileError` when one is wrong."""
-    cases = casefile.load_folder(
-        lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed, pattern=pattern
-    )
-    if not cases:
+    """All cases that fit. Raises `UsageError` when none does, `CaseFileError` when one is wrong."""
+    return list(chosen_part(lab, pattern, seed).cases)
+
+
+def chosen_part(lab: Lab, pattern: str, seed: int | None, *, public_only: bool = False) -> Part:
+    """The cases that fit, or the public ones among them. Raises as `chosen_cases` does."""
+    chosen = part(lab, seed=lab.rubric.seed if seed is None else seed, pattern=pattern, public_only=public_only)
+    if not chosen.cases:
         raise UsageError(f"no case fits '{pattern}'; `grade cases` lists them all")
-    return cases
+    return chosen
 
 
 def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:

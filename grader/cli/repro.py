@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from grader import pipeline
-from grader.cli.options import chosen_case, chosen_cases, chosen_lab, lab_option, seed_option
+from grader.cli.options import chosen_case, chosen_lab, chosen_part, lab_option, public_option, seed_option
 from grader.cli.output import check_output
 from grader.cli.parser import Parser
 from grader.errors import ExitCode, UsageError
@@ -21,13 +21,21 @@ def options(parser: Parser) -> None:
     parser.argument("path", metavar="PATH", type=Path, help="The submission: the file, or a folder that holds it.")
     parser.argument("case", metavar="CASE", nargs="?", help="A case; left out: the one of the diagnosis.")
     lab_option(parser)
+    public_option(parser)
     parser.option("--output", metavar="FILE", type=Path, help="Write it there.")
     seed_option(parser)
     parser.option("--without-valgrind", action="store_true", help="Go on without Valgrind.")
 
 
 def repro(
-    path: Path, case: str | None, *, lab: str, output: Path | None, seed: int | None, without_valgrind: bool
+    path: Path,
+    case: str | None,
+    *,
+    lab: str,
+    public_only: bool,
+    output: Path | None,
+    seed: int | None,
+    without_valgrind: bool,
 ) -> ExitCode:
     """Write a failing case as one C program that needs nothing but the handout's header.
 
@@ -39,7 +47,10 @@ def repro(
     """
     check_output(output)
     chosen = chosen_lab(lab)
-    cases = [chosen_case(chosen, case, seed)] if case is not None else chosen_cases(chosen, "*", seed)
+    if case is None:
+        cases = chosen_part(chosen, "*", seed, public_only=public_only).cases
+    else:
+        cases = (chosen_case(chosen, case, seed),)
     used = chosen.rubric.seed if seed is None else seed
     record = pipeline.grade(path, chosen, cases, seed=used, valgrind=not without_valgrind)
     failing = _failing(record)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from grader import pipeline
 from grader.cli.options import (
     case_option,
-    chosen_cases,
     chosen_lab,
+    chosen_part,
     grading_options,
     lab_option,
+    public_option,
     sandbox_option,
     seed_option,
 )
@@ -23,7 +24,7 @@ from grader.cli.status import status
 from grader.collect import collect
 from grader.errors import ExitCode, UsageError
 from grader.record import Record, write
-from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook
+from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook, View
 from grader.report.document import Document
 from grader.sandbox import require
 from grader.table import suggestion
@@ -52,9 +53,12 @@ def options(parser: Parser) -> None:
     parser.argument("paths", metavar="PATH...", nargs="+", type=Path, help=text)
     lab_option(parser)
     case_option(parser)
+    public_option(parser)
     text = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
     parser.option("--format", metavar="FORMAT", default="text", help=text)
     parser.option("--output", metavar="FILE", type=Path, help="Write the report there instead of printing it.")
+    text = "Another report of the same grading, into a file; several if you like."
+    parser.option("--also", metavar="FORMAT=FILE", action="append", default=[], help=text)
     seed_option(parser)
     grading_options(parser)
     sandbox_option(parser)
@@ -67,8 +71,10 @@ def run(
     *,
     lab: str,
     case: str,
+    public_only: bool,
     format: str,  # noqa: A002 - the option's name
     output: Path | None,
+    also: list[str],
     seed: int | None,
     without_valgrind: bool,
     advice: bool,
@@ -80,8 +86,8 @@ def run(
     """Grade one or more submissions.
 
     The reports are printed one after the other (with --format json: one object each), progress goes to stderr. Exit
-    code: 0 all have every point, 1 some have not, 2 a wrong option or path, and nothing is graded, 3 the grader's own
-    fault, 130 interrupted.
+    code: 0 all have every point (that --public-only leaves), 1 some have not, 2 a wrong option or path, and nothing
+    is graded, 3 the grader's own fault, 130 interrupted.
 
     Examples:
         grade run llm_memory.c
@@ -89,50 +95,86 @@ def run(
         grade run llm_memory.c --format html --output report.html
         grade run llm_memory.c --format gradescope --output results.json
         grade run class/*/ --format csv --output points.csv
+        grade run . --format annotations --also summary=summary.md --also junit=report.xml
     """
-    known = [*FORMATS, *GRADEBOOKS]
-    if format not in known:
-        raise UsageError(f"there is no format '{format}'{suggestion(format, known)}; there are {', '.join(known)}")
+    _check_format(format, [*FORMATS, *GRADEBOOKS])
     check_output(output)
-    if output is not None and len(paths) > 1 and format in FORMATS:
-        raise UsageError("--output takes the report of one submission; grade several one by one")
+    others = _others(also, format)
+    if len(paths) > 1:
+        _check_several(output if format in FORMATS else None, others)
     chosen = chosen_lab(lab)
-    cases = chosen_cases(chosen, case, seed)
+    asked = chosen_part(chosen, case, seed, public_only=public_only)
     _check_paths(paths, chosen.source_name)
     if require_sandbox is not None:
         require(require_sandbox)
-
     view = view_of(instructor=instructor, to_file=output is not None)
     grade = partial(
         pipeline.grade,
         lab=chosen,
-        cases=cases,
+        cases=asked.cases,
+        hidden=asked.hidden,
         seed=chosen.rubric.seed if seed is None else seed,
         valgrind=not without_valgrind,
         advise=advice,
         instructions=instructions,
-        draw=format in DRAWN,
+        draw=not DRAWN.isdisjoint([format, *others]),
         allowed=allow,
     )
     if format in FORMATS:
-        verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output) for path in paths]
+        filed = _renders(others, view_of(instructor=instructor, to_file=True))
+        verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output, others=filed) for path in paths]
     else:
         verdicts = _table(paths, grade, GRADEBOOKS[format], output)
-    accepted = all(verdict.passed for verdict in verdicts)
-    return ExitCode.ACCEPTED if accepted else ExitCode.NOT_ACCEPTED
+    return ExitCode.ACCEPTED if all(verdict.passed for verdict in verdicts) else ExitCode.NOT_ACCEPTED
+
+
+def _check_format(name: str, known: list[str]) -> None:
+    if name not in known:
+        raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
+
+
+def _check_several(output: Path | None, others: Mapping[str, Path]) -> None:
+    if output is not None or others:
+        option = "--output" if output is not None else "--also"
+        raise UsageError(f"{option} takes the report of one submission; grade several one by one")
+
+
+def _others(also: Iterable[str], main: str) -> dict[str, Path]:
+    """The files of --also, by their formats. Raises `UsageError`."""
+    others: dict[str, Path] = {}
+    if also and main in GRADEBOOKS:
+        raise UsageError(f"--also goes with a report; {main} is a table of many submissions")
+    for one in also:
+        name, _, path = one.partition("=")
+        _check_format(name, list(FORMATS))
+        if not path or name in others:
+            raise UsageError(f"--also {one}: write FORMAT=FILE, each format once")
+        check_output(Path(path))
+        others[name] = Path(path)
+    return others
+
+
+def _renders(others: Mapping[str, Path], view: View) -> dict[Path, Callable[[Record], Document]]:
+    return {path: partial(FORMATS[name], view=view) for name, path in others.items()}
 
 
 def _report(
-    path: Path, grade: Callable[..., Record], render: Callable[[Record], Document], output: Path | None
+    path: Path,
+    grade: Callable[..., Record],
+    render: Callable[[Record], Document],
+    output: Path | None,
+    *,
+    others: Mapping[Path, Callable[[Record], Document]],
 ) -> Verdict:
-    """Grade one submission and print its report, or keep it in a file that is there early and never half."""
+    """Grade one submission and print its report, or keep it in files that are there early and never half."""
+    files = {**others, **({output: render} if output is not None else {})}
 
     def keep(record: Record) -> None:
-        if output is not None:
-            write(output, render(record))
+        for place, made in files.items():
+            write(place, made(record))
 
     with status(str(path)) as tell:
-        record = grade(path, progress=lambda step: tell(_STEPS[step]), early=keep if output is not None else None)
+        record = grade(path, progress=lambda step: tell(_STEPS[step]), early=keep if files else None)
     keep(record)
     if output is None:
         sys.stdout.write(render(record))

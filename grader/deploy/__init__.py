@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from grader.deploy import gradescope
+from grader.deploy import actions, classroom50, gradescope, starter
 from grader.deploy.bundle import Bundle
 
 __all__ = ["BUNDLES", "Bundle"]
 
 BUNDLES: dict[str, Bundle] = {
     "gradescope": gradescope.BUNDLE,
+    "classroom50": classroom50.BUNDLE,
+    "actions": actions.BUNDLE,
+    "starter": starter.BUNDLE,
 }
 """What `grade pack` makes, by its name."""

@@ -18,7 +18,7 @@ __all__ = ["tree"]
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("reference", "grader")
-_KINDS = frozenset({".py", ".typed", ".c", ".h", ".S", ".jinja", ".css", ".js", ".sh"})
+_KINDS = frozenset({".py", ".typed", ".c", ".h", ".S", ".jinja", ".css", ".js", ".sh", ".md", ".mk", ".txt", ".yml"})
 """What a package of ours consists of."""
 _LEFT_OUT = frozenset({"tests", "bench", "__pycache__"})
 """Folders of packages that grading never needs."""

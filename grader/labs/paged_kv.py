@@ -26,6 +26,7 @@ __all__ = ["FACETS", "lab"]
 _ROOT = Path(__file__).parents[2]
 _CASES = _ROOT / "cases" / "paged_kv"
 _DRIVERS = _ROOT / "grader" / "drivers"
+_STARTER = _DRIVERS / "paged_kv" / "starter"
 
 FACETS = frozenset(
     {
@@ -117,6 +118,11 @@ def lab() -> Lab:
         reproduce=partial(reproduce, clauses=grammar.clauses),
         reproduce_command=COMMAND,
         tools=("gcc", "objcopy", "addr2line"),
+        starter={
+            project.source_name: _STARTER / "llm_memory.c",
+            project.header.name: project.header,
+            "Makefile": _STARTER / "build.mk",
+        },
     )
 
 

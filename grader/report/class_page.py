@@ -16,7 +16,7 @@ from grader.report.document import Document
 from grader.report.groups import Audience, is_hidden
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import result_of
+from grader.report.words import NOT_RUN, result_of
 from grader.verdict import Outcome
 
 __all__ = ["class_page", "page_names"]
@@ -142,6 +142,8 @@ def _keys(cases: Sequence[Failing], rules: Sequence[Failing]) -> Iterator[tuple[
 
 def _figures(records: Sequence[Record], scores: Sequence[int]) -> Iterator[tuple[str, str]]:
     """What is said of a class in a few words."""
+    if any(record.public_only for record in records):
+        yield "public part", NOT_RUN
     if scores:
         yield "median", f"{statistics.median(scores):g}"
         yield "mean", f"{statistics.fmean(scores):.1f}"

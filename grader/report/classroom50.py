@@ -12,6 +12,7 @@ from grader.record import Record
 from grader.report.document import Document, as_json
 from grader.report.view import View
 from grader.report.why import judged
+from grader.report.words import part_of
 
 __all__ = ["render"]
 
@@ -31,6 +32,7 @@ def render(record: Record, view: View) -> Document:
     for field, names in _VARIABLES.items():
         result[field] = next((view.variables[name] for name in names if view.variables.get(name)), "")
     result["datetime"] = view.time
+    result["part"] = part_of(record)
     if record.score is not None:
         result |= {"score": record.score, "max-score": record.max_score}
     result["tests"] = [

@@ -70,7 +70,8 @@ def markdown(text: str) -> str:
 
 def _reference(match: re.Match[str]) -> str:
     mark = match.group()
-    return f"&#{ord(mark)};" + ("&#8203;" if mark in _STARTS_LINK else "")
+    starts = mark in _STARTS_LINK and not match.string[match.end() :].startswith(" ")
+    return f"&#{ord(mark)};" + ("&#8203;" if starts else "")
 
 
 def csv_cell(value: str | float | None) -> str | float | None:

@@ -11,6 +11,7 @@ from itertools import chain
 from grader.record import Record, Student
 from grader.report.document import Document, as_csv, as_json, joined
 from grader.report.why import judged
+from grader.report.words import NOT_RUN, part_of
 from grader.verdict import RuleScore
 
 __all__ = ["MISSING", "canvas", "gradescope_export", "json_lines", "own"]
@@ -25,7 +26,7 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
     first, rest = _peeked(records)
     rules = [rule.rule for rule in _rules(first)]
     about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis"]
-    about += ["complete", "overrides"]
+    about += ["complete", "overrides", *(["part"] if first is not None and first.public_only else [])]
 
     def rows() -> Iterator[_Row]:
         yield [*about, *rules]
@@ -43,10 +44,11 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
                     cause,
                     complete,
                     _decided(record),
+                    *([part_of(record)] if "part" in about else []),
                     *points,
                 ]
         for one in missing:
-            empty: _Row = [None] * (5 + len(rules))
+            empty: _Row = [None] * (len(about) + len(rules) - 6)
             yield ["", one.name, one.sid, one.email, one.section, MISSING, *empty]
 
     return as_csv(rows())
@@ -83,7 +85,7 @@ def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Docume
     first, rest = _peeked(records)
 
     def rows() -> Iterator[_Row]:
-        yield ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", first.lab if first is not None else "score"]
+        yield ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", _column(first)]
         if first is not None:
             yield ["    Points Possible", None, None, None, None, first.max_score]
         for record in rest:
@@ -105,6 +107,13 @@ def _decided(record: Record) -> str:
     return "; ".join(
         f"{one.rule}: {one.points} instead of {one.was} ({one.by}: {one.reason})" for one in record.overrides
     )
+
+
+def _column(first: Record | None) -> str:
+    """The name of the column of points."""
+    if first is None:
+        return "score"
+    return f"{first.lab}, public part: {NOT_RUN}" if first.public_only else first.lab
 
 
 def _peeked(records: Iterable[Record]) -> tuple[Record | None, Iterator[Record]]:

@@ -23,7 +23,7 @@ from grader.report.start import shown_hint, what_it_means, why_not
 from grader.report.trace import bad_place, besides, case_file
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import cost_of, decisions_of, points_of, result_of
+from grader.report.words import all_pass, cost_of, decisions_of, points_of, result_of
 from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 
 __all__ = ["render"]
@@ -69,7 +69,7 @@ def _notes(record: Record, audience: Audience) -> Iterator[str]:
         yield "This is not your fault: no point is given or taken. Please show it to your instructor."
     yield from decisions_of(record)
     if record.verdict is Verdict.ACCEPTED and record.outcomes and not record.overrides:
-        yield f"All {len(record.outcomes)} cases pass, and all {len(record.rules)} rules have full marks. Well done."
+        yield f"{all_pass(record)} Well done."
     if audience is Audience.INSTRUCTOR and record.would_score is not None:
         yield f"Had it compiled, it would have scored {record.would_score}; this never counts."
     yield from record.submission.notes

@@ -15,7 +15,7 @@ from grader.record import Record
 from grader.report.document import Document, as_sarif
 from grader.report.problems import Problem, each_found, file_of
 from grader.report.view import View
-from grader.report.words import counted
+from grader.report.words import counted, part_of
 from grader.verdict import RuleScore, SourceLine, Tool
 
 __all__ = ["render"]
@@ -58,7 +58,12 @@ def _run(record: Record, tool: Tool, version: str, found: list[Problem]) -> dict
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The top of the repository."}}},
         "columnKind": "unicodeCodePoints",
         "results": [_result(record, problem, places) for problem in mine],
-        "properties": {"verdict": record.verdict, "score": record.score, "maxScore": record.max_score},
+        "properties": {
+            "verdict": record.verdict,
+            "score": record.score,
+            "maxScore": record.max_score,
+            **({"part": part_of(record)} if record.public_only else {}),
+        },
     }
 
 

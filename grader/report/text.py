@@ -21,7 +21,7 @@ from grader.report.groups import (
 from grader.report.page import Page, bad, dim, glued, good, pad, strong
 from grader.report.start import start_here
 from grader.report.trace import case_file, show_case
-from grader.report.words import cost_of, counted, decisions_of, points_of, result_of
+from grader.report.words import all_pass, cost_of, counted, decisions_of, points_of, result_of
 from grader.verdict import RuleScore, Verdict
 
 __all__ = ["Audience", "Part", "render"]
@@ -70,8 +70,12 @@ def render(
 
 def _headline(page: Page, record: Record) -> None:
     mark = good if record.verdict.passed else bad
-    verdict, points = mark(result_of(record)), strong(glued(points_of(record)))
-    page.write(strong(record.submission.name), ": ", verdict, ", ", points, hang=2)
+    begin = strong(record.submission.name), ": ", mark(result_of(record))
+    if record.public_only:  # a line of its own, so that its words stay together
+        page.write(*begin, hang=2)
+        page.write(strong(points_of(record)), indent=2)
+    else:
+        page.write(*begin, ", ", strong(glued(points_of(record))), hang=2)
     if not record.complete:
         page.write(
             "Grading was interrupted; this is what was earned until then, and something may be missing.",
@@ -88,10 +92,8 @@ def _decided(page: Page, record: Record) -> None:
 
 
 def _all_well(page: Page, record: Record) -> None:
-    hidden = sum(outcome.visibility == "hidden" for outcome in record.outcomes)
-    cases = f"All {len(record.outcomes)} cases pass" + (f", {hidden} hidden ones among them" if hidden else "")
     page.blank()
-    page.write(f"{cases}, and all {len(record.rules)} rules have full marks.", indent=2)
+    page.write(all_pass(record), indent=2)
     if record.memcheck:
         page.write("Valgrind has nothing to say: no bad access, 0 bytes lost. Well done.", indent=2)
     else:

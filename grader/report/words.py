@@ -6,7 +6,9 @@ from grader.record import Record
 from grader.report.groups import Group
 from grader.verdict import Verdict
 
-__all__ = ["cost_of", "counted", "points_of", "result_of"]
+__all__ = ["NOT_RUN", "all_pass", "cost_of", "counted", "decisions_of", "part_of", "points_of", "result_of"]
+
+NOT_RUN = "hidden cases not run here"
 
 _WORDS = {
     Verdict.ACCEPTED: "accepted",
@@ -29,8 +31,26 @@ def result_of(record: Record) -> str:
 
 
 def points_of(record: Record) -> str:
-    """The score."""
-    return "no score" if record.score is None else f"{record.score} of {record.max_score} points"
+    """The score; of the public part in words that nobody takes for the final one."""
+    if record.score is None:
+        return "no score"
+    points = f"{record.score} of {record.max_score} points"
+    return f"public part: {points}; {NOT_RUN}" if record.public_only else points
+
+
+def part_of(record: Record) -> str:
+    """For a format that has the score in a place of its own: what is to be said of it; empty when it is all of it."""
+    return points_of(record) if record.public_only and record.score is not None else ""
+
+
+def all_pass(record: Record) -> str:
+    """That nothing is wrong, and with what."""
+    count = len(record.outcomes)
+    if record.public_only:
+        return f"All {count} public cases pass: all points are there that can be had without the hidden ones."
+    hidden = sum(outcome.visibility == "hidden" for outcome in record.outcomes)
+    cases = f"All {count} cases pass" + (f", {hidden} hidden ones among them" if hidden else "")
+    return f"{cases}, and all {len(record.rules)} rules have full marks."
 
 
 def cost_of(group: Group) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -214,13 +214,17 @@ def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> l
     return steps
 
 
-def judged(*cases: Played, builds: bool = True) -> tuple[Diagnosed, dict[str, RuleScore]]:
+def judged(
+    *cases: Played, builds: bool = True, hidden: Mapping[str, int] | None = None
+) -> tuple[Diagnosed, dict[str, RuleScore]]:
     """Diagnosis and points of what was played by hand."""
     chosen = lab()
     found = case_findings([compare(one, chosen.model) for one in cases], {}, None, chosen)
     diagnosed = diagnose(found, chosen)
     rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
-    scores = rule_scores(found, chosen.rubric, [one.case for one in cases], builds=builds, diagnosed=rule)
+    scores = rule_scores(
+        found, chosen.rubric, [one.case for one in cases], builds=builds, diagnosed=rule, hidden=hidden
+    )
     return diagnosed, {score.rule: score for score in scores}
 
 

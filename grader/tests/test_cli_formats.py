@@ -11,6 +11,7 @@ import pytest
 from grader.report import FORMATS, GRADEBOOKS, View
 from grader.tests.command import FEW, SAMPLES, grade
 from grader.tests.readers import BOOK_READERS, READERS, RUNNER
+from grader.tests.told import TOLD
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
@@ -63,3 +64,36 @@ def test_annotations_are_obeyed_in_the_log_of_a_workflow() -> None:
 
     READERS["annotations"](said.out, View(workflow=True))
     assert said.out.startswith("::error file=llm_memory.c,")
+
+
+def test_one_grading_makes_several_reports(tmp_path: Path) -> None:
+    """The printed one and the files tell the same, and files are plain in the log of a workflow too."""
+    files = {"junit": tmp_path / "r.xml", "summary": tmp_path / "s.md", "text": tmp_path / "t.txt"}
+    also = [word for name, path in files.items() for word in ("--also", f"{name}={path}")]
+    said = grade("run", WRONG, *QUICK, *also, "--format", "gradescope", variables={"GITHUB_ACTIONS": "true"})
+    truth = TOLD["gradescope"](said.out)
+
+    for name, path in files.items():
+        report = path.read_text(encoding="utf-8")
+        READERS[name](report, View())
+        told = TOLD[name](report)
+        assert (told.score, told.full, told.passed) == (truth.score, truth.full, truth.passed)
+    assert said.code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--also", "junits=x"], "there is no format 'junits' (did you mean junit?)"),
+        (["--also", "junit"], "--also junit: write FORMAT=FILE"),
+        (["--also", "junit=x", "--format", "csv"], "csv is a table of many submissions"),
+        (["--also", "junit=x", str(RIGHT)], "one submission; grade several one by one"),
+    ],
+)
+def test_a_report_that_cannot_be_made_is_said_before_grading(words: list[str], said: str, tmp_path: Path) -> None:
+    """And nothing is written."""
+    ended = grade("run", WRONG, *QUICK, *words, cwd=tmp_path)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert list(tmp_path.iterdir()) == []

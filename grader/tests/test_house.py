@@ -36,7 +36,7 @@ LEVELS = (
     ("grader.roster",),
     ("grader.rubric", "grader.sandbox", "grader.caselines", "grader.tools", "grader.gather"),
     ("grader.lab", "grader.plan", "grader.casefile", "grader.report", "grader.reproduce", "grader.overrides"),
-    ("grader.symbols", "grader.result"),
+    ("grader.symbols", "grader.result", "grader.part"),
     ("grader.store",),
     ("grader.build", "grader.replay", "grader.breaches"),
     ("grader.valgrind_xml", "grader.otherwise"),

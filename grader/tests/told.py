@@ -49,7 +49,7 @@ def of_record(record: Record) -> Told:
 
 def _text(report: str) -> Told:
     head = " ".join(report.partition("\n\n")[0].split())
-    points = re.search(r"(accepted|[a-z]), (\d+) of (\d+) points", head)
+    points = re.search(r"(accepted|[a-z])(?:,| public part:) (\d+) of (\d+) points", head)
     assert points is not None
     rows = re.findall(r"^ +(?:-\d+)? +(\d+)/(\d+) +\d+/\d+ +(\S+)", report, re.MULTILINE)
     return Told(
@@ -105,7 +105,7 @@ def _sarif(report: str) -> Told:
 
 
 def _annotations(report: str) -> Told:
-    points = re.search(r"^::notice [^:]*::(\d+) of (\d+) points", report.splitlines()[-1])
+    points = re.search(r"^::notice [^:]*::(?:public part: )?(\d+) of (\d+) points", report.splitlines()[-1])
     assert points is not None
     return Told(score=int(points[1]), full=int(points[2]), passed="::error" not in report)
 
@@ -139,7 +139,7 @@ class _Cells(HTMLParser):
 
 def _summary(report: str) -> Told:
     page = _Cells(MarkdownIt("commonmark", {"html": True}).enable("table").render(report))
-    points = re.search(r": ([^:]+), (\d+) of (\d+) points$", page.heading)
+    points = re.search(r": ([^:]+), (?:public part: )?(\d+) of (\d+) points(?:; [a-z ]+)?$", page.heading)
     assert points is not None
     rules = {}
     for mark, rule, got, *_ in page.rows[1:]:
@@ -150,7 +150,9 @@ def _summary(report: str) -> Told:
 
 
 def _html(report: str) -> Told:
-    head = re.search(r'<span class="(good|bad)">.*?</span>\n<span class="points">(\d+) of (\d+) points</span>', report)
+    head = re.search(
+        r'<span class="(good|bad)">.*?</span>\n<span class="points">(?:public part: )?(\d+) of (\d+) points', report
+    )
     assert head is not None
     table = report.partition('<h2 id="points">')[2].partition("</table>")[0]
     rows = re.findall(r"</span> (\d+) of (\d+)</td>.*?<td class=\"word\">(?:<strong>)?([\w-]+)", table)

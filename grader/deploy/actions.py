@@ -1,0 +1,24 @@
+"""A workflow for a student's repository on GitHub, and the grader that it runs: a self-check, which gives no grade."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from grader.deploy.bundle import Bundle, File
+from grader.deploy.public import filled, public_tree
+from grader.grammar import Case
+from grader.lab import Lab
+
+__all__ = ["BUNDLE"]
+
+
+def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
+    yield filled("actions_workflow.yml", ".github/workflows/self-check.yml", lab)
+    yield from public_tree(lab, cases)
+
+
+BUNDLE = Bundle(
+    what="a workflow for students' repositories, public cases only",
+    make=_make,
+    then="copy both folders, .github too, into the repository that students start from",
+)

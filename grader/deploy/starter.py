@@ -1,0 +1,29 @@
+"""What students begin with: the files of the assignment, and the grader with the public cases to check themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from grader.deploy.bundle import Bundle, File
+from grader.deploy.public import filled, public_tree
+from grader.grammar import Case
+from grader.lab import Lab
+
+__all__ = ["BUNDLE"]
+
+
+def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
+    for name, path in lab.starter.items():
+        yield File(name=name, content=path.read_bytes())
+    yield filled("starter_readme.md", "README.md", lab)
+    yield filled("starter_check.sh", "check", lab, runs=True)
+    yield filled("starter_grade.sh", "scripts/grade", lab, runs=True)
+    yield File(name=".gitignore", content=b"*.o\n.venv/\n__pycache__/\n*.egg-info/\nreport.html\nrepro.c\nrepro\n")
+    yield from public_tree(lab, cases)
+
+
+BUNDLE = Bundle(
+    what="what students begin with, and the public cases to check themselves",
+    make=_make,
+    then="hand it out as it is; the grader in it holds the reference engine, but no hidden case",
+)

@@ -1,0 +1,3 @@
+#!/bin/sh
+# All commands of the grader, as its reports write them: scripts/grade repro, explain, cases ...
+exec sh "$(dirname -- "$(readlink -f -- "$0")")/../@FOLDER@/scripts/grade" "$@"
