@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from grader.record import Record
 from grader.report.closing import graded_how
+from grader.report.decided import decisions_of
 from grader.report.document import Document
 from grader.report.drawn import DrawnScene, drawn
 from grader.report.groups import (
@@ -23,7 +24,7 @@ from grader.report.start import shown_hint, what_it_means, why_not
 from grader.report.trace import bad_place, besides, case_file
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import cost_of, decisions_of, points_of, result_of
+from grader.report.words import cost_of, points_of, result_of
 from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 
 __all__ = ["render"]

@@ -1,7 +1,7 @@
 """JUnit XML as Jenkins, GitLab and the actions of GitHub read it: a suite for each rule, in it the rule's cases.
 
-A suite passes when its rule has all points, which are properties of it. What the program printed is left out:
-GitLab and Jenkins attach files that are named in there.
+A suite passes when its rule has all points, which are properties of it, and so is what people decided about the rule.
+What the program printed is left out: GitLab and Jenkins attach files that are named in there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 from grader.record import Record
+from grader.report.decided import decision_of
 from grader.report.document import Document, as_xml
 from grader.report.groups import Audience, grouped, is_hidden, trouble_of
 from grader.report.trace import case_file
@@ -58,13 +59,15 @@ class _Suites:
         suite = ET.Element("testsuite", name=rule.rule)
         properties = ET.SubElement(suite, "properties")
         about = {"title": rule.title, "handout": rule.handout, "points": rule.points, "max_points": rule.max_points}
-        for name, value in about.items():
+        decision = decision_of(self.record, rule.rule)
+        for name, value in (about | ({"decided": decision} if decision else {})).items():
             ET.SubElement(properties, "property", name=name, value=str(value))
         own = [outcome for outcome in self.record.outcomes if outcome.rule == rule.rule]
         if not own or (rule.points < rule.max_points and all(one.passed for one in own)):
             self._rule(ET.SubElement(suite, "testcase", classname=rule.rule, name=rule.title), rule)
+        settled = decision if rule.points == rule.max_points else ""
         for outcome, name in zip(own, self._names(own), strict=True):
-            self._case(ET.SubElement(suite, "testcase", classname=rule.rule, name=name), outcome)
+            self._case(ET.SubElement(suite, "testcase", classname=rule.rule, name=name), outcome, settled)
         return suite
 
     def _names(self, outcomes: list[Outcome]) -> Iterator[str]:
@@ -76,19 +79,27 @@ class _Suites:
             yield f"{outcome.title}{hidden}" + (f" ({seen[outcome.title]})" if seen[outcome.title] > 1 else "")
 
     def _rule(self, case: ET.Element, rule: RuleScore) -> None:
+        if rule.points == rule.max_points:
+            return
         if not_run(self.record, rule):
             ET.SubElement(case, "skipped", message="nothing could be run")
-        elif rule.points < rule.max_points:
+        else:
             verdict, message = self.record.verdict, f"{rule.points} of {rule.max_points} points"
             bad = ET.SubElement(case, _tag(verdict), type=verdict, message=message)
             bad.text = why(self.record, rule, self.audience)
 
-    def _case(self, case: ET.Element, outcome: Outcome) -> None:
-        """It fails when it costs points of its rule; what it lost of others is in theirs."""
+    def _case(self, case: ET.Element, outcome: Outcome, settled: str) -> None:
+        """It fails when it costs points of its rule; what it lost of others is in theirs.
+
+        Where people gave the rule all its points a failing case is passed over, with what they said.
+        """
         hidden = is_hidden(outcome, self.audience)
         if not hidden:
             case.set("file", case_file(self.record, outcome.case))
         if outcome.passed:
+            return
+        if settled:
+            ET.SubElement(case, "skipped", message=f"fails, and costs no point: {settled}")
             return
         if hidden:
             message = "a hidden case; what it does is not shown"

@@ -43,11 +43,3 @@ def cost_of(group: Group) -> str:
 def counted(number: int, word: str) -> str:
     """`1 case`, `2 cases`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-def decisions_of(record: Record) -> list[str]:
-    """What people changed after the grading; all points are those after it."""
-    return [
-        f"{one.rule}: {counted(one.points, 'point')} instead of {one.was}, decided by {one.by}: {one.reason}"
-        for one in record.overrides
-    ]
