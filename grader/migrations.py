@@ -81,5 +81,9 @@ _WHO_IS_MISSING = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _WHO_IS_MISSING)
+_WHO_IS_WHO = (
+    "ALTER TABLE runs ADD COLUMN roster TEXT NOT NULL DEFAULT ''",  # JSON; empty: none was given
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _WHO_IS_MISSING, _WHO_IS_WHO)
 """A store says by PRAGMA user_version how many of these it has behind it."""

@@ -37,6 +37,8 @@ class Run:
     fingerprint: str
     max_score: int
     beside: int | None = None
+    roster: str = ""
+    """JSON, see `grader.roster`; empty: none was given."""
     started: str = ""
 
 
@@ -87,7 +89,15 @@ class Store:
             for entry in entries
         ]
         absent = sorted({_dumped(student) for student in missing})
-        parts = [run.lab, run.folder, run.settings, run.fingerprint, rows, absent]
+        parts = [
+            run.lab,
+            run.folder,
+            run.settings,
+            run.fingerprint,
+            rows,
+            absent,
+            *([run.roster] if run.roster else []),
+        ]
         decided = sorted((one.submission, one.rule, one.points, one.reason, one.by) for one in overrides)
         identity = hashlib.sha256(json.dumps([parts, decided]).encode()).hexdigest()
         with transaction(self._connection):
@@ -149,6 +159,11 @@ class Store:
             "SELECT runs.* FROM runs JOIN current ON run = id WHERE current.lab = ? AND current.folder = ?", lab, folder
         )
         return _run(row) if row is not None else None
+
+    def known(self, lab: str, folder: str) -> Run | None:
+        """The run that counts for a class; while none does, its newest one."""
+        found = [run for run in self.all_current() if (run.lab, run.folder) == (lab, folder)]
+        return found[0] if found else None
 
     def all_current(self) -> list[Run]:
         """Those that count, of all classes; of a class that has none its newest."""

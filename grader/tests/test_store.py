@@ -5,15 +5,17 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grader import database, migrations
+from grader import database, migrations, roster as rosters
 from grader.claims import claims
 from grader.errors import StoreError, UsageError
 from grader.record import Override, Student, to_json
 from grader.result import Entry, Kept
+from grader.roster import Roster
 from grader.store import Run, Store, open_store
 from grader.tests.made import outcome, record_of
 from grader.verdict import Verdict
@@ -57,7 +59,7 @@ def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytes
         (result,) = store.results(store.run(3))
 
         assert (result.name, result.score, result.record.submission.notes) == ("jane", 1, ("n",))
-        assert store.missing(store.run(3)) == ()
+        assert (store.missing(store.run(3)), store.run(3).roster) == ((), "")
         again = store.add_run(RUN, [], missing=[JANE])
         assert store.missing(again) == (JANE,)
 
@@ -144,6 +146,28 @@ def test_the_run_that_counts_is_chosen_by_class(store: Store) -> None:
     assert [run.id for run in store.all_current()] == [first.id, other.id]
     with pytest.raises(UsageError, match="no run 9"):
         store.run(9)
+
+
+def test_the_run_before_is_the_one_that_counts_or_the_newest(store: Store) -> None:
+    """From it a new run takes what people decided, and who is who."""
+    first, second = (store.add_run(replace(RUN, fingerprint=name), []) for name in "ab")
+    other = store.add_run(replace(RUN, folder="/other"), [])
+
+    assert store.known("paged_kv", "/class") == second
+    store.make_current(first)
+    assert store.known("paged_kv", "/class") == first
+    assert store.known("paged_kv", "/other") == other
+    assert store.known("paged_kv", "/none") is None
+
+
+def test_a_run_keeps_its_roster(store: Store) -> None:
+    """Row by row; one with another roster is another run, and one without is the same as ever."""
+    roster = Roster(rows=(("jane", JANE), ("jane", Student(name="Joe"))), by_ending=True)
+    run = store.add_run(replace(RUN, roster=roster.to_json()), [])
+
+    assert rosters.from_json(store.run(run.id).roster) == roster
+    assert store.add_run(replace(RUN, roster=roster.to_json()), []) == run
+    assert rosters.from_json(store.add_run(RUN, []).roster) is None
 
 
 def test_several_may_write_at_once(tmp_path: Path) -> None:
