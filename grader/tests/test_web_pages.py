@@ -9,12 +9,12 @@ import pytest
 
 from grader.report import FORMATS, View
 from grader.report.class_page import class_page
-from grader.tests.browser import Browser, chromium
+from grader.tests.browser import NO_CHROMIUM, Browser, chromium
 from grader.tests.graded import drawn
 from grader.tests.injected import INJECTIONS, filled
 from grader.tests.test_class_page import CLASS
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium")
+pytestmark = pytest.mark.skipif(chromium() is None, reason=NO_CHROMIUM)
 
 _SHOWN = "document.querySelector('.scene:not([hidden]) .says').innerText"
 _ROWS = "[...document.querySelectorAll('#table tbody tr')].filter((row) => row.offsetParent)"
