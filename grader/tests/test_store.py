@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from grader.record import Override, Student, to_json
 from grader.result import Entry, Kept
 from grader.roster import Roster
 from grader.store import Run, Store, open_store
+from grader.tests.house import ROOT
 from grader.tests.made import outcome, record_of
 from grader.verdict import Verdict
 
@@ -52,6 +54,8 @@ def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytes
         with database.opened(path, create=True) as connection:
             connection.execute("INSERT INTO runs VALUES (3, 'same', 'paged_kv', '/class', '{}', 'f', 6, NULL, 'then')")
             connection.execute("INSERT INTO results VALUES (3, 'jane', '[]', '[\"n\"]', NULL, 'k', '')")
+            old = ("old", kept("old").json, "wrong_answer", 1, 6, "address", "then")
+            connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", old)
             assert connection.execute("PRAGMA user_version").fetchone()[0] == 1
 
     with open_store(path) as store:
@@ -60,6 +64,7 @@ def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytes
 
         assert (result.name, result.score, result.record.submission.notes) == ("jane", 1, ("n",))
         assert (store.missing(store.run(3)), store.run(3).roster) == ((), "")
+        assert store.record("old") == kept("old")
         again = store.add_run(RUN, [], missing=[JANE])
         assert store.missing(again) == (JANE,)
 
@@ -121,6 +126,19 @@ def test_a_record_is_kept_once_and_never_replaced(store: Store) -> None:
 
     assert [(one.name, one.score) for one in store.results(run)] == [("jane", 1), ("jim", None), ("joe", 1)]
     assert [one.record.submission.name for one in store.results(run, "joe")] == ["joe"]
+
+
+def test_records_take_little_room_and_points_can_be_asked_for(tmp_path: Path, store: Store) -> None:
+    """What stands in the file is packed; the query that the README shows needs none of it."""
+    (query,) = re.findall(r'sqlite3 grades.sqlite "(select [^"]+)"', (ROOT / "README.md").read_text(encoding="utf-8"))
+    store.add_run(RUN, [entry("jane", key="k")])
+    store.add_record(kept("k"))
+    with sqlite3.connect(tmp_path / "grades.sqlite") as connection:
+        assert connection.execute(query).fetchall() == [("jane", 1)]
+        (size,) = connection.execute("SELECT length(packed) FROM records").fetchone()
+
+    assert store.record("k") == kept("k")
+    assert size < len(kept("k").json) / 2
 
 
 def test_what_has_no_score_says_so(store: Store) -> None:
