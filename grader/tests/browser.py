@@ -109,6 +109,10 @@ class Browser:
         """Dark or light."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
+    def resize(self, width: int) -> None:
+        """A window of this width; 0 for the usual one."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=0, deviceScaleFactor=0, mobile=False)
+
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}

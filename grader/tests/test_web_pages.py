@@ -160,6 +160,24 @@ def test_nothing_in_a_record_runs(browser: Browser, tmp_path: Path) -> None:
         assert browser.ask("document.images.length") == 0
 
 
+def test_a_telephone_shows_all_of_a_page(browser: Browser, tmp_path: Path) -> None:
+    """Nothing is wider than 400 pixels but what scrolls in a frame of its own, and no column is a letter wide."""
+    widest = "document.documentElement.scrollWidth"
+    narrow = (
+        "[...document.querySelectorAll('.list td')].filter((one) => one.innerText.length > 9 && one.clientWidth < 60)"
+    )
+    pages = [FORMATS["html"](drawn("no_copy_on_write"), View()), class_page(CLASS, View(instructor=True))]
+    browser.resize(400)
+    for number, page in enumerate(pages):
+        file = tmp_path / f"{number}.html"
+        file.write_text(page, encoding="utf-8")
+        browser.open(file)
+
+        assert browser.ask(widest) <= 400
+        assert browser.ask(f"{narrow}.length") == 0
+    browser.resize(0)
+
+
 def test_the_browser_would_complain(browser: Browser, tmp_path: Path) -> None:
     """Else the tests above would show nothing: a foreign script, a picture, an error, a message."""
     page = FORMATS["html"](drawn("no_copy_on_write"), View())
