@@ -18,6 +18,7 @@ from grader.lab import Lab
 from grader.plain import one_line
 from grader.record import Override, Student
 from grader.result import Entry
+from grader.roster import Roster
 from grader.rubric import Judged
 from grader.store import Run, Store
 from grader.verdict import Finding, Tool, Verdict
@@ -39,7 +40,7 @@ def plan(
     handed: Iterable[Handed],
     *,
     overrides: Collection[Override] = (),
-    missing: Collection[Student] = (),
+    roster: Roster | None = None,
 ) -> Run:
     """Write down what is to be graded: a new run, or the very same one, which then goes on."""
     entries, sources = [], {}
@@ -53,7 +54,8 @@ def plan(
             Entry(submission=one.name, students=one.students, notes=note, source=known, key=key, trouble=one.trouble)
         )
     store.add_sources(sources.items())
-    return store.add_run(_run(chosen, place_of(folder)), entries, overrides, missing)
+    run = _run(chosen, place_of(folder), roster)
+    return store.add_run(run, entries, overrides, _missing(roster, entries))
 
 
 def place_of(folder: Path) -> str:
@@ -61,16 +63,26 @@ def place_of(folder: Path) -> str:
     return one_line(str(folder.resolve()))
 
 
-def replan(store: Store, chosen: Asked, run: Run, overrides: Collection[Override]) -> Run:
-    """The same submissions, as they were handed in then, with what is asked now."""
+def replan(
+    store: Store, chosen: Asked, run: Run, *, overrides: Collection[Override], roster: Roster | None = None
+) -> Run:
+    """The same submissions, as they were handed in then, with what is asked now; a roster says anew whose they are."""
     entries = [
         replace(result.entry, key=chosen.key(result.entry.source), trouble="")
         if result.entry.source is not None
         else result.entry
         for result in store.results(run)
     ]
-    again = replace(_run(chosen, run.folder), beside=run.id)
-    return store.add_run(again, entries, overrides, store.missing(run))
+    again = replace(_run(chosen, run.folder, roster), beside=run.id)
+    if roster is None:
+        return store.add_run(replace(again, roster=run.roster), entries, overrides, store.missing(run))
+    who = roster.students(one.submission for one in entries)
+    entries = [replace(one, students=who[one.submission]) for one in entries]
+    return store.add_run(again, entries, overrides, _missing(roster, entries))
+
+
+def _missing(roster: Roster | None, entries: Iterable[Entry]) -> tuple[Student, ...]:
+    return roster.missing(one.submission for one in entries) if roster is not None else ()
 
 
 def settings_of(run: Run) -> Settings:
@@ -175,11 +187,12 @@ def _source(store: Store, lab: Lab, known: str) -> Source:
     return Source(name=lab.source_name, content=content, own_headers=headers, finding=finding)
 
 
-def _run(chosen: Asked, folder: str) -> Run:
+def _run(chosen: Asked, folder: str, roster: Roster | None) -> Run:
     return Run(
         lab=chosen.lab.name,
         folder=folder,
         settings=dumps(asdict(chosen.settings)),
         fingerprint=chosen.fingerprint,
         max_score=chosen.max_score,
+        roster=roster.to_json() if roster is not None else "",
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grader.errors import StoreError
-from grader.migrations import MIGRATIONS
+from grader.migrations import MIGRATIONS, packed
 
 __all__ = ["opened", "transaction"]
 
@@ -78,6 +78,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
     """Take the steps that the file has not behind it; all, or none."""
     if _pragma(connection, "user_version") == len(MIGRATIONS):
         return
+    connection.create_function("packed", 1, packed, deterministic=True)
     with transaction(connection):
         for step in MIGRATIONS[_pragma(connection, "user_version") :]:  # asked again: another may have been quicker
             for statement in step:

@@ -1,8 +1,24 @@
-"""The store's tables, as the steps by which they came to be. A step that was released is never changed again."""
+"""The store's tables, as the steps by which they came to be. A step that was released is never changed again.
+
+They may use `packed`, the function of that name.
+"""
 
 from __future__ import annotations
 
-__all__ = ["MIGRATIONS"]
+import zlib
+
+__all__ = ["MIGRATIONS", "packed", "unpacked"]
+
+
+def packed(text: str) -> bytes:
+    """As a store keeps a record."""
+    return zlib.compress(text.encode())
+
+
+def unpacked(data: bytes) -> str:
+    """What was packed."""
+    return zlib.decompress(data).decode()
+
 
 _FIRST = (
     """
@@ -81,5 +97,14 @@ _WHO_IS_MISSING = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _WHO_IS_MISSING)
+_WHO_IS_WHO = (
+    "ALTER TABLE runs ADD COLUMN roster TEXT NOT NULL DEFAULT ''",  # JSON; empty: none was given
+)
+
+_RECORDS_ARE_PACKED = (
+    "ALTER TABLE records RENAME COLUMN json TO packed",  # zlib: a tenth of the JSON
+    "UPDATE records SET packed = packed(packed)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _WHO_IS_MISSING, _WHO_IS_WHO, _RECORDS_ARE_PACKED)
 """A store says by PRAGMA user_version how many of these it has behind it."""

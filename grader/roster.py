@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from grader.errors import ClassFileError, Problem
 from grader.record import Student
 
-__all__ = ["Roster", "load", "submitters"]
+__all__ = ["Roster", "from_json", "load", "submitters"]
 
 _KEYS = ("folder", "github_username")
 """The column that says whose row it is: a submission's name, or a user whose name ends it (`hw3-jane`)."""
@@ -40,12 +41,25 @@ class Roster:
         named = {self._name_of(submission) for submission in submissions}
         return tuple(student for name, student in self.rows if name not in named)
 
+    def to_json(self) -> str:
+        """As a run keeps it."""
+        return json.dumps(asdict(self))
+
     def _name_of(self, submission: str) -> str | None:
         """The name that fits; the longest, where one user's name is the end of another's."""
         return max((name for name, _ in self.rows if self._fits(name, submission)), key=len, default=None)
 
     def _fits(self, name: str, submission: str) -> bool:
         return submission == name or (self.by_ending and submission.lower().endswith(f"-{name.lower()}"))
+
+
+def from_json(text: str) -> Roster | None:
+    """The roster that a run keeps; None when it has none."""
+    if not text:
+        return None
+    values = json.loads(text)
+    rows = tuple((name, Student(**student)) for name, student in values["rows"])
+    return Roster(rows=rows, by_ending=values["by_ending"])
 
 
 def load(path: Path) -> Roster:

@@ -19,6 +19,7 @@ from pathlib import Path
 from grader.collect import Source
 from grader.database import opened, transaction
 from grader.errors import UsageError
+from grader.migrations import packed, unpacked
 from grader.record import Override, Student
 from grader.result import Entry, Kept, Result
 
@@ -37,6 +38,8 @@ class Run:
     fingerprint: str
     max_score: int
     beside: int | None = None
+    roster: str = ""
+    """JSON, see `grader.roster`; empty: none was given."""
     started: str = ""
 
 
@@ -87,7 +90,15 @@ class Store:
             for entry in entries
         ]
         absent = sorted({_dumped(student) for student in missing})
-        parts = [run.lab, run.folder, run.settings, run.fingerprint, rows, absent]
+        parts = [
+            run.lab,
+            run.folder,
+            run.settings,
+            run.fingerprint,
+            rows,
+            absent,
+            *([run.roster] if run.roster else []),
+        ]
         decided = sorted((one.submission, one.rule, one.points, one.reason, one.by) for one in overrides)
         identity = hashlib.sha256(json.dumps([parts, decided]).encode()).hexdigest()
         with transaction(self._connection):
@@ -116,7 +127,7 @@ class Store:
         """Keep a record; one that is there already stays."""
         self._connection.execute(
             "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (kept.key, kept.json, kept.verdict, kept.score, kept.max_score, kept.rule, _now()),
+            (kept.key, packed(kept.json), kept.verdict, kept.score, kept.max_score, kept.rule, _now()),
         )
 
     def add_trouble(self, run: Run, key: str, trouble: str) -> None:
@@ -125,8 +136,8 @@ class Store:
 
     def record(self, key: str) -> Kept | None:
         """What is kept for that key."""
-        row = self._row("SELECT key, json, verdict, score, max_score, rule FROM records WHERE key = ?", key)
-        return Kept(**dict(row)) if row is not None else None
+        row = self._row("SELECT key, packed, verdict, score, max_score, rule FROM records WHERE key = ?", key)
+        return _kept(row) if row is not None else None
 
     def pending(self, run: Run) -> list[tuple[str, str]]:
         """Keys that no record has yet, each once, with the ids of their sources."""
@@ -134,7 +145,7 @@ class Store:
             (row["key"], row["source"])
             for row in self._rows(
                 "SELECT DISTINCT key, source FROM results LEFT JOIN records USING (key) "
-                "WHERE run = ? AND source IS NOT NULL AND json IS NULL ORDER BY submission",
+                "WHERE run = ? AND source IS NOT NULL AND packed IS NULL ORDER BY submission",
                 run.id,
             )
         ]
@@ -149,6 +160,11 @@ class Store:
             "SELECT runs.* FROM runs JOIN current ON run = id WHERE current.lab = ? AND current.folder = ?", lab, folder
         )
         return _run(row) if row is not None else None
+
+    def known(self, lab: str, folder: str) -> Run | None:
+        """The run that counts for a class; while none does, its newest one."""
+        found = [run for run in self.all_current() if (run.lab, run.folder) == (lab, folder)]
+        return found[0] if found else None
 
     def all_current(self) -> list[Run]:
         """Those that count, of all classes; of a class that has none its newest."""
@@ -188,7 +204,7 @@ class Store:
         for override in self.overrides(run):
             decided.setdefault(override.submission, []).append(override)
         for row in self._rows(
-            "SELECT submission, students, notes, source, results.key, trouble, json, verdict, score, max_score, rule "  # noqa: S608 - our words
+            "SELECT submission, students, notes, source, results.key, trouble, packed, verdict, score, max_score, rule "  # noqa: S608 - our words
             f"FROM results LEFT JOIN records USING (key) WHERE run = ? {chosen} ORDER BY submission",
             *values,
         ):
@@ -205,7 +221,7 @@ class Store:
                 lab=run.lab,
                 full=run.max_score,
                 overrides=tuple(decided.get(name, ())),
-                kept=Kept(**{field.name: row[field.name] for field in fields(Kept)}) if row["json"] else None,
+                kept=_kept(row) if row["packed"] is not None else None,
             )
 
     def _row(self, query: str, *values: object) -> sqlite3.Row | None:
@@ -219,6 +235,11 @@ class Store:
 def _run(row: sqlite3.Row | None) -> Run:
     assert row is not None
     return Run(**{field.name: row[field.name] for field in fields(Run)})
+
+
+def _kept(row: sqlite3.Row) -> Kept:
+    values = {field.name: row[field.name] for field in fields(Kept) if field.name != "json"}
+    return Kept(json=unpacked(row["packed"]), **values)
 
 
 def _dumped(value: Student | Sequence[Student]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from grader import asked, batch as batches, overrides as decisions, roster as rosters
-from grader.cli.classes import said, store_option
+from grader.cli.classes import roster_option, said, store_option
 from grader.cli.grading import grade_all, jobs_option, summary
 from grader.cli.options import (
     case_option,
@@ -34,8 +34,7 @@ def options(parser: Parser) -> None:
     parser.argument("folder", metavar="FOLDER", type=Path, help=text)
     jobs_option(parser)
     store_option(parser)
-    text = "Who is who: CSV with the columns folder (or github_username), name, and sid, email, section if you like."
-    parser.option("--roster", metavar="FILE", type=Path, help=text)
+    roster_option(parser)
     text = "Points that people decided: TOML with tables [[override]]; left out: those of the run before."
     parser.option("--overrides", metavar="FILE", type=Path, help=text)
     lab_option(parser)
@@ -92,7 +91,7 @@ def batch(
     chosen.require_tools()
     if require_sandbox is not None:
         require(require_sandbox)
-    people = rosters.load(roster) if roster is not None else None
+    people = rosters.load(roster) if roster is not None else _roster_before(store, chosen.lab.name, folder)
     handed = gather(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
     names = [one.name for one in handed]
     decided = decisions.load(overrides, chosen.lab.rubric, names) if overrides is not None else None
@@ -100,8 +99,7 @@ def batch(
     with open_store(store, create=True) as kept:
         if decided is None:
             decided = _decided_before(kept, chosen.lab.name, folder)
-        missing = people.missing(names) if people is not None else ()
-        run = batches.plan(kept, chosen, folder, handed, overrides=decided, missing=missing)
+        run = batches.plan(kept, chosen, folder, handed, overrides=decided, roster=people)
         before = kept.current(run.lab, run.folder)
         grade_all(kept, store, run, jobs)
         _make_current(kept, run, before)
@@ -116,12 +114,24 @@ def _make_current(store: Store, run: Run, before: Run | None) -> None:
 
 
 def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...]:
-    """What people decided for the run that counts."""
-    run = store.current(lab, batches.place_of(folder))
+    """What people decided for the run before."""
+    run = store.known(lab, batches.place_of(folder))
     decided = store.overrides(run) if run is not None else ()
     if run is not None and decided:
         said(f"{len(decided)} decided by people for run {run.id} stay; --overrides FILE would replace them")
     return decided
+
+
+def _roster_before(store: Path, lab: str, folder: Path) -> Roster | None:
+    """The roster of the run before, if there is one."""
+    if not store.is_file():
+        return None
+    with open_store(store) as kept:
+        run = kept.known(lab, batches.place_of(folder))
+        people = rosters.from_json(run.roster) if run is not None else None
+        if run is not None and people is not None:
+            said(f"the roster of run {run.id} stays; --roster FILE would replace it")
+        return people
 
 
 def _name_strangers(handed: list[Handed], people: Roster | None) -> None:

@@ -10,7 +10,7 @@ from grader.errors import UsageError
 from grader.report.escape import escape
 from grader.store import Run, Store
 
-__all__ = ["STORE", "chosen_run", "said", "store_option"]
+__all__ = ["STORE", "chosen_run", "roster_option", "said", "store_option"]
 
 STORE = Path("grades.sqlite")
 
@@ -19,6 +19,13 @@ def store_option(parser: Parser) -> None:
     """--store."""
     text = f"Where all runs are kept [default: {STORE}]."
     parser.option("--store", metavar="FILE", type=Path, default=STORE, help=text)
+
+
+def roster_option(parser: Parser) -> None:
+    """--roster."""
+    columns = "columns folder (or github_username), name, and sid, email, section if you like"
+    text = f"Who is who: CSV with the {columns}; left out: that of the run before."
+    parser.option("--roster", metavar="FILE", type=Path, help=text)
 
 
 def chosen_run(store: Store, wanted: int | None) -> Run:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grader import asked, batch, overrides as decisions
+from grader import asked, batch, overrides as decisions, roster as rosters
 from grader.changes import changes
-from grader.cli.classes import chosen_run, said, store_option
+from grader.cli.classes import chosen_run, roster_option, said, store_option
 from grader.cli.differences import show_changes
 from grader.cli.grading import grade_all, jobs_option, summary
 from grader.cli.options import sandbox_option
@@ -25,6 +25,7 @@ def options(parser: Parser) -> None:
     parser.argument("run", metavar="RUN", nargs="?", type=number(Number("run", 1)), help=text)
     jobs_option(parser)
     store_option(parser)
+    roster_option(parser)
     text = "Points that people decided: TOML with tables [[override]]; left out: those of the run."
     parser.option("--overrides", metavar="FILE", type=Path, help=text)
     parser.option("--apply", action="store_true", help="From now on the new run is the one that counts.")
@@ -32,7 +33,14 @@ def options(parser: Parser) -> None:
 
 
 def regrade(
-    run: int | None, *, jobs: int, store: Path, overrides: Path | None, apply: bool, require_sandbox: str | None
+    run: int | None,
+    *,
+    jobs: int,
+    store: Path,
+    roster: Path | None,
+    overrides: Path | None,
+    apply: bool,
+    require_sandbox: str | None,
 ) -> ExitCode:
     """Grade a run again, after a case, the rubric or the grader was changed, and show what would change.
 
@@ -46,6 +54,7 @@ def regrade(
         grade regrade --apply
         grade regrade 3 --overrides decided.toml
     """
+    people = rosters.load(roster) if roster is not None else None
     with open_store(store) as kept:
         old = chosen_run(kept, run)
         chosen = asked.asked(batch.settings_of(old))
@@ -56,7 +65,7 @@ def regrade(
         decided = kept.overrides(old)
         if overrides is not None:
             decided = decisions.load(overrides, chosen.lab.rubric, names)
-        new = batch.replan(kept, chosen, old, decided)
+        new = batch.replan(kept, chosen, old, overrides=decided, roster=people)
         grade_all(kept, store, new, jobs)
         code = summary(kept, new)
         if new.id == old.id:

@@ -1,6 +1,6 @@
 """Annotations of GitHub: workflow commands that put a message at a line of the student's file.
 
-GitHub shows ten errors of a step, so the dearest causes come first; the job's summary has the rest.
+GitHub shows ten errors and ten notices of a step, so the dearest causes come first; the job's summary has the rest.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from grader.record import Record
 from grader.report.document import Document, as_command, joined
-from grader.report.problems import causes, file_of
+from grader.report.problems import advised, causes, decided, file_of
 from grader.report.view import View
 from grader.report.words import points_of, result_of
 from grader.verdict import SourceLine
@@ -20,17 +20,22 @@ _MOST = 10
 
 
 def render(record: Record, view: View) -> Document:
-    """An error for each cause, a notice for each advice, and the points as the last notice."""
+    """An error for each cause, a notice for what costs no point (any more), and the points as the last notice."""
     return joined(_commands(record, view))
 
 
 def _commands(record: Record, view: View) -> Iterator[Document]:
     found = list(causes(record, view.audience))
-    for problem in found[:_MOST]:
+    told = list(decided(record))
+    errors = [one for one in (*told, *found) if not one.is_note]
+    notes = [("decided by people", one) for one in told if one.is_note]
+    notes += [(f"{one.rule}, costs no point any more", one) for one in found if one.is_note]
+    notes += [("advice, costs no point", one) for one in advised(record)]
+    for problem in errors[:_MOST]:
         yield as_command("error", problem.message, **_place(record, problem.source), title=problem.rule)
-    for advice in record.advice[: _MOST - 1]:
-        yield as_command("notice", advice.message, **_place(record, advice.source), title="advice, costs no point")
-    more = f"; {len(found) - _MOST} more causes are in the summary" if len(found) > _MOST else ""
+    for title, note in notes[: _MOST - 1]:
+        yield as_command("notice", note.message, **_place(record, note.source), title=title)
+    more = f"; {len(errors) - _MOST} more causes are in the summary" if len(errors) > _MOST else ""
     title = f"{record.submission.name}: {result_of(record)}"
     if record.verdict.is_ours:
         yield as_command("error", "This is not your fault: no point is given or taken.", title=title)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from grader.record import Record
+from grader.report.decided import decisions_of
 from grader.report.document import Document
 from grader.report.groups import Audience, is_hidden
 from grader.report.view import View
@@ -222,6 +223,8 @@ class _Student:
     verdict: str
     lost: tuple[tuple[str, int], ...]
     """Rules with the points that are missing, dearest first."""
+    decided: tuple[str, ...]
+    """By people, after the grading."""
     fails: str
     """The numbers of all cases and rules that fail, for the filter."""
 
@@ -235,5 +238,6 @@ def _student(record: Record, page: str, fails: dict[tuple[str, str], int]) -> _S
         page=page,
         verdict=result_of(record),
         lost=tuple(sorted(lost.items(), key=lambda item: -item[1])) if record.outcomes else (),
+        decided=tuple(decisions_of(record)),
         fails=" ".join(str(fails[key]) for key in failing if key in fails) if record.outcomes else "",
     )

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from grader.record import Record
+from grader.report.decided import decision_of
 from grader.report.document import Document, as_json
 from grader.report.view import View
 from grader.report.why import judged
 from grader.report.words import part_of
+from grader.verdict import RuleScore
 
 __all__ = ["render"]
 
@@ -35,13 +37,16 @@ def render(record: Record, view: View) -> Document:
     result["part"] = part_of(record)
     if record.score is not None:
         result |= {"score": record.score, "max-score": record.max_score}
-    result["tests"] = [
-        {
-            "test-name": f"{rule.rule}: {rule.title}",
-            "passed": rule.points == rule.max_points,
-            "score": rule.points,
-            "max-score": rule.max_points,
-        }
-        for rule in judged(record)
-    ]
+    result["tests"] = [_test(record, rule) for rule in judged(record)]
     return as_json({field: value for field, value in result.items() if value != ""})
+
+
+def _test(record: Record, rule: RuleScore) -> dict[str, Any]:
+    """A rule; with what people decided about it, in a field of our own, which Classroom 50 keeps."""
+    decision = decision_of(record, rule.rule)
+    return {
+        "test-name": f"{rule.rule}: {rule.title}",
+        "passed": rule.points == rule.max_points,
+        "score": rule.points,
+        "max-score": rule.max_points,
+    } | ({"message": decision} if decision else {})

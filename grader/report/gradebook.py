@@ -1,100 +1,109 @@
 """A class as one file: our own table, one as Gradescope exports it, one that Canvas imports, the records themselves.
 
-A table has a row for each student; the submission of a group has one for each member. What a case does is in no table.
+A table has a row for each student; the submission of a group has one for each member. What cases do is in no table.
+Its columns are those of all records: one that was judged by another rubric leaves cells empty, which are no zeros.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from grader.record import Record, Student
+from grader.report.decided import decisions_of
 from grader.report.document import Document, as_csv, as_json, joined
 from grader.report.why import judged
 from grader.report.words import NOT_RUN, part_of
-from grader.verdict import RuleScore
 
 __all__ = ["MISSING", "canvas", "gradescope_export", "json_lines", "own"]
 
+K = TypeVar("K")
 _Row = list[str | float | None]
 MISSING = "missing"
 """In the place of a verdict: in the roster, but nothing was handed in."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Table(Generic[K]):
+    """Rows that begin alike and go on with points, whose columns are known when all records have been seen."""
+
+    about: Sequence[str]
+    rows: list[tuple[_Row, Mapping[K, int], str]] = field(default_factory=list)
+    """How a row begins, its points, and what the last column says of them."""
+
+    def columns(self) -> list[K]:
+        """Those of points, in the order in which records brought them."""
+        return list(dict.fromkeys(key for _, points, _ in self.rows for key in points))
+
+    def document(self, titles: Sequence[str], remark: str = "") -> Document:
+        """All of it; `titles` are those of the columns of points, `remark` of a last one where there is need of it."""
+        columns, last = self.columns(), bool(remark) and any(text for *_, text in self.rows)
+        rows = [[*about, *map(points.get, columns), *[text] * last] for about, points, text in self.rows]
+        return as_csv([[*self.about, *titles, *[remark] * last], *rows])
+
+
 def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
     """Everything about a submission in one line: verdict, points, the most likely cause, points by rule."""
-    first, rest = _peeked(records)
-    rules = [rule.rule for rule in _rules(first)]
     about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis"]
-    about += ["complete", "overrides", *(["part"] if first is not None and first.public_only else [])]
-
-    def rows() -> Iterator[_Row]:
-        yield [*about, *rules]
-        for record in rest:
-            cause = record.diagnosis.rule if record.diagnosis is not None else ""
-            points = _points(record, rules)
-            for one in _students(record):
-                who: _Row = [record.submission.name, one.name, one.sid, one.email, one.section]
-                complete = "yes" if record.complete else "no"
-                yield [
-                    *who,
-                    record.verdict.value,
-                    record.score,
-                    record.max_score,
-                    cause,
-                    complete,
-                    _decided(record),
-                    *([part_of(record)] if "part" in about else []),
-                    *points,
-                ]
-        for one in missing:
-            empty: _Row = [None] * (len(about) + len(rules) - 6)
-            yield ["", one.name, one.sid, one.email, one.section, MISSING, *empty]
-
-    return as_csv(rows())
+    table: _Table[str] = _Table([*about, "complete", "overrides"])
+    for record in records:
+        cause = record.diagnosis.rule if record.diagnosis is not None else ""
+        result: _Row = [record.verdict.value, record.score, record.max_score, cause]
+        result += ["yes" if record.complete else "no", _decided(record)]
+        points = {rule: points for (rule, _), points in _points(record).items()}
+        for one in _students(record):
+            about_it = [record.submission.name, *_known(one), *result]
+            table.rows.append((about_it, points, part_of(record) if record.public_only else ""))
+    for one in missing:
+        table.rows.append((["", *_known(one), MISSING, None, None, None, None, None], {}, ""))
+    return table.document(table.columns(), "part")
 
 
 def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
-    """The columns of a Gradescope export. What only Gradescope knows (times, views) stays empty."""
-    first, rest = _peeked(records)
-    rules = [rule.rule for rule in _rules(first)]
-    titles = [
-        f"{number}: {rule.rule} ({float(rule.max_points)} pts)" for number, rule in enumerate(_rules(first), start=1)
-    ]
+    """The columns of a Gradescope export. What only Gradescope knows (times, views) stays empty.
+
+    It has no column for what people decided; where they did, that is the last one.
+    """
     about = ["First Name", "Last Name", "SID", "Email", "Sections", "Total Score", "Max Points", "Status"]
     about += ["Submission ID", "Submission Time", "Lateness (H:M:S)", "View Count", "Submission Count"]
-
-    def rows() -> Iterator[_Row]:
-        yield [*about, *titles]
-        for record in rest:
-            status = "Ungraded" if record.score is None else "Graded"
-            points = _points(record, rules)
-            for one in _students(record):
-                known: _Row = [record.score, record.max_score, status, record.submission.name, None, None, None, None]
-                yield [*_names(one), one.sid, one.email, one.section, *known, *points]
-        for one in missing:
-            empty: _Row = [None] * (5 + len(rules))
-            full = first.max_score if first is not None else None
-            yield [*_names(one), one.sid, one.email, one.section, None, full, "Missing", *empty]
-
-    return as_csv(rows())
+    table: _Table[tuple[str, int]] = _Table(about)
+    full = None
+    for record in records:
+        full = max(full or 0, record.max_score)
+        status = "Ungraded" if record.score is None else "Graded"
+        result: _Row = [record.score, record.max_score, status, record.submission.name, None, None, None, None]
+        for one in _students(record):
+            table.rows.append(([*_person(one), *result], _points(record), _decided(record)))
+    for one in missing:
+        table.rows.append(([*_person(one), None, full, "Missing", None, None, None, None, None], {}, ""))
+    titles = [f"{number}: {rule} ({float(most)} pts)" for number, (rule, most) in enumerate(table.columns(), start=1)]
+    return table.document(titles, "Overrides")
 
 
-def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
-    """What Canvas imports: it finds a student by SIS ID or login, else by name. No score leaves a cell empty."""
-    first, rest = _peeked(records)
+_NO_ASSIGNMENT = "Override Grade: decided by people"
+"""A column whose name holds one of Canvas' own totals is no assignment (NON_ASSIGNMENT_COLUMN_HEADERS)."""
 
-    def rows() -> Iterator[_Row]:
-        yield ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", _column(first)]
-        if first is not None:
-            yield ["    Points Possible", None, None, None, None, first.max_score]
-        for record in rest:
-            for one in _students(record):
-                yield [one.name or record.submission.name, None, one.sid, one.email, one.section, record.score]
-        for one in missing:
-            yield [one.name, None, one.sid, one.email, one.section, None]
 
-    return as_csv(rows())
+def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:  # noqa: ARG001 - they have no row
+    """What Canvas imports: it finds a student by SIS ID or login, else by name.
+
+    Who has no score has no row: an empty cell would take away the grade that Canvas has (`no_change_to_value?` in its
+    lib/gradebook_importer.rb, where all that is said of it here was read).
+    """
+    table: _Table[tuple[str, int]] = _Table(["Student", "ID", "SIS User ID", "SIS Login ID", "Section"])
+    full: dict[tuple[str, int], int] = {}
+    for record in records:
+        column = _assignment(record), record.max_score
+        full[column] = record.max_score
+        for one in _students(record) if record.score is not None else ():
+            who: _Row = [one.name or record.submission.name, None, one.sid, one.email, one.section]
+            table.rows.append((who, {column: record.score or 0}, _decided(record)))
+    if full:
+        table.rows.insert(0, (["    Points Possible", None, None, None, None], full, ""))
+    labs = [lab for lab, _ in full]
+    titles = [lab if labs.count(lab) == 1 else f"{lab} ({most} points)" for lab, most in table.columns()]
+    return table.document(titles or ["score"], _NO_ASSIGNMENT)
 
 
 def json_lines(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:  # noqa: ARG001 - no record
@@ -103,42 +112,31 @@ def json_lines(records: Iterable[Record], missing: Iterable[Student] = ()) -> Do
 
 
 def _decided(record: Record) -> str:
-    """What people decided after the grading."""
-    return "; ".join(
-        f"{one.rule}: {one.points} instead of {one.was} ({one.by}: {one.reason})" for one in record.overrides
-    )
+    return "; ".join(decisions_of(record))
 
 
-def _column(first: Record | None) -> str:
-    """The name of the column of points."""
-    if first is None:
-        return "score"
-    return f"{first.lab}, public part: {NOT_RUN}" if first.public_only else first.lab
+def _assignment(record: Record) -> str:
+    """The name of a column of points in Canvas."""
+    return f"{record.lab}, public part: {NOT_RUN}" if record.public_only else record.lab
 
 
-def _peeked(records: Iterable[Record]) -> tuple[Record | None, Iterator[Record]]:
-    """The first record, which says what the columns are, and all of them. No more than one is held."""
-    walk = iter(records)
-    first = next(walk, None)
-    return first, chain([first] if first is not None else [], walk)
-
-
-def _rules(record: Record | None) -> list[RuleScore]:
-    return judged(record) if record is not None else []
-
-
-def _points(record: Record, rules: list[str]) -> _Row:
-    points = {rule.rule: rule.points for rule in record.rules} if record.score is not None else {}
-    return [points.get(rule) for rule in rules]
+def _points(record: Record) -> dict[tuple[str, int], int]:
+    """Of each rule, with what it can earn; nothing where there is no score."""
+    rules = judged(record) if record.score is not None else []
+    return {(rule.rule, rule.max_points): rule.points for rule in rules}
 
 
 def _students(record: Record) -> tuple[Student, ...]:
     return record.submission.students or (Student(name=""),)
 
 
-def _names(student: Student) -> tuple[str, str]:
-    """First and last name, from `Last, First` or `First Last`."""
+def _known(student: Student) -> _Row:
+    return [student.name, student.sid, student.email, student.section]
+
+
+def _person(student: Student) -> _Row:
+    """First and last name, from `Last, First` or `First Last`, and the rest."""
     last, comma, first = student.name.partition(",")
     if not comma:
         first, _, last = student.name.rpartition(" ")
-    return first.strip(), last.strip()
+    return [first.strip(), last.strip(), student.sid, student.email, student.section]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from grader.record import Record
 from grader.report.closing import graded_how
+from grader.report.decided import decisions_of
 from grader.report.document import Document
 from grader.report.drawn import DrawnScene, drawn
 from grader.report.groups import (
@@ -14,6 +15,7 @@ from grader.report.groups import (
     Group,
     findings_of,
     grouped,
+    hidden_failures,
     hint_of,
     is_hidden,
     lost_points,
@@ -23,7 +25,7 @@ from grader.report.start import shown_hint, what_it_means, why_not
 from grader.report.trace import bad_place, besides, case_file
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import all_pass, cost_of, decisions_of, points_of, result_of
+from grader.report.words import all_pass, cost_of, points_of, result_of
 from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 
 __all__ = ["render"]
@@ -179,14 +181,29 @@ def _first_hint(record: Record, group: Group) -> str:
     return diagnosis.hint if diagnosis is not None and diagnosis.case == group.shown.case else ""
 
 
-def _hidden(record: Record, audience: Audience) -> list[tuple[str, list[str]]]:
-    """Hidden cases that cost points, by rule: titles, no more."""
-    lost = lost_points(record)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hidden:
+    """Hidden cases that cost points: how many, about how many, and by rule their titles, no more."""
+
+    failing: int
+    all: int
+    points: int
+    titles: tuple[tuple[str, list[str]], ...]
+
+
+def _hidden(record: Record, audience: Audience) -> _Hidden | None:
+    failing, lost = hidden_failures(record, audience), lost_points(record)
     by_rule: dict[str, list[str]] = {}
-    for outcome in record.outcomes:
-        if is_hidden(outcome, audience) and lost.get(outcome.case):
-            by_rule.setdefault(outcome.rule, []).append(outcome.title)
-    return list(by_rule.items())
+    for outcome in failing:
+        by_rule.setdefault(outcome.rule, []).append(outcome.title)
+    if not failing:
+        return None
+    return _Hidden(
+        failing=len(failing),
+        all=sum(is_hidden(outcome, audience) for outcome in record.outcomes),
+        points=round(sum(lost[outcome.case] for outcome in failing)),
+        titles=tuple(by_rule.items()),
+    )
 
 
 @dataclass(slots=True, kw_only=True)

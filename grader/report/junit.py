@@ -1,7 +1,8 @@
 """JUnit XML as Jenkins, GitLab and the actions of GitHub read it: a suite for each rule, in it the rule's cases.
 
-A suite passes when its rule has all points, which are properties of it. What the program printed is left out:
-GitLab and Jenkins attach files that are named in there.
+A suite passes when its rule has all points, which are properties of it, and so is what people decided about the rule.
+What the program printed is left out: GitLab and Jenkins attach files that are named in there. It is valid by the schema
+that Jenkins' xUnit plugin demands (junit-10.xsd), so no case has a file: ours are not in the student's repository.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 from grader.record import Record
+from grader.report.decided import decision_of
 from grader.report.document import Document, as_xml
 from grader.report.groups import Audience, grouped, is_hidden, trouble_of
-from grader.report.trace import case_file
 from grader.report.view import View
 from grader.report.why import case_in_full, judged, not_run, why
 from grader.report.words import points_of, result_of
@@ -39,6 +40,7 @@ def render(record: Record, view: View) -> Document:
         root.extend(suites.suite(rule) for rule in judged(record))
     for element in (*root, root):
         _count(element)
+    del root.attrib["skipped"]  # Jenkins' schema has it in suites only
     ET.indent(root, " ")
     root.set("time", f"{sum(record.cpu_seconds.values()):.3f}")
     return as_xml(root)
@@ -58,13 +60,15 @@ class _Suites:
         suite = ET.Element("testsuite", name=rule.rule)
         properties = ET.SubElement(suite, "properties")
         about = {"title": rule.title, "handout": rule.handout, "points": rule.points, "max_points": rule.max_points}
-        for name, value in about.items():
+        decision = decision_of(self.record, rule.rule)
+        for name, value in (about | ({"decided": decision} if decision else {})).items():
             ET.SubElement(properties, "property", name=name, value=str(value))
         own = [outcome for outcome in self.record.outcomes if outcome.rule == rule.rule]
         if not own or (rule.points < rule.max_points and all(one.passed for one in own)):
             self._rule(ET.SubElement(suite, "testcase", classname=rule.rule, name=rule.title), rule)
+        settled = decision if rule.points == rule.max_points else ""
         for outcome, name in zip(own, self._names(own), strict=True):
-            self._case(ET.SubElement(suite, "testcase", classname=rule.rule, name=name), outcome)
+            self._case(ET.SubElement(suite, "testcase", classname=rule.rule, name=name), outcome, settled)
         return suite
 
     def _names(self, outcomes: list[Outcome]) -> Iterator[str]:
@@ -76,19 +80,25 @@ class _Suites:
             yield f"{outcome.title}{hidden}" + (f" ({seen[outcome.title]})" if seen[outcome.title] > 1 else "")
 
     def _rule(self, case: ET.Element, rule: RuleScore) -> None:
+        if rule.points == rule.max_points:
+            return
         if not_run(self.record, rule):
             ET.SubElement(case, "skipped", message="nothing could be run")
-        elif rule.points < rule.max_points:
+        else:
             verdict, message = self.record.verdict, f"{rule.points} of {rule.max_points} points"
             bad = ET.SubElement(case, _tag(verdict), type=verdict, message=message)
             bad.text = why(self.record, rule, self.audience)
 
-    def _case(self, case: ET.Element, outcome: Outcome) -> None:
-        """It fails when it costs points of its rule; what it lost of others is in theirs."""
+    def _case(self, case: ET.Element, outcome: Outcome, settled: str) -> None:
+        """It fails when it costs points of its rule; what it lost of others is in theirs.
+
+        Where people gave the rule all its points a failing case is passed over, with what they said.
+        """
         hidden = is_hidden(outcome, self.audience)
-        if not hidden:
-            case.set("file", case_file(self.record, outcome.case))
         if outcome.passed:
+            return
+        if settled:
+            ET.SubElement(case, "skipped", message=f"fails, and costs no point: {settled}")
             return
         if hidden:
             message = "a hidden case; what it does is not shown"

@@ -6,11 +6,13 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from grader.record import Record
+from grader.record import Override, Record
+from grader.report.decided import said_of
 from grader.report.groups import (
     Audience,
     findings_of,
     grouped,
+    guilty_of,
     hidden_failures,
     is_hidden,
     of_the_build,
@@ -19,32 +21,45 @@ from grader.report.groups import (
 from grader.report.words import cost_of, counted
 from grader.verdict import Finding, Outcome, SourceLine, Tool, Verdict
 
-__all__ = ["Problem", "causes", "each_found", "file_of"]
+__all__ = ["Problem", "advised", "causes", "decided", "each_found", "file_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One of them. `times` are the cases in which it was seen; without `source` nobody knows its line."""
+    """One of them, with the cases in which it was seen; without `source` nobody knows its line."""
 
     rule: str
     message: str
     tool: Tool = Tool.REPLAY
     kind: str = ""
-    times: int = 1
+    cases: frozenset[str] = frozenset()
     source: tuple[SourceLine, ...] = ()
+    is_note: bool = False
+    """Does it cost no point, or none any more?"""
+    settled_by: tuple[Override, ...] = ()
+    """Those who decided that it costs none any more."""
 
 
 def causes(record: Record, audience: Audience) -> Iterator[Problem]:
     """One for each cause, the dearest first; what only hidden cases show comes last, one for each rule."""
+    return _settled(record, _causes(record, audience))
+
+
+def _causes(record: Record, audience: Audience) -> Iterator[Problem]:
     yield from _building(record)
     for group in grouped(record, _visible(record, audience)):
         problem = _found(group.shown, trouble_of(record, group.shown))
-        yield replace(problem, message=f"{problem.message} ({cost_of(group)})", times=len(group.outcomes))
+        cases = frozenset(one.case for one in group.outcomes)
+        yield replace(problem, message=f"{problem.message} ({cost_of(group)})", cases=cases)
     yield from _hidden(record, audience)
 
 
 def each_found(record: Record, audience: Audience) -> Iterator[Problem]:
     """One for each thing that a tool found at one line; the first case that shows it tells of it."""
+    return _settled(record, _each_found(record, audience))
+
+
+def _each_found(record: Record, audience: Audience) -> Iterator[Problem]:
     yield from _building(record)
     found: dict[tuple[object, ...], Problem] = {}
     for outcome in _visible(record, audience):
@@ -54,17 +69,53 @@ def each_found(record: Record, audience: Audience) -> Iterator[Problem]:
             problem = _found(outcome, finding)
             key = (problem.tool, problem.rule, problem.kind, problem.source[:1] or outcome.cause)
             if key not in seen:
-                found[key] = replace(found[key], times=found[key].times + 1) if key in found else problem
+                found[key] = replace(found[key], cases=found[key].cases | problem.cases) if key in found else problem
             seen.add(key)
     yield from found.values()
     yield from _hidden(record, audience)
 
 
+def _settled(record: Record, problems: Iterator[Problem]) -> Iterator[Problem]:
+    """What costs nothing any more, because people gave all rules that it cost points all of theirs, is a note."""
+    raised = [one for one in record.overrides if one.points > one.was]
+    if not raised:
+        yield from problems
+        return
+    full = {rule.rule for rule in record.rules if rule.points == rule.max_points}
+    guilty = {rule.rule: {one.case for one in guilty_of(record, rule.rule)} for rule in record.rules}
+    for problem in problems:
+        costs = {problem.rule, *(rule for rule, cases in guilty.items() if cases & problem.cases)}
+        if not record.outcomes:  # what does not build costs everything
+            costs |= guilty.keys()
+        by = tuple(one for one in raised if one.rule in costs)
+        is_note = record.verdict.passed or (bool(by) and costs <= full)
+        yield replace(problem, is_note=is_note, settled_by=by if is_note else ())
+
+
+def advised(record: Record) -> Iterator[Problem]:
+    """What costs no point."""
+    for one in record.advice:
+        yield Problem(rule=one.kind, message=one.message, source=one.source, is_note=True)
+
+
+def decided(record: Record) -> Iterator[Problem]:
+    """What people decided; points that they took are missed as others are."""
+    for one in record.overrides:
+        yield Problem(rule=one.rule, message=said_of(one), kind="decided", is_note=one.points >= one.was)
+
+
 def _found(outcome: Outcome, finding: Finding | None) -> Problem:
-    told = _told(outcome, finding)
+    told, cases = _told(outcome, finding), frozenset({outcome.case})
     if finding is None:
-        return Problem(rule=outcome.rule, message=told)
-    return Problem(rule=finding.rule, message=told, tool=finding.tool, kind=finding.kind, source=finding.source)
+        return Problem(rule=outcome.rule, message=told, cases=cases)
+    return Problem(
+        rule=finding.rule,
+        message=told,
+        tool=finding.tool,
+        kind=finding.kind,
+        cases=cases,
+        source=finding.source,
+    )
 
 
 def file_of(record: Record) -> str:
@@ -102,10 +153,11 @@ def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
         one for one in record.outcomes if is_hidden(one, audience) and one.verdict is not Verdict.ACCEPTED
     ]
     for rule in dict.fromkeys(one.rule for one in failing):
-        titles = [one.title for one in failing if one.rule == rule]
+        own = [one for one in failing if one.rule == rule]
+        titles = "; ".join(one.title for one in own)
         yield Problem(
             rule=rule,
-            message=f"{counted(len(titles), 'hidden case')} of {rule} failed: {'; '.join(titles)}",
+            message=f"{counted(len(own), 'hidden case')} of {rule} failed: {titles}",
             kind="hidden",
-            times=len(titles),
+            cases=frozenset(one.case for one in own),
         )

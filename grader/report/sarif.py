@@ -1,6 +1,7 @@
 """SARIF 2.1.0: one run for each tool that had its say, with what it found at which line.
 
-A tool that looked and found nothing has a run without results, which closes what an earlier one reported.
+A tool that looked and found nothing has a run without results, which closes what an earlier one reported. Advice and
+what people decided have runs of their own. Nothing that costs no point is an error there.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 from grader.record import Record
+from grader.report.decided import said_of
 from grader.report.document import Document, as_sarif
-from grader.report.problems import Problem, each_found, file_of
+from grader.report.problems import Problem, advised, decided, each_found, file_of
 from grader.report.view import View
 from grader.report.words import counted, part_of
 from grader.verdict import RuleScore, SourceLine, Tool
@@ -27,7 +29,14 @@ _ROOT = "%SRCROOT%"
 def render(record: Record, view: View) -> Document:
     """The whole log."""
     found = list(each_found(record, view.audience))
-    runs = [_run(record, tool, version, found) for tool, version in _tools(record, found)]
+    runs = [
+        _run(record, tool, version, [problem for problem in found if problem.tool is tool])
+        for tool, version in _tools(record, found)
+    ]
+    if record.outcomes or record.advice:
+        runs.append(_run(record, "advice", record.environment.grader, list(advised(record))))
+    if record.overrides:
+        runs.append(_run(record, "people", "", list(decided(record))))
     return as_sarif({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs})
 
 
@@ -45,19 +54,20 @@ def _tools(record: Record, found: list[Problem]) -> Iterator[tuple[Tool, str]]:
             yield Tool.VALGRIND, environment.valgrind
 
 
-def _run(record: Record, tool: Tool, version: str, found: list[Problem]) -> dict[str, Any]:
-    mine = [problem for problem in found if problem.tool is tool]
-    named = {problem.rule for problem in mine}
-    rules = [rule for rule in record.rules if rule.rule in named]
-    places = {rule.rule: place for place, rule in enumerate(rules)}
-    driver: dict[str, Any] = {"name": tool, "rules": [_rule(rule) for rule in rules]}
+def _run(record: Record, tool: str, version: str, found: list[Problem]) -> dict[str, Any]:
+    named = dict.fromkeys(problem.rule for problem in found)
+    rules = [_rule(rule) for rule in record.rules if rule.rule in named]
+    if tool == "advice":
+        rules = [_kind(kind) for kind in named]
+    places = {rule["id"]: place for place, rule in enumerate(rules)}
+    driver: dict[str, Any] = {"name": tool, "rules": rules}
     if version:
         driver["version"] = version
     return {
         "tool": {"driver": driver},
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The top of the repository."}}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(record, problem, places) for problem in mine],
+        "results": [_result(record, tool, problem, places) for problem in found],
         "properties": {
             "verdict": record.verdict,
             "score": record.score,
@@ -79,16 +89,35 @@ def _rule(rule: RuleScore) -> dict[str, Any]:
     }
 
 
-def _result(record: Record, problem: Problem, places: dict[str, int]) -> dict[str, Any]:
-    times = f" Seen in {counted(problem.times, 'case')}." if problem.times > 1 and problem.kind != "hidden" else ""
+def _kind(kind: str) -> dict[str, Any]:
+    """A kind of advice, in the place of a rule."""
+    what = kind.replace("-", " ")
+    return {
+        "id": kind,
+        "name": kind,
+        "shortDescription": {"text": f"Advice: {what}"},
+        "fullDescription": {"text": f"Advice, which costs no point: {what}"},
+        "help": {"text": "It costs no point; the handout does not ask for it."},
+        "defaultConfiguration": {"level": "note"},
+        "properties": {"tags": ["advice"]},
+    }
+
+
+def _result(record: Record, tool: str, problem: Problem, places: dict[str, int]) -> dict[str, Any]:
+    times = len(problem.cases)
+    seen = f" Seen in {counted(times, 'case')}." if times > 1 and problem.kind != "hidden" else ""
     result: dict[str, Any] = {
         "ruleId": problem.rule,
-        "level": "error",
-        "message": {"text": problem.message + times},
+        "level": "note" if problem.is_note else "error",
+        "message": {"text": problem.message + seen},
         "locations": [_location(record, problem.source[0] if problem.source else None)],
-        "partialFingerprints": {"cause/v1": _fingerprint(problem)},
-        "occurrenceCount": problem.times,
+        "partialFingerprints": {"cause/v1": _fingerprint(tool, problem)},
+        "occurrenceCount": max(1, times),
     }
+    if record.overrides:  # of all results or of none (SARIF 2.1.0, 3.27.23)
+        result["suppressions"] = [
+            {"kind": "external", "status": "accepted", "justification": said_of(one)} for one in problem.settled_by
+        ]
     if problem.rule in places:
         result["ruleIndex"] = places[problem.rule]
     if len(problem.source) > 1:
@@ -115,8 +144,8 @@ def _artifact(path: str) -> dict[str, str]:
     return {"uri": quote(path), "uriBaseId": _ROOT}
 
 
-def _fingerprint(problem: Problem) -> str:
+def _fingerprint(tool: str, problem: Problem) -> str:
     """Of what stays when lines move: the same cause is not reported anew."""
     functions = [line.function for line in problem.source]
-    known = "\0".join([problem.tool, problem.rule, problem.kind, *(functions or [problem.message])])
+    known = "\0".join([tool, problem.rule, problem.kind, *(functions or [problem.message])])
     return hashlib.sha256(known.encode()).hexdigest()[:16]

@@ -27,6 +27,8 @@ def start_here(page: Page, record: Record, audience: Audience) -> None:
     if record.verdict is Verdict.JUDGE_ERROR:
         page.blank()
         page.write("This is not your fault: no point is given or taken. Please show it to your instructor.", indent=2)
+    elif record.verdict is Verdict.ACCEPTED:
+        return
     elif building:
         _building(page, record, building, audience)
     elif record.diagnosis is not None:

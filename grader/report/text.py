@@ -7,6 +7,7 @@ from enum import Enum, auto
 
 from grader.record import Record
 from grader.report.closing import advised, footer, printed
+from grader.report.decided import decisions_of
 from grader.report.document import Document
 from grader.report.groups import (
     Audience,
@@ -21,7 +22,7 @@ from grader.report.groups import (
 from grader.report.page import Page, bad, dim, glued, good, pad, strong
 from grader.report.start import start_here
 from grader.report.trace import case_file, show_case
-from grader.report.words import all_pass, cost_of, counted, decisions_of, points_of, result_of
+from grader.report.words import all_pass, cost_of, counted, points_of, result_of
 from grader.verdict import RuleScore, Verdict
 
 __all__ = ["Audience", "Part", "render"]
@@ -59,7 +60,7 @@ def render(
         start_here(page, record, reader)
         if Part.POINTS not in without:
             _points(page, record)
-        if Part.CASES not in without:
+        if Part.CASES not in without and record.verdict is not Verdict.ACCEPTED:
             _causes(page, record, reader)
             _hidden(page, record, reader)
     advised(page, record)
@@ -86,7 +87,7 @@ def _headline(page: Page, record: Record) -> None:
 
 
 def _decided(page: Page, record: Record) -> None:
-    """What people changed; all numbers of the report are those after it."""
+    """What people decided; all numbers of the report are those after it."""
     for decision in decisions_of(record):
         page.write(strong(decision), indent=2, hang=4)
 
@@ -102,7 +103,7 @@ def _all_well(page: Page, record: Record) -> None:
 
 def _points(page: Page, record: Record) -> None:
     """One line a rule; a minus before it says what is missing."""
-    if not record.outcomes:
+    if not record.outcomes and not record.overrides:
         return
     page.heading("Points, rule by rule")
     if not record.score:

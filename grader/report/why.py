@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grader.record import Record
+from grader.report.decided import decision_of
 from grader.report.document import Document
 from grader.report.groups import Audience, grouped, guilty_of, is_hidden, of_the_build
 from grader.report.page import Page
@@ -31,6 +32,9 @@ def not_run(record: Record, score: RuleScore) -> bool:
 def why(record: Record, score: RuleScore, audience: Audience) -> Document:
     """What cost a rule its points, in full for the first causes; of hidden cases the titles."""
     page = Page(_WIDTH, colour=False)
+    decision = decision_of(record, score.rule)
+    if decision:
+        page.write(decision, hang=4)
     if not_run(record, score):
         page.write("Not looked at: nothing could be run.")
         return page.text()
@@ -48,7 +52,7 @@ def why(record: Record, score: RuleScore, audience: Audience) -> Document:
         page.blank()
         page.write(f"{counted(len(hidden), 'hidden case')} failed; what they do is not shown:")
         _titles(page, hidden)
-    if not building and not guilty:
+    if not building and not guilty and not decision:
         page.blank()
         page.write(_without_guilty(record, score))
     return page.text()

@@ -6,7 +6,7 @@ from grader.record import Record
 from grader.report.groups import Group
 from grader.verdict import Verdict
 
-__all__ = ["NOT_RUN", "all_pass", "cost_of", "counted", "decisions_of", "part_of", "points_of", "result_of"]
+__all__ = ["NOT_RUN", "all_pass", "cost_of", "counted", "part_of", "points_of", "result_of"]
 
 NOT_RUN = "hidden cases not run here"
 
@@ -63,11 +63,3 @@ def cost_of(group: Group) -> str:
 def counted(number: int, word: str) -> str:
     """`1 case`, `2 cases`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-def decisions_of(record: Record) -> list[str]:
-    """What people changed after the grading; all points are those after it."""
-    return [
-        f"{one.rule}: {counted(one.points, 'point')} instead of {one.was}, decided by {one.by}: {one.reason}"
-        for one in record.overrides
-    ]

@@ -12,7 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Browser", "chromium"]
+__all__ = ["NO_CHROMIUM", "Browser", "chromium"]
+
+NO_CHROMIUM = "there is no Chromium"
+"""Why tests are skipped; it is said once more at the end."""
 
 _START = "import os, sys; os.dup2({0}, 3); os.dup2({1}, 4); os.execv(sys.argv[1], sys.argv[1:])"
 _KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Tab": 9, "Enter": 13, " ": 32}
@@ -20,7 +23,8 @@ _KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Tab": 9, "En
 
 def chromium() -> str | None:
     """Where it is, if it is."""
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    names = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
+    return next((path for path in map(shutil.which, names) if path is not None), None)
 
 
 class Browser:
@@ -104,6 +108,10 @@ class Browser:
     def prefer(self, scheme: str) -> None:
         """Dark or light."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def resize(self, width: int) -> None:
+        """A window of this width; 0 for the usual one."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=0, deviceScaleFactor=0, mobile=False)
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 from grader import sandbox
 from grader.build import needless
 from grader.confine.machine import machine
+from grader.tests.browser import NO_CHROMIUM
 
 _GOLDEN = Path(__file__).parent / "golden"
 
@@ -32,6 +33,16 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--update-golden does not run where CI is set: rewrite the files at home, and read them"
         )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Say at the end, below all lists, what a machine without a browser did not look at."""
+    yield
+    skipped = terminalreporter.getreports("skipped")
+    unseen = sum(NO_CHROMIUM in str(report.longrepr) for report in skipped)
+    if unseen:
+        terminalreporter.write_line(f"{unseen} browser tests were skipped: no Chromium", yellow=True)
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does so for what runs in the background

@@ -138,6 +138,29 @@ def test_a_regrade_shows_what_one_case_changes_and_no_more(place: Path) -> None:
     assert call(place, "diff", "1", "1").code == 0
 
 
+def test_a_roster_is_kept_until_another_one_replaces_it(place: Path) -> None:
+    """The same batch without one knows the names, and so do a regrade and an export of it."""
+    shutil.copytree(place / "in", place / "again", ignore=shutil.ignore_patterns("tie"))
+    (place / "other.csv").write_text("folder,name\nyoda_crlf,Grogu\n", encoding="utf-8")
+    store = ("--store", "again.sqlite")
+
+    call(place, "batch", "again", "--roster", "class.csv", *_QUICK, *store)
+    same = call(place, "batch", "again", *_QUICK, *store)
+    assert "run 1: 3 submissions, 3 of them graded already" in same.err
+    assert "the roster of run 1 stays" in same.err
+    shutil.copytree(SAMPLES / "accepted" / "terse_no_final_newline", place / "again" / "gone")
+    later = call(place, "batch", "again", *_QUICK, *store)
+    assert "run 2: 4 submissions, 3 of them graded already" in later.err
+    assert "in the roster" not in later.out
+    assert call(place, "show", "Jar Jar", *store).out.startswith("gone: accepted")
+
+    replaced = call(place, "regrade", "--roster", "other.csv", "--apply", *store)
+    assert "run 3: 4 submissions, 4 of them graded already" in replaced.err
+    rows = csv.DictReader(io.StringIO(call(place, "export", *store).out))
+    assert {row["name"] for row in rows} == {"", "Grogu"}
+    assert "the roster of run 3 stays" in call(place, "batch", "again", *_QUICK, *store).err
+
+
 def test_wrong_words_say_what_to_write(place: Path) -> None:
     """Nothing is graded, and nothing is made."""
     for words, said in (

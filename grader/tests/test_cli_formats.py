@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from grader.report import FORMATS, GRADEBOOKS, View
+from grader.tests.book_readers import BOOK_READERS
 from grader.tests.command import FEW, SAMPLES, grade
-from grader.tests.readers import BOOK_READERS, READERS, RUNNER
+from grader.tests.readers import READERS, RUNNER
 from grader.tests.told import TOLD
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"

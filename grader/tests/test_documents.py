@@ -29,8 +29,9 @@ from grader.report.document import (
     as_xml,
     joined,
 )
+from grader.tests.book_readers import BOOK_READERS
 from grader.tests.injected import INJECTIONS, Page, filled, obeyed
-from grader.tests.readers import BOOK_READERS, READERS, RUNNER
+from grader.tests.readers import READERS, RUNNER
 from grader.verdict import Verdict, Visibility
 
 _VIEWS = {

@@ -11,13 +11,15 @@ import pytest
 from grader.labs.paged_kv import lab
 from grader.record import Environment, Record, Student
 from grader.report import FORMATS, GRADEBOOKS, View
+from grader.tests.book_readers import BOOK_READERS
 from grader.tests.command import SAMPLES
 from grader.tests.graded import graded
 from grader.tests.made import outcome, record_of, secret_record
-from grader.tests.readers import BOOK_READERS, READERS, RUNNER
+from grader.tests.readers import READERS, RUNNER
 from grader.tests.told import BOOKS, TOLD, of_record
-from grader.verdict import Finding, SourceLine, Verdict, Visibility
+from grader.verdict import Advice, Finding, SourceLine, Verdict, Visibility
 
+_LINE = SourceLine(file="solution.c", line=7, function="append_kv")
 _VERDICTS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
 
 
@@ -97,6 +99,22 @@ def test_reports_of_one_record_are_the_same(name: str) -> None:
     assert FORMATS[name](record, View()) == FORMATS[name](record, View())
 
 
+def test_advice_is_told_and_is_no_failure() -> None:
+    """A note at its line, in a run of its own: what platforms make of errors does not happen for it."""
+    advice = Advice(kind="undefined-behaviour", message="a shift by too many bits", source=(_LINE,))
+    made = record_of(outcome("append/x", passed=True), verdict=Verdict.ACCEPTED, score=6, advice=(advice,))
+    right = replace(made, outcomes=(), rules=(replace(made.rules[0], points=6),))
+    run = json.loads(FORMATS["sarif"](right, View()))["runs"][-1]
+    (note,) = run["results"]
+
+    assert (run["tool"]["driver"]["name"], note["level"], note["ruleId"]) == ("advice", "note", advice.kind)
+    assert note["locations"][0]["physicalLocation"]["region"]["startLine"] == _LINE.line
+    for name in ("sarif", "annotations", "junit"):
+        report = FORMATS[name](right, View())
+        READERS[name](report, View())
+        assert TOLD[name](report).agrees(of_record(right))
+
+
 def test_gradescope_keeps_a_leaderboard_of_right_programs() -> None:
     """Fewer instructions are better; a wrong program is no rival."""
     right = record_of(verdict=Verdict.ACCEPTED, score=6, instructions=1234)
@@ -135,10 +153,9 @@ def test_a_table_of_nobody_is_a_heading() -> None:
 @pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"text", "json", "html"}))
 def test_a_small_record_in_every_format(name: str, golden: Callable[[str, str], None]) -> None:
     """To be read: one rule, a public case, a hidden one, a line."""
-    line = SourceLine(file="solution.c", line=7, function="append_kv")
     found = Finding(
         rule="address", verdict=Verdict.WRONG_ANSWER, message="The word belongs into slot 2.", case="append/x",
-        operation=3, field="block 0, slot 2", expected="3", actual="untouched", source=(line,),
+        operation=3, field="block 0, slot 2", expected="3", actual="untouched", source=(_LINE,),
     )  # fmt: skip
     hidden = outcome("append/y", visibility=Visibility.HIDDEN, cause="another", findings=(1,))
     made = record_of(

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from grader import overrides
 from grader.errors import ClassFileError
 from grader.labs.paged_kv import lab
-from grader.record import Override, from_json
+from grader.record import Override, Record
 from grader.report import FORMATS, GRADEBOOKS, View
+from grader.report.class_page import class_page
+from grader.tests.book_readers import BOOK_READERS
+from grader.tests.command import SAMPLES
+from grader.tests.graded import graded
 from grader.tests.made import outcome, record_of
+from grader.tests.readers import READERS
+from grader.tests.told import BOOKS, TOLD, of_record
 from grader.verdict import Verdict
 
 _RIGHT = """[[override]]
@@ -73,16 +82,101 @@ def test_an_override_counts_in_every_number() -> None:
     assert overrides.applied(record, [other]) is record
 
 
-def test_every_report_shows_an_override() -> None:
-    """Points, reason and who decided it: for people as text, for programs as it is."""
-    record = overrides.applied(record_of(outcome("append/one")), [DECIDED])
-    text = FORMATS["text"](record, View())
+def raised(record: Record, rules: Iterable[str]) -> Record:
+    """Somebody gave these rules all their points."""
+    full = {rule.rule: rule.max_points for rule in record.rules}
+    return overrides.applied(record, [decided(record, rule, full[rule]) for rule in rules])
 
-    assert "6 of 6 points" in text
-    assert "address: 6 points instead of 1, decided by the head TA: =it is right" in text
-    assert "all 1 rules have full marks" not in text
-    assert "decided by the head TA: =it is right" in FORMATS["html"](record, View())
-    assert from_json(FORMATS["json"](record, View())).overrides == record.overrides
-    (row,) = csv.DictReader(io.StringIO("".join(GRADEBOOKS["csv"]([record], []))))
-    assert (row["score"], row["address"]) == ("6", "6")
-    assert "the head TA: =it is right" in row["overrides"]
+
+def decided(record: Record, rule: str, points: int) -> Override:
+    """Somebody gave that rule so many points."""
+    name = record.submission.name
+    return Override(submission=name, rule=rule, points=points, reason="=it is right", by="the head TA")
+
+
+def ways(record: Record) -> Iterator[Record]:
+    """All that people may decide: all points, all of one rule, some of one, none of one."""
+    lost = [rule.rule for rule in record.rules if rule.points < rule.max_points]
+    if lost:
+        yield raised(record, lost)
+        yield raised(record, lost[:1])
+        yield overrides.applied(record, [decided(record, lost[0], 1)])
+    for rule in [rule for rule in record.rules if rule.points][:1]:
+        yield overrides.applied(record, [decided(record, rule.rule, 0)])
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        *("accepted/yoda_crlf", "wrong_answer/four_common_mistakes", "run_time_error/append_asserts_engine"),
+        *("compile_error/sign_compare", "compile_error/main_with_test", "rejected/ifunc_resolver"),
+    ],
+)
+def test_all_formats_agree_on_what_people_decided(sample: str) -> None:
+    """Points and pass or fail are those after it, everywhere; each says who decided, what and why."""
+    records = list(ways(graded(lab().name, SAMPLES / sample)))
+    assert records
+    for record in records:
+        truth = of_record(record)
+        for name, render in FORMATS.items():
+            report = render(record, View())
+            READERS[name](report, View())
+
+            assert TOLD[name](report).agrees(truth), (name, record.verdict, record.overrides)
+            assert all(text in " ".join(unescape(report).split()) for text in ("the head TA", "it is right")), name
+        for name, book in GRADEBOOKS.items():
+            table = book([record])
+            BOOK_READERS[name](table)
+
+            assert BOOKS[name](table)[record.submission.name].agrees(truth), name
+            assert "the head TA" in table
+
+
+def test_what_costs_no_point_any_more_is_no_error() -> None:
+    """A case that fails for a rule whose points people gave back is told, as a note that says who did it."""
+    record = overrides.applied(record_of(outcome("append/one")), [DECIDED])
+    runs = {run["tool"]["driver"]["name"]: run for run in json.loads(FORMATS["sarif"](record, View()))["runs"]}
+    said = "address: 6 points instead of 1, decided by the head TA: =it is right"
+
+    (found,), (decision,) = runs["replay"]["results"], runs["people"]["results"]
+    assert (found["level"], decision["level"], decision["message"]["text"]) == ("note", "note", said)
+    assert found["suppressions"] == [{"kind": "external", "status": "accepted", "justification": said}]
+    assert "::error" not in FORMATS["annotations"](record, View())
+    assert f"::notice file=alice,title=decided by people::{said}" in with_source(record)
+    (suite,) = ET.fromstring(FORMATS["junit"](record, View()))
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
+
+
+def with_source(record: Record) -> str:
+    """Its annotations, with a file at which they can stand."""
+    return FORMATS["annotations"](replace(record, submission=replace(record.submission, sha256="0")), View())
+
+
+def test_points_that_people_took_are_missed() -> None:
+    """Nothing is wrong with the program, and yet it has not all points: that is said as an error, not as a note."""
+    right = record_of(outcome("append/one", passed=True, clean=True, verdict=Verdict.ACCEPTED, difference=None))
+    right = replace(right, verdict=Verdict.ACCEPTED, score=6, rules=(replace(right.rules[0], points=6),))
+    record = overrides.applied(right, [replace(DECIDED, points=2)])
+    people = json.loads(FORMATS["sarif"](record, View()))["runs"][-1]
+
+    assert people["results"][0]["level"] == "error"
+    assert "::error" in FORMATS["annotations"](record, View())
+    assert "2 points instead of 6" in json.loads(FORMATS["gradescope"](record, View()))["tests"][0]["output"]
+
+
+def test_the_report_of_who_was_given_all_points_names_no_cause() -> None:
+    """Whoever has nothing to mend is not told where to start."""
+    record = raised(
+        graded(lab().name, SAMPLES / "wrong_answer/four_common_mistakes"), [one.id for one in lab().rubric.rules]
+    )
+    reports = [FORMATS[name](record, View()) for name in ("text", "html")]
+
+    assert record.verdict is Verdict.ACCEPTED
+    assert not any(text in report for report in reports for text in ("Start here", "What goes wrong", "full marks"))
+
+
+def test_the_page_of_a_class_shows_who_decided() -> None:
+    """In the row of the submission."""
+    record = overrides.applied(record_of(outcome("append/one")), [DECIDED])
+
+    assert "address: 6 points instead of 1, decided by the head TA: =it is right" in class_page([record], View())

@@ -22,10 +22,11 @@ from grader.record import Record, from_json, to_json
 from grader.report import FORMATS, GRADEBOOKS, View
 from grader.score import rule_scores
 from grader.store import Run
+from grader.tests.book_readers import BOOK_READERS
 from grader.tests.command import FEW, SAMPLES, grade
 from grader.tests.mistakes import MISTAKES
 from grader.tests.programs import attempted, by_hand, changed, first_case, judged, made, right
-from grader.tests.readers import BOOK_READERS, READERS
+from grader.tests.readers import READERS
 from grader.tests.told import BOOKS, TOLD, of_record
 from grader.verdict import RuleScore, Verdict, Visibility
 

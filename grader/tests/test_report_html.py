@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from grader.picture import Panel, Picture, Row, Scene, Shape
-from grader.record import Record, Submission
+from grader.record import Record, Student, Submission
 from grader.report import FORMATS, View
+from grader.report.class_page import class_page
 from grader.report.document import Document
 from grader.tests.command import FEW, SAMPLES, grade
 from grader.tests.graded import drawn
@@ -70,6 +71,44 @@ def test_hidden_cases_are_not_drawn_for_students() -> None:
     assert "a hidden title" in student
     for words in ("secret_row", "secret_wrong", "secret_program", "secret_message", "secret_call 31337"):
         assert words in instructor
+
+
+def test_points_that_hidden_cases_cost_are_not_mistaken_for_their_number() -> None:
+    """How many failed is said, and what that costs in all."""
+    text = said(html(secret_record(outcome("append/public"))))
+
+    assert "Hidden cases: 1 of 1 lost points, about 2 in all" in text
+    assert "rulecasestitles address1a hidden title" in text
+
+
+def test_lines_that_were_only_advised_have_no_cross() -> None:
+    """A right program has nothing wrong; lines are listed one by one."""
+    advice = tuple(Advice(kind="a", message=f"advice {n}", source=(SourceLine(file="x.c", line=n),)) for n in (1, 2))
+    found = Finding(
+        rule="address", verdict=Verdict.WRONG_ANSWER, message="m", source=(SourceLine(file="x.c", line=3),), case="c"
+    )
+    made = replace(
+        record_of(outcome("c"), findings=(found,), advice=advice),
+        submission=Submission(name="x", source_file="x.c", source=("one", "two", "three")),
+    )
+    page = html(made)
+
+    assert "Lines with something to say: 1, 2, 3" in said(page)
+    assert [re.findall(rf'id="L{line}" class="(\w+)"', page) for line in (1, 2, 3)] == [
+        ["advised"],
+        ["advised"],
+        ["marked"],
+    ]
+    assert "x.c:1: advice 1" in said(page)
+
+
+def test_a_page_says_whose_it_is() -> None:
+    """Where a roster says so, for each member of a group."""
+    made = record_of(outcome("c"))
+    students = (Student(name="Ada Lovelace"), Student(name="Hopper, Grace"))
+    record = replace(made, submission=replace(made.submission, students=students))
+
+    assert all("Ada Lovelace and Hopper, Grace" in said(page) for page in (html(record), class_page([record], View())))
 
 
 def test_a_wrong_cell_is_marked_without_colour() -> None:

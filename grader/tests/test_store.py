@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grader import database, migrations
+from grader import database, migrations, roster as rosters
 from grader.claims import claims
 from grader.errors import StoreError, UsageError
 from grader.record import Override, Student, to_json
 from grader.result import Entry, Kept
+from grader.roster import Roster
 from grader.store import Run, Store, open_store
+from grader.tests.house import ROOT
 from grader.tests.made import outcome, record_of
 from grader.verdict import Verdict
 
@@ -50,6 +54,8 @@ def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytes
         with database.opened(path, create=True) as connection:
             connection.execute("INSERT INTO runs VALUES (3, 'same', 'paged_kv', '/class', '{}', 'f', 6, NULL, 'then')")
             connection.execute("INSERT INTO results VALUES (3, 'jane', '[]', '[\"n\"]', NULL, 'k', '')")
+            old = ("old", kept("old").json, "wrong_answer", 1, 6, "address", "then")
+            connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", old)
             assert connection.execute("PRAGMA user_version").fetchone()[0] == 1
 
     with open_store(path) as store:
@@ -57,7 +63,8 @@ def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytes
         (result,) = store.results(store.run(3))
 
         assert (result.name, result.score, result.record.submission.notes) == ("jane", 1, ("n",))
-        assert store.missing(store.run(3)) == ()
+        assert (store.missing(store.run(3)), store.run(3).roster) == ((), "")
+        assert store.record("old") == kept("old")
         again = store.add_run(RUN, [], missing=[JANE])
         assert store.missing(again) == (JANE,)
 
@@ -121,6 +128,19 @@ def test_a_record_is_kept_once_and_never_replaced(store: Store) -> None:
     assert [one.record.submission.name for one in store.results(run, "joe")] == ["joe"]
 
 
+def test_records_take_little_room_and_points_can_be_asked_for(tmp_path: Path, store: Store) -> None:
+    """What stands in the file is packed; the query that the README shows needs none of it."""
+    (query,) = re.findall(r'sqlite3 grades.sqlite "(select [^"]+)"', (ROOT / "README.md").read_text(encoding="utf-8"))
+    store.add_run(RUN, [entry("jane", key="k")])
+    store.add_record(kept("k"))
+    with sqlite3.connect(tmp_path / "grades.sqlite") as connection:
+        assert connection.execute(query).fetchall() == [("jane", 1)]
+        (size,) = connection.execute("SELECT length(packed) FROM records").fetchone()
+
+    assert store.record("k") == kept("k")
+    assert size < len(kept("k").json) / 2
+
+
 def test_what_has_no_score_says_so(store: Store) -> None:
     """Not graded yet, or not to be graded: a record of our own fault that gives and takes no point."""
     run = store.add_run(RUN, [entry("jane")])
@@ -144,6 +164,28 @@ def test_the_run_that_counts_is_chosen_by_class(store: Store) -> None:
     assert [run.id for run in store.all_current()] == [first.id, other.id]
     with pytest.raises(UsageError, match="no run 9"):
         store.run(9)
+
+
+def test_the_run_before_is_the_one_that_counts_or_the_newest(store: Store) -> None:
+    """From it a new run takes what people decided, and who is who."""
+    first, second = (store.add_run(replace(RUN, fingerprint=name), []) for name in "ab")
+    other = store.add_run(replace(RUN, folder="/other"), [])
+
+    assert store.known("paged_kv", "/class") == second
+    store.make_current(first)
+    assert store.known("paged_kv", "/class") == first
+    assert store.known("paged_kv", "/other") == other
+    assert store.known("paged_kv", "/none") is None
+
+
+def test_a_run_keeps_its_roster(store: Store) -> None:
+    """Row by row; one with another roster is another run, and one without is the same as ever."""
+    roster = Roster(rows=(("jane", JANE), ("jane", Student(name="Joe"))), by_ending=True)
+    run = store.add_run(replace(RUN, roster=roster.to_json()), [])
+
+    assert rosters.from_json(store.run(run.id).roster) == roster
+    assert store.add_run(replace(RUN, roster=roster.to_json()), []) == run
+    assert rosters.from_json(store.add_run(RUN, []).roster) is None
 
 
 def test_several_may_write_at_once(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from grader.report import FORMATS, View
 from grader.report.class_page import class_page
-from grader.tests.browser import Browser, chromium
+from grader.tests.browser import NO_CHROMIUM, Browser, chromium
 from grader.tests.graded import drawn
 from grader.tests.injected import INJECTIONS, filled
 from grader.tests.test_class_page import CLASS
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium")
+pytestmark = pytest.mark.skipif(chromium() is None, reason=NO_CHROMIUM)
 
 _SHOWN = "document.querySelector('.scene:not([hidden]) .says').innerText"
 _ROWS = "[...document.querySelectorAll('#table tbody tr')].filter((row) => row.offsetParent)"
@@ -158,6 +158,24 @@ def test_nothing_in_a_record_runs(browser: Browser, tmp_path: Path) -> None:
         assert browser.complaints == []
         assert browser.ask("document.scripts.length") == 1
         assert browser.ask("document.images.length") == 0
+
+
+def test_a_telephone_shows_all_of_a_page(browser: Browser, tmp_path: Path) -> None:
+    """Nothing is wider than 400 pixels but what scrolls in a frame of its own, and no column is a letter wide."""
+    widest = "document.documentElement.scrollWidth"
+    narrow = (
+        "[...document.querySelectorAll('.list td')].filter((one) => one.innerText.length > 9 && one.clientWidth < 60)"
+    )
+    pages = [FORMATS["html"](drawn("no_copy_on_write"), View()), class_page(CLASS, View(instructor=True))]
+    browser.resize(400)
+    for number, page in enumerate(pages):
+        file = tmp_path / f"{number}.html"
+        file.write_text(page, encoding="utf-8")
+        browser.open(file)
+
+        assert browser.ask(widest) <= 400
+        assert browser.ask(f"{narrow}.length") == 0
+    browser.resize(0)
 
 
 def test_the_browser_would_complain(browser: Browser, tmp_path: Path) -> None:
