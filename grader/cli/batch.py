@@ -6,14 +6,13 @@ from pathlib import Path
 
 from grader import asked, batch as batches, overrides as decisions, roster as rosters
 from grader.cli.classes import said, store_option
-from grader.cli.grading import grade_all, jobs_option, summary
+from grader.cli.grading import Where, grade_all, summary, where_options
 from grader.cli.options import (
     case_option,
     chosen_lab,
     grading_options,
     lab_option,
     public_option,
-    sandbox_option,
     seed_option,
 )
 from grader.cli.parser import Parser
@@ -22,7 +21,6 @@ from grader.gather import Handed, gather
 from grader.record import Override
 from grader.roster import Roster
 from grader.rubric import Judged
-from grader.sandbox import require
 from grader.store import Run, Store, open_store
 
 __all__ = ["batch", "options"]
@@ -32,7 +30,7 @@ def options(parser: Parser) -> None:
     """Declare them."""
     text = "A folder for each submission, or a file for each, or an unpacked Gradescope export."
     parser.argument("folder", metavar="FOLDER", type=Path, help=text)
-    jobs_option(parser)
+    where_options(parser)
     store_option(parser)
     text = "Who is who: CSV with the columns folder (or github_username), name, and sid, email, section if you like."
     parser.option("--roster", metavar="FILE", type=Path, help=text)
@@ -43,13 +41,13 @@ def options(parser: Parser) -> None:
     public_option(parser)
     seed_option(parser)
     grading_options(parser)
-    sandbox_option(parser)
 
 
 def batch(
     folder: Path,
     *,
     jobs: int,
+    executor: str | None,
     store: Path,
     roster: Path | None,
     overrides: Path | None,
@@ -90,8 +88,8 @@ def batch(
         )
     )
     chosen.require_tools()
-    if require_sandbox is not None:
-        require(require_sandbox)
+    where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
+    where.require()
     people = rosters.load(roster) if roster is not None else None
     handed = gather(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
     names = [one.name for one in handed]
@@ -103,7 +101,7 @@ def batch(
         missing = people.missing(names) if people is not None else ()
         run = batches.plan(kept, chosen, folder, handed, overrides=decided, missing=missing)
         before = kept.current(run.lab, run.folder)
-        grade_all(kept, store, run, jobs)
+        grade_all(kept, store, run, where)
         _make_current(kept, run, before)
         return summary(kept, run)
 

@@ -201,7 +201,7 @@ def test_a_worker_that_is_killed_takes_nobody_with_it(
 def test_a_worker_with_another_grader_refuses(folder: Path) -> None:
     """On another machine, or when a case was changed meanwhile."""
     (source, *_) = [one.source for one in gather(folder, "llm_memory.c", "compile") if one.source is not None]
-    done = grade(Task(key="k", source=source, settings=_FEW, fingerprint="another"))
+    done = grade(Task(key="k", source=source, settings=_FEW, fingerprint="another", made_of={"gcc": "another"}))
 
     assert done.kept is None
     assert "not those that the batch began with" in done.trouble
