@@ -9,12 +9,16 @@ day on which the worker was started, and an end when the worker ends.
 from __future__ import annotations
 
 import contextlib
+import logging
+import pickle
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from multiprocessing import current_process
+from multiprocessing.util import Finalize
+from uuid import uuid4
 
 from distributed import Client, Future as Remote, KilledWorker, get_worker
 
@@ -26,17 +30,20 @@ __all__ = ["WINDOW", "cluster"]
 WINDOW = 512
 """So many tasks are with a scheduler at most: workers may come at any time, and as many as this."""
 
-_CONNECT_SECONDS = 15.0
+_CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 _IDLE_SECONDS = 20.0
 _GOES_ON = "What is finished is kept; the same command goes on from there"
 
 Grade = Callable[[Task], Graded]
+Grading = Callable[[Grade, Task], Graded]
 
 
 @contextlib.contextmanager
 def cluster(address: str, tell: Callable[[str], None], *, patience: float = 60.0) -> Iterator[Executor]:
     """The workers of the scheduler at HOST:PORT. Tells when there are none, and raises `NoWorkers` after so long."""
+    for name in ("distributed", "distributed.client", "tornado.application"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is told or raised
     try:
         client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="grade")
     except (OSError, ValueError) as error:
@@ -66,7 +73,7 @@ class _Cluster(Executor):
     def submit(self, grade: Grade, task: Task, /) -> Future[Graded]:  # type: ignore[override]  # grades only
         """Have it graded by a worker."""
         future: Future[Graded] = Future()
-        remote = self._client.submit(_grade_there, grade, task, pure=False)
+        remote = self._client.submit(pickle.loads, pickle.dumps(_There(grade, task)), key=f"grade-{uuid4()}")
         with self._lock:
             self._under_way[future] = remote
         remote.add_done_callback(lambda done: self._take(future, done, task.key))
@@ -82,7 +89,8 @@ class _Cluster(Executor):
         except CancelledError:
             self._end(future, NoWorkers(f"the Dask scheduler is gone. {_GOES_ON}"))
         except Exception as error:  # noqa: BLE001 - such as a module that is missing there
-            self._end(future, NoWorkers(f"a worker or the scheduler cannot do our tasks: {error}. {_GOES_ON}"))
+            what = f"a worker does not know this grader: {error}\nStart all of them from a clone like this one"
+            self._end(future, NoWorkers(f"{what}: .venv/bin/dask worker. {_GOES_ON}"))
 
     def _end(self, future: Future[Graded], outcome: Graded | GraderError) -> None:
         with self._lock:
@@ -121,6 +129,18 @@ class _Cluster(Executor):
             self._client.cancel(left)
 
 
+class _There:
+    """A grading as bytes, done where they are read. Dask ends a worker that cannot read what it is to do, such as one
+    that has no grader; this only fails there, and a scheduler needs nothing of ours.
+    """
+
+    def __init__(self, grade: Grade, task: Task) -> None:
+        self._call = grade, task
+
+    def __reduce__(self) -> tuple[Grading, tuple[Grade, Task]]:
+        return _grade_there, self._call
+
+
 class _Child:
     """The process in which a thread of a worker grades, for one batch. It ends when it has nothing to do."""
 
@@ -130,6 +150,8 @@ class _Child:
         self._pool: Executor | None = None
         self._fingerprint = ""
         self._idle = threading.Timer(0, self._end)
+        # A worker that ends waits for its children before Python would tell them to end, unless they are told here.
+        Finalize(self, _end_now, (self._open,), exitpriority=100)
 
     def grade(self, grade: Grade, task: Task) -> Graded:
         """Do it there; a second time in another process, should the first one be killed."""
@@ -165,6 +187,10 @@ class _Child:
     def _end(self) -> None:
         with self._lock:
             self._close()
+
+
+def _end_now(opened: contextlib.ExitStack) -> None:
+    opened.__exit__(SystemExit, SystemExit(), None)
 
 
 class _Mine(threading.local):
