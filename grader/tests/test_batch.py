@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 from grader import asked, batch, pipeline, workers
 from grader.claims import claims
-from grader.errors import DriverError
+from grader.errors import DriverError, OtherGrader
 from grader.gather import gather
 from grader.record import from_json
 from grader.result import Kept
@@ -198,13 +199,20 @@ def test_a_worker_that_is_killed_takes_nobody_with_it(
     assert [one.name for one in store.results(run) if not one.is_graded] == ["sign_compare"]
 
 
-def test_a_worker_with_another_grader_refuses(folder: Path) -> None:
-    """On another machine, or when a case was changed meanwhile."""
+def test_a_worker_with_another_grader_refuses(store: Store, folder: Path) -> None:
+    """On another machine, or when a case was changed meanwhile: the batch ends, nobody has a record or a trouble."""
     (source, *_) = [one.source for one in gather(folder, "llm_memory.c", "compile") if one.source is not None]
-    done = grade(Task(key="k", source=source, settings=_FEW, fingerprint="another", made_of={"gcc": "another"}))
+    other = Task(
+        key="k", source=source, settings=_FEW, fingerprint="x", made_of={**asked.asked(_FEW).made_of, "gcc": "another"}
+    )
+    with pytest.raises(OtherGrader, match=r"what the batch began with: gcc 'gcc .*', not 'another'"):
+        grade(other)
 
-    assert done.kept is None
-    assert "not those that the batch began with" in done.trouble
+    run = planned(store, folder)
+    with pytest.raises(OtherGrader):
+        graded(store, folder, replace(run, fingerprint="another"))
+    assert len(store.pending(run)) == 3
+    assert {one.entry.trouble for one in store.results(run)} == {""}
 
 
 _SHARED = """import sys
