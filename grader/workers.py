@@ -36,6 +36,7 @@ KILLED = "the process that graded it was killed, perhaps for want of memory"
 """The trouble with a submission whose process died twice."""
 
 _MOST_SECONDS_TO_END = 20.0
+_SECONDS_TO_SEND = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,8 @@ class _State:
     ends_alone: bool = False
     """Is this a process that only grades, and ends when it is interrupted?"""
     grading: bool = False
+    ends: bool = False
+    """Is it to end as soon as it may?"""
 
 
 _state = _State()
@@ -76,6 +79,8 @@ def grade(task: Task) -> Graded:
 
     Raises `OtherGrader` and `Unprotected` where none of them may be graded.
     """
+    if _state.ends:
+        os._exit(130)  # it was not at work when it was told
     try:
         _state.grading = True
         return Graded(key=task.key, kept=_kept(task))
@@ -175,8 +180,14 @@ def _watch(ends: Connection) -> None:
 
 
 def _stop(*_: object) -> None:
-    """Once only: what a grading leaves is cleaned up in peace."""
+    """Once only: what a grading leaves is cleaned up in peace, and a record is sent as a whole or not at all.
+
+    Of half a record its reader would wait for the rest, without end.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _state.ends = True
     if _state.grading:
         raise KeyboardInterrupt
-    os._exit(130)
+    soon = threading.Timer(_SECONDS_TO_SEND, os._exit, (130,))
+    soon.daemon = True
+    soon.start()
