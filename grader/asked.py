@@ -6,7 +6,7 @@ Two gradings with one fingerprint give one result, so what was graded once need 
 from __future__ import annotations
 
 import hashlib
-import os
+import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -147,7 +147,7 @@ def _versions(settings: Settings) -> dict[str, str]:
 
 def _machine(settings: Settings) -> dict[str, str]:
     """Its kind, and its libc; its processor where libc's choice of functions for that is counted."""
-    found = {"machine": os.uname().machine, "libc": os.confstr("CS_GNU_LIBC_VERSION") or ""}
+    found = {"machine": platform.machine(), "libc": " ".join(platform.libc_ver())}
     return {**found, "processor": tools.processor()} if settings.instructions else found
 
 

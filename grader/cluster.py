@@ -89,8 +89,10 @@ class _Cluster(Executor):
         except CancelledError:
             self._end(future, NoWorkers(f"the Dask scheduler is gone. {_GOES_ON}"))
         except Exception as error:  # noqa: BLE001 - such as a module that is missing there
-            what = f"a worker does not know this grader: {error}\nStart all of them from a clone like this one"
-            self._end(future, NoWorkers(f"{what}: .venv/bin/dask worker. {_GOES_ON}"))
+            what = f"a worker cannot do what it is given: {type(error).__name__}: {error}"
+            self._end(
+                future, NoWorkers(f"{what}\nStart all of them by .venv/bin/dask of a clone like this. {_GOES_ON}")
+            )
 
     def _end(self, future: Future[Graded], outcome: Graded | GraderError) -> None:
         with self._lock:

@@ -73,6 +73,7 @@ def batch(
     Examples:
         grade batch submissions/ --roster class.csv
         grade batch assignment_123_export/ --store hw3.sqlite --jobs 4
+        grade batch submissions/ --executor dask://10.0.0.5:8786
         grade show jane && grade export > grades.csv
     """
     chosen = asked.asked(

@@ -131,6 +131,15 @@ def test_whatever_changes_a_record_changes_its_key(store: Store, folder: Path, c
     assert keys[0] & keys[1] == set()
 
 
+def test_a_record_depends_on_the_machine_as_far_as_its_numbers_do() -> None:
+    """Counts depend on what libc chooses for a processor; and what differs somewhere is said."""
+    counting = asked.asked(replace(_FEW, instructions=True)).made_of
+
+    assert counting.keys() - asked.asked(_FEW).made_of.keys() == {"valgrind", "processor"}
+    assert asked.differences({"cases": "1", "gcc": "2"}, {"cases": "3", "gcc": "4"}) == "other cases; gcc '2', not '4'"
+    assert asked.differences(counting, counting) == ""
+
+
 def test_a_header_matters_where_the_source_names_it(store: Store, tmp_path: Path) -> None:
     """Directly or by another header; one that nobody can mean does not."""
     (tmp_path / "in" / "jane").mkdir(parents=True)

@@ -163,6 +163,23 @@ def test_a_submission_that_kills_its_process_stops_no_other(there: LocalCluster)
     assert [one.trouble for one in results] == [KILLED, ""]
 
 
+def murderous(one: Task) -> Graded:
+    """Instead of a grading: it ends not only its process but the worker."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+    return Graded(key=one.key)
+
+
+def test_a_submission_whose_workers_die_stops_no_other(there: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When Dask gives it up it has no score and a reason."""
+    monkeypatch.setattr(there.scheduler, "allowed_failures", 0)
+    with cluster(address(there), print) as executor:
+        died = executor.submit(murderous, task("murderous")).result(timeout=60)
+        harmless = executor.submit(deadly, task("harmless")).result(timeout=60)
+
+    assert (died.trouble, harmless.trouble) == (KILLED, "")
+
+
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
