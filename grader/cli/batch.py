@@ -67,13 +67,11 @@ def batch(
     change since an earlier run comes from the store. A submission that cannot be graded stops no other one: it has no
     score, is listed apart, and is tried again by the same command.
 
-    Exit code: 0 all have every point, 1 some have not, 2 a wrong option, folder or file, 3 some have no score, 130
-    interrupted.
+    Exit code: 0 all have all points, 1 some not, 2 a wrong option, folder or file, 3 some have no score, 130 Ctrl-C.
 
     Examples:
         grade batch submissions/ --roster class.csv
         grade batch assignment_123_export/ --store hw3.sqlite --jobs 4
-        grade batch submissions/ --executor dask://10.0.0.5:8786
         grade show jane && grade export > grades.csv
     """
     chosen = asked.asked(
