@@ -6,6 +6,7 @@ Two gradings with one fingerprint give one result, so what was graded once need 
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -21,12 +22,13 @@ from grader.labs import LABS
 from grader.part import part
 from grader.score import most_points
 
-__all__ = ["Asked", "Settings", "asked", "house", "source_id"]
+__all__ = ["Asked", "Settings", "asked", "differences", "house", "source_id"]
 
 _ROOT = Path(__file__).parents[1]
 _CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]")
 _NO_MATTER = frozenset({"tests", "cli", "report", "bench", "deploy"})
 """Packages on which no record depends."""
+_HASHED = ("grader", "cases")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class Asked:
     hidden: Mapping[str, int] | None = None
     """What cases weigh that are not run, by rule; None: nothing is left out for being hidden."""
     seed: int
+    made_of: Mapping[str, str]
+    """On what its records depend beside settings and submission, each by its name: our code, cases, tools, machine."""
     fingerprint: str
 
     @property
@@ -81,15 +85,31 @@ def asked(settings: Settings) -> Asked:
     if not chosen.cases:
         raise UsageError(f"no case fits '{settings.case}'; `grade cases` lists them all")
     settings = replace(settings, public_only=chosen.hidden is not None)
-    parts = [house(), *_versions(settings), repr(asdict(settings)), repr(chosen.hidden)]
+    made_of = {
+        "grader": house(),
+        "cases": _digest([repr(chosen.hidden), *_files(lab, chosen.cases)]),
+        **_versions(settings),
+        **_machine(settings),
+    }
     return Asked(
         settings=settings,
         lab=lab,
         cases=chosen.cases,
         hidden=chosen.hidden,
         seed=seed,
-        fingerprint=_digest([*parts, *_files(lab, chosen.cases)]),
+        made_of=made_of,
+        fingerprint=_digest([repr(asdict(settings)), *(one for pair in made_of.items() for one in pair)]),
     )
+
+
+def differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """In what they differ, in words, of two that are `Asked.made_of`."""
+    words = []
+    for name in sorted(here.keys() | wanted.keys()):
+        one, other = here.get(name, ""), wanted.get(name, "")
+        if one != other:
+            words.append(f"other {name}" if name in _HASHED else f"{name} '{one or 'missing'}', not '{other}'")
+    return "; ".join(words)
 
 
 @cache
@@ -120,9 +140,15 @@ def meant_headers(source: Source) -> Mapping[str, bytes]:
     return dict(sorted(meant.items()))
 
 
-def _versions(settings: Settings) -> Iterator[str]:
-    for tool in ("gcc", "objcopy", *(["valgrind"] if settings.valgrind or settings.instructions else [])):
-        yield f"{tool}: {tools.version(tool)}"
+def _versions(settings: Settings) -> dict[str, str]:
+    needed = ("gcc", "objcopy", *(["valgrind"] if settings.valgrind or settings.instructions else []))
+    return {tool: tools.version(tool) for tool in needed}
+
+
+def _machine(settings: Settings) -> dict[str, str]:
+    """Its kind, and its libc; its processor where libc's choice of functions for that is counted."""
+    found = {"machine": platform.machine(), "libc": " ".join(platform.libc_ver())}
+    return {**found, "processor": tools.processor()} if settings.instructions else found
 
 
 def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:

@@ -20,14 +20,14 @@ from grader.record import Override, Student
 from grader.result import Entry
 from grader.roster import Roster
 from grader.rubric import Judged
+from grader.sandbox import LEVELS
 from grader.store import Run, Store
 from grader.verdict import Finding, Tool, Verdict
-from grader.workers import Graded, Task, Workers, grade
+from grader.workers import KILLED, Graded, Task, Workers, grade
 
 __all__ = ["Tell", "grade_run", "place_of", "plan", "replan", "settings_of"]
 
 _POLL_SECONDS = 0.2
-_KILLED = "the process that graded it was killed, perhaps for want of memory"
 
 Tell = Callable[[Graded], None]
 """Told of each record when it is kept, and of each trouble."""
@@ -91,12 +91,15 @@ def settings_of(run: Run) -> Settings:
     return Settings(**{**values, "allowed": tuple(values["allowed"])})
 
 
-def grade_run(store: Store, run: Run, workers: Workers, claims: Claims, *, window: int, tell: Tell) -> None:
+def grade_run(
+    store: Store, run: Run, workers: Workers, claims: Claims, *, window: int, tell: Tell, level: str = LEVELS[0]
+) -> None:
     """Grade what has no record yet, and keep each result at once; `window` tasks are under way at most.
 
-    What another batch has claimed is left to it, but for what it leaves behind when it is killed.
+    What another batch has claimed is left to it, but for what it leaves behind when it is killed. Raises `OtherGrader`,
+    and `Unprotected` where less than `level` stands between a submission and the machine that grades it.
     """
-    work = _Work(store=store, run=run, claims=claims, tell=tell)
+    work = _Work(store=store, run=run, claims=claims, tell=tell, level=level)
     waiting = store.pending(run)
     while waiting:
         elsewhere: list[tuple[str, str]] = []
@@ -104,7 +107,7 @@ def grade_run(store: Store, run: Run, workers: Workers, claims: Claims, *, windo
         while suspects := _until_broken(tasks, workers, window, work.keep):
             for task in suspects:  # once more, one by one: that shows which of them it is
                 if _until_broken(iter([task]), workers, 1, work.keep):
-                    work.keep(Graded(key=task.key, trouble=_KILLED))
+                    work.keep(Graded(key=task.key, trouble=KILLED))
         waiting = [(key, known) for key, known in elsewhere if not work.is_done(key)]
         if waiting:
             time.sleep(_POLL_SECONDS)
@@ -118,19 +121,26 @@ class _Work:
     run: Run
     claims: Claims
     tell: Tell
+    level: str
 
     def tasks(self, waiting: Iterable[tuple[str, str]], elsewhere: list[tuple[str, str]]) -> Iterator[Task]:
         """What is ours to grade; sources are read when their turn comes. What others have goes `elsewhere`."""
         settings = settings_of(self.run)
-        lab = asked(settings).lab
+        chosen = asked(settings)
         for key, known in waiting:
             if not self.claims.take(key):
                 elsewhere.append((key, known))
             elif self.is_done(key):
                 self.claims.give_back(key)
             else:
-                source = _source(self.store, lab, known)
-                yield Task(key=key, source=source, settings=settings, fingerprint=self.run.fingerprint)
+                yield Task(
+                    key=key,
+                    source=_source(self.store, chosen.lab, known),
+                    settings=settings,
+                    fingerprint=self.run.fingerprint,
+                    made_of=chosen.made_of,
+                    level=self.level,
+                )
 
     def is_done(self, key: str) -> bool:
         """Has another batch graded it meanwhile?"""

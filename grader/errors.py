@@ -4,6 +4,8 @@ GraderError                 exit code 3: our fault; costs no student a point
 ├── ToolMissing             a program that we need is not installed, with the command that installs it
 ├── CannotStart             a program is there and cannot be started
 ├── DriverError             our own driver did not build, or broke its own protocol
+├── OtherGrader             who should grade has another grader, other cases or other tools than we
+├── NoWorkers               no machine is there that grades for us
 ├── TooBusy                 this machine has no time for a program that does its work
 ├── Unprotected             this machine cannot take as much from a program as was asked for
 └── InputError              exit code 2: what we were given to read is wrong
@@ -29,6 +31,8 @@ __all__ = [
     "ExitCode",
     "GraderError",
     "InputError",
+    "NoWorkers",
+    "OtherGrader",
     "Problem",
     "RubricError",
     "StoreError",
@@ -75,6 +79,14 @@ class CannotStart(GraderError):
 
 class DriverError(GraderError):
     """The driver, which is ours, did not do what it must."""
+
+
+class OtherGrader(GraderError):
+    """A record from there would not be the one that was asked for."""
+
+
+class NoWorkers(GraderError):
+    """The machines that should grade for us are not there, or no longer."""
 
 
 class TooBusy(GraderError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from grader import process
 from grader.errors import ToolMissing
 from grader.process import Patience
 
-__all__ = ["gcc_major", "install_command", "require", "version"]
+__all__ = ["gcc_major", "install_command", "processor", "require", "version"]
 
 _PACKAGES = {
     "gcc": "gcc libc6-dev",
@@ -70,3 +71,10 @@ def gcc_major() -> int:
     )
     major = done.stdout.decode(errors="replace").strip().partition(".")[0]
     return int(major) if major.isdecimal() else 0
+
+
+@cache
+def processor() -> str:
+    """What the kernel calls this machine's processor; "" when it has no name for it."""
+    named = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    return named[1] if named is not None else ""

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,19 +20,23 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from grader import pipeline
-from grader.asked import Settings, asked
+from grader.asked import Settings, asked, differences
 from grader.collect import Source
-from grader.errors import DriverError
+from grader.errors import InputError, OtherGrader, Unprotected
 from grader.record import to_json
 from grader.result import Kept
+from grader.sandbox import LEVELS, require
 
-__all__ = ["Graded", "Task", "Workers", "deaf", "grade", "processes"]
+__all__ = ["KILLED", "Graded", "Task", "Workers", "deaf", "grade", "processes"]
 
 Workers = Callable[[], AbstractContextManager[Executor]]
 """Makes an executor, and another one when that broke. Its end by an exception ends what is under way."""
 
+KILLED = "the process that graded it was killed, perhaps for want of memory"
+"""The trouble with a submission whose process died twice."""
 
 _MOST_SECONDS_TO_END = 20.0
+_SECONDS_TO_SEND = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,10 @@ class Task:
     source: Source
     settings: Settings
     fingerprint: str
+    made_of: Mapping[str, str]
+    """As in `Asked`: whoever has another fingerprint can say why."""
+    level: str = LEVELS[0]
+    """What must stand between it and the machine where it is graded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,19 +67,28 @@ class _State:
     ends_alone: bool = False
     """Is this a process that only grades, and ends when it is interrupted?"""
     grading: bool = False
+    ends: bool = False
+    """Is it to end as soon as it may?"""
 
 
 _state = _State()
 
 
 def grade(task: Task) -> Graded:
-    """Grade it, here and now. What goes wrong on our side is told, never raised: the others go on."""
+    """Grade it, here and now. What goes wrong on our side is told, never raised: the others go on.
+
+    Raises `OtherGrader` and `Unprotected` where none of them may be graded.
+    """
+    if _state.ends:
+        os._exit(130)  # it was not at work when it was told
     try:
         _state.grading = True
         return Graded(key=task.key, kept=_kept(task))
     except KeyboardInterrupt:
         if _state.ends_alone:
             os._exit(130)  # the pool would give it the next task
+        raise
+    except (OtherGrader, Unprotected):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the others
         return Graded(key=task.key, trouble=str(error) or type(error).__name__)
@@ -80,9 +97,14 @@ def grade(task: Task) -> Graded:
 
 
 def _kept(task: Task) -> Kept:
-    chosen = asked(task.settings)
+    try:
+        chosen = asked(task.settings)
+    except InputError as error:
+        raise OtherGrader(f"not all here is what the batch began with: {error}") from error
     if chosen.fingerprint != task.fingerprint:
-        raise DriverError("grader, cases or tools here are not those that the batch began with; start it again")
+        what = differences(chosen.made_of, task.made_of)
+        raise OtherGrader(f"not all here is what the batch began with: {what}. With the same, start it again")
+    require(task.level)
     record = pipeline.grade(
         Path(task.source.name),
         chosen.lab,
@@ -158,8 +180,14 @@ def _watch(ends: Connection) -> None:
 
 
 def _stop(*_: object) -> None:
-    """Once only: what a grading leaves is cleaned up in peace."""
+    """Once only: what a grading leaves is cleaned up in peace, and a record is sent as a whole or not at all.
+
+    Of half a record its reader would wait for the rest, without end.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _state.ends = True
     if _state.grading:
         raise KeyboardInterrupt
-    os._exit(130)
+    soon = threading.Timer(_SECONDS_TO_SEND, os._exit, (130,))
+    soon.daemon = True
+    soon.start()

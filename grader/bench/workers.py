@@ -23,7 +23,7 @@ def efficiency(path: Path, lab_name: str, rounds: int, *, target: Target, tell: 
     """Seconds of one worker for N gradings over those of two for 2 N."""
     chosen = asked(Settings(lab=lab_name))
     source = collect(path, chosen.lab.source_name, rule="")
-    task = Task(key="", source=source, settings=chosen.settings, fingerprint=chosen.fingerprint)
+    task = Task(key="", source=source, settings=chosen.settings, fingerprint=chosen.fingerprint, made_of=chosen.made_of)
     alone: list[float] = []
     together: list[float] = []
     with _warm(1, task) as one, _warm(2, task) as two:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from grader import asked, batch as batches, overrides as decisions, roster as rosters
 from grader.cli.classes import roster_option, said, store_option
-from grader.cli.grading import grade_all, jobs_option, summary
+from grader.cli.grading import Where, grade_all, summary, where_options
 from grader.cli.options import (
     case_option,
     chosen_lab,
     grading_options,
     lab_option,
     public_option,
-    sandbox_option,
     seed_option,
 )
 from grader.cli.parser import Parser
@@ -22,7 +21,6 @@ from grader.gather import Handed, gather
 from grader.record import Override
 from grader.roster import Roster
 from grader.rubric import Judged
-from grader.sandbox import require
 from grader.store import Run, Store, open_store
 
 __all__ = ["batch", "options"]
@@ -32,7 +30,7 @@ def options(parser: Parser) -> None:
     """Declare them."""
     text = "A folder for each submission, or a file for each, or an unpacked Gradescope export."
     parser.argument("folder", metavar="FOLDER", type=Path, help=text)
-    jobs_option(parser)
+    where_options(parser)
     store_option(parser)
     roster_option(parser)
     text = "Points that people decided: TOML with tables [[override]]; left out: those of the run before."
@@ -42,13 +40,13 @@ def options(parser: Parser) -> None:
     public_option(parser)
     seed_option(parser)
     grading_options(parser)
-    sandbox_option(parser)
 
 
 def batch(
     folder: Path,
     *,
     jobs: int,
+    executor: str | None,
     store: Path,
     roster: Path | None,
     overrides: Path | None,
@@ -68,8 +66,7 @@ def batch(
     change since an earlier run comes from the store. A submission that cannot be graded stops no other one: it has no
     score, is listed apart, and is tried again by the same command.
 
-    Exit code: 0 all have every point, 1 some have not, 2 a wrong option, folder or file, 3 some have no score, 130
-    interrupted.
+    Exit code: 0 all have all points, 1 some not, 2 a wrong option, folder or file, 3 some have no score, 130 Ctrl-C.
 
     Examples:
         grade batch submissions/ --roster class.csv
@@ -89,8 +86,8 @@ def batch(
         )
     )
     chosen.require_tools()
-    if require_sandbox is not None:
-        require(require_sandbox)
+    where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
+    where.require()
     people = rosters.load(roster) if roster is not None else _roster_before(store, chosen.lab.name, folder)
     handed = gather(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
     names = [one.name for one in handed]
@@ -101,7 +98,7 @@ def batch(
             decided = _decided_before(kept, chosen.lab.name, folder)
         run = batches.plan(kept, chosen, folder, handed, overrides=decided, roster=people)
         before = kept.current(run.lab, run.folder)
-        grade_all(kept, store, run, jobs)
+        grade_all(kept, store, run, where)
         _make_current(kept, run, before)
         return summary(kept, run)
 

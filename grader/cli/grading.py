@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
+import sys
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import mean, median
@@ -11,31 +15,77 @@ from statistics import mean, median
 from grader import batch
 from grader.claims import claims
 from grader.cli.classes import said
+from grader.cli.options import sandbox_option
 from grader.cli.parser import Parser, number
 from grader.cli.progress import progress
-from grader.errors import ExitCode
+from grader.errors import ExitCode, ToolMissing
 from grader.grammar import Number
 from grader.report.escape import escape
 from grader.report.words import NOT_RUN
 from grader.result import Result
+from grader.sandbox import LEVELS, require
 from grader.store import Run, Store
 from grader.verdict import Verdict
-from grader.workers import processes
+from grader.workers import Workers, processes
 
-__all__ = ["grade_all", "jobs_option", "summary"]
+__all__ = ["Where", "grade_all", "summary", "where_options"]
 
 _MOST_JOBS = 64  # so many users that are nobody there are
 _MOST_LISTED = 20
 
 
-def jobs_option(parser: Parser) -> None:
-    """--jobs."""
-    text = "So many submissions are graded at once [default: one for each processor]."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Who grades: so many processes of this machine, or the workers of a Dask scheduler."""
+
+    jobs: int
+    executor: str | None
+    """HOST:PORT of a scheduler."""
+    sandbox: str | None
+
+    @property
+    def level(self) -> str:
+        """What must stand between student code and the machine. Whoever may talk to a scheduler is master of all its
+        workers, so no less than what takes the network from student code, unless that is asked for.
+        """
+        return self.sandbox or ("confine" if self.executor is not None else LEVELS[0])
+
+    def require(self) -> None:
+        """Raise `Unprotected` when this machine would grade and cannot protect itself so; others are asked by task."""
+        if self.executor is None and self.sandbox is not None:
+            require(self.sandbox)
+
+    def workers(self, count: int) -> tuple[Workers, int]:
+        """Those for so many submissions, and how many tasks they have at once."""
+        if self.executor is None:  # one under way and one waiting for each process: no more of them is in memory
+            return partial(processes, min(self.jobs, max(1, count))), 2 * self.jobs
+        try:
+            from grader.cluster import WINDOW, cluster
+        except ModuleNotFoundError as error:
+            if error.name not in ("distributed", "dask"):
+                raise
+            raise ToolMissing("distributed (for --executor)", f"{sys.executable} -m pip install distributed") from error
+        return partial(cluster, self.executor, said), WINDOW
+
+
+def where_options(parser: Parser) -> None:
+    """--jobs, --executor, --require-sandbox."""
+    text = "So many submissions are graded at once on this machine [default: one for each processor]."
     default = min(_MOST_JOBS, len(os.sched_getaffinity(0)))
     parser.option("--jobs", metavar="N", type=number(Number("jobs", 1, _MOST_JOBS)), default=default, help=text)
+    text = "Not on this machine, but on the workers of the Dask scheduler there: dask://HOST:PORT."
+    parser.option("--executor", metavar="WHERE", type=_scheduler, help=text)
+    sandbox_option(parser)
 
 
-def grade_all(store: Store, path: Path, run: Run, jobs: int) -> None:
+def _scheduler(word: str) -> str:
+    found = re.fullmatch(r"dask://((?:[\w.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}))", word)
+    if found is None or int(found[2]) not in range(1, 1 << 16):
+        raise argparse.ArgumentTypeError(f"write dask://HOST:PORT, such as dask://127.0.0.1:8786, not '{word}'")
+    return found[1]
+
+
+def grade_all(store: Store, path: Path, run: Run, where: Where) -> None:
     """Grade what has no record yet, and show how it goes. What is finished is kept, however it ends."""
     waiting: Counter[str] = Counter()
     total = failing = 0
@@ -45,15 +95,17 @@ def grade_all(store: Store, path: Path, run: Run, jobs: int) -> None:
         waiting[result.entry.key] += not result.is_graded
     graded = total - waiting.total()
     said(f"run {run.id}: {_count(total, 'submission')}, {graded} of them graded already")
+    workers, window = where.workers(waiting.total())
     with claims(path) as claimed, progress(total, done=graded, failing=failing) as tell:
         try:
             batch.grade_run(
                 store,
                 run,
-                partial(processes, min(jobs, max(1, waiting.total()))),
+                workers,
                 claimed,
-                window=2 * jobs,  # one under way and one waiting for each worker: no more of them is in memory
+                window=window,
                 tell=lambda one: tell(one, waiting[one.key]),
+                level=where.level,
             )
         except KeyboardInterrupt:
             said(f"what is finished is kept in {path}; the same command goes on from there")

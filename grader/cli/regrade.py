@@ -8,12 +8,10 @@ from grader import asked, batch, overrides as decisions, roster as rosters
 from grader.changes import changes
 from grader.cli.classes import chosen_run, roster_option, said, store_option
 from grader.cli.differences import show_changes
-from grader.cli.grading import grade_all, jobs_option, summary
-from grader.cli.options import sandbox_option
+from grader.cli.grading import Where, grade_all, summary, where_options
 from grader.cli.parser import Parser, number
 from grader.errors import ExitCode
 from grader.grammar import Number
-from grader.sandbox import require
 from grader.store import open_store
 
 __all__ = ["options", "regrade"]
@@ -23,19 +21,19 @@ def options(parser: Parser) -> None:
     """Declare them."""
     text = "The run to grade again, not the one that counts."
     parser.argument("run", metavar="RUN", nargs="?", type=number(Number("run", 1)), help=text)
-    jobs_option(parser)
+    where_options(parser)
     store_option(parser)
     roster_option(parser)
     text = "Points that people decided: TOML with tables [[override]]; left out: those of the run."
     parser.option("--overrides", metavar="FILE", type=Path, help=text)
     parser.option("--apply", action="store_true", help="From now on the new run is the one that counts.")
-    sandbox_option(parser)
 
 
 def regrade(
     run: int | None,
     *,
     jobs: int,
+    executor: str | None,
     store: Path,
     roster: Path | None,
     overrides: Path | None,
@@ -59,14 +57,14 @@ def regrade(
         old = chosen_run(kept, run)
         chosen = asked.asked(batch.settings_of(old))
         chosen.require_tools()
-        if require_sandbox is not None:
-            require(require_sandbox)
+        where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
+        where.require()
         names = [result.name for result in kept.results(old)]
         decided = kept.overrides(old)
         if overrides is not None:
             decided = decisions.load(overrides, chosen.lab.rubric, names)
         new = batch.replan(kept, chosen, old, overrides=decided, roster=people)
-        grade_all(kept, store, new, jobs)
+        grade_all(kept, store, new, where)
         code = summary(kept, new)
         if new.id == old.id:
             said(f"nothing that it depends on has changed since run {old.id}")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 from grader import asked, batch, pipeline, workers
 from grader.claims import claims
-from grader.errors import DriverError
+from grader.errors import DriverError, OtherGrader
 from grader.gather import gather
 from grader.record import from_json
 from grader.result import Kept
@@ -130,6 +131,15 @@ def test_whatever_changes_a_record_changes_its_key(store: Store, folder: Path, c
     assert keys[0] & keys[1] == set()
 
 
+def test_a_record_depends_on_the_machine_as_far_as_its_numbers_do() -> None:
+    """Counts depend on what libc chooses for a processor; and what differs somewhere is said."""
+    counting = asked.asked(replace(_FEW, instructions=True)).made_of
+
+    assert counting.keys() - asked.asked(_FEW).made_of.keys() == {"valgrind", "processor"}
+    assert asked.differences({"cases": "1", "gcc": "2"}, {"cases": "3", "gcc": "4"}) == "other cases; gcc '2', not '4'"
+    assert asked.differences(counting, counting) == ""
+
+
 def test_a_header_matters_where_the_source_names_it(store: Store, tmp_path: Path) -> None:
     """Directly or by another header; one that nobody can mean does not."""
     (tmp_path / "in" / "jane").mkdir(parents=True)
@@ -198,13 +208,20 @@ def test_a_worker_that_is_killed_takes_nobody_with_it(
     assert [one.name for one in store.results(run) if not one.is_graded] == ["sign_compare"]
 
 
-def test_a_worker_with_another_grader_refuses(folder: Path) -> None:
-    """On another machine, or when a case was changed meanwhile."""
+def test_a_worker_with_another_grader_refuses(store: Store, folder: Path) -> None:
+    """On another machine, or when a case was changed meanwhile: the batch ends, nobody has a record or a trouble."""
     (source, *_) = [one.source for one in gather(folder, "llm_memory.c", "compile") if one.source is not None]
-    done = grade(Task(key="k", source=source, settings=_FEW, fingerprint="another"))
+    other = Task(
+        key="k", source=source, settings=_FEW, fingerprint="x", made_of={**asked.asked(_FEW).made_of, "gcc": "another"}
+    )
+    with pytest.raises(OtherGrader, match=r"what the batch began with: gcc 'gcc .*', not 'another'"):
+        grade(other)
 
-    assert done.kept is None
-    assert "not those that the batch began with" in done.trouble
+    run = planned(store, folder)
+    with pytest.raises(OtherGrader):
+        graded(store, folder, replace(run, fingerprint="another"))
+    assert len(store.pending(run)) == 3
+    assert {one.entry.trouble for one in store.results(run)} == {""}
 
 
 _SHARED = """import sys

@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grader.tests.classes import finished, killed_and_resumed, made_class, records, start
 from grader.tests.test_interrupted import wait_for_silence
+from grader.workers import processes
 
 _OPTIONS = ("--case", "append/copy_*", "--without-valgrind", "--jobs", "2")
 _COUNT = 14
@@ -71,3 +76,28 @@ def test_an_interrupted_batch_keeps_what_is_finished(folder: Path, number: signa
     assert 1 <= finished(store) < _COUNT
     assert wait_for_silence(folder.parent, 5) == []
     assert list((folder.parent / "tmp").glob("grade-*")) == []
+
+
+class Sent:
+    """What ends its process when that has begun to send it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Said to be so many bytes."""
+        threading.Thread(target=self.end, daemon=True).start()
+        return len, (bytes(1 << 24),)
+
+    def end(self) -> None:
+        """Wait for the moment."""
+        main = threading.main_thread().ident
+        assert main is not None
+        while sys._current_frames()[main].f_code.co_name != "_send":
+            time.sleep(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_worker_that_is_stopped_sends_no_half_record() -> None:
+    """Nobody waits for the other half."""
+    with processes(1) as pool:
+        size: object = pool.submit(Sent).result(timeout=30)
+
+    assert size == 1 << 24

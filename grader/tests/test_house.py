@@ -51,7 +51,7 @@ LEVELS = (
     ("grader.labs",),
     ("grader.asked", "grader.changes"),
     ("grader.workers",),
-    ("grader.batch",),
+    ("grader.batch", "grader.cluster"),
     ("grader.deploy",),
     ("grader.cli", "grader.pytest_items", "grader.bench"),
     ("grader.__main__", "grader.pytest_plugin"),

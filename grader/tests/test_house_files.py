@@ -89,6 +89,7 @@ def test_the_lock_pins_every_dependency_with_a_hash() -> None:
     entries = re.split(r"^(?=[\w.-]+(?:\[\w+\])?==)", lock, flags=re.MULTILINE)[1:]
     asked = [
         *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["dask"],
         *project["dependency-groups"]["dev"],
         *project["dependency-groups"]["bootstrap"],
     ]
@@ -102,7 +103,8 @@ def test_the_lock_pins_every_dependency_with_a_hash() -> None:
 def test_imports_of_others_are_declared() -> None:
     """Every package that our code imports is a dependency, not somebody else's."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    declared = {Requirement(line).name for line in project["project"]["dependencies"]}
+    extras = project["project"]["optional-dependencies"].values()
+    declared = {Requirement(line).name for lines in (project["project"]["dependencies"], *extras) for line in lines}
     names = {"elftools": "pyelftools", "_pytest": "pytest", "yaml": "pyyaml"}
     roots = {
         str(name).partition(".")[0]

@@ -19,7 +19,9 @@ try:
 except SystemExit as end:
     assert end.code in (0, 1), end.code
 print(*sys.modules)"""
-_HEAVY = frozenset({"elftools", "hypothesis", "jinja2", "junitparser", "pydantic", "pytest", "rich"})
+_HEAVY = frozenset(
+    {"dask", "distributed", "elftools", "hypothesis", "jinja2", "junitparser", "pydantic", "pytest", "rich"}
+)
 """Packages of others. What a run needs of them is said test by test."""
 _RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 
@@ -84,6 +86,15 @@ def test_a_command_does_not_import_the_others() -> None:
 
     assert "grader.cli.schema" in ours
     assert not ours & {"grader.cli.run", "grader.cli.cases", "grader.pipeline", "grader.labs", "grader.casefile"}
+
+
+def test_a_batch_of_this_machine_does_not_import_the_cluster() -> None:
+    """Dask is for --executor alone."""
+    modules = imported("import sys, grader.cli.batch, grader.cli.regrade; print(*sys.modules)")
+
+    assert "grader.workers" in modules
+    assert not {name.partition(".")[0] for name in modules} & {"dask", "distributed"}
+    assert "grader.cluster" not in modules
 
 
 def test_a_pytest_of_something_else_does_not_import_the_grader(tmp_path: Path) -> None:
