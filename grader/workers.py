@@ -27,7 +27,7 @@ from grader.record import to_json
 from grader.result import Kept
 from grader.sandbox import LEVELS, require
 
-__all__ = ["KILLED", "Graded", "Task", "Workers", "deaf", "grade", "processes"]
+__all__ = ["KILLED", "MOST_SECONDS_TO_END", "Graded", "Task", "Workers", "deaf", "grade", "processes"]
 
 Workers = Callable[[], AbstractContextManager[Executor]]
 """Makes an executor, and another one when that broke. Its end by an exception ends what is under way."""
@@ -35,7 +35,9 @@ Workers = Callable[[], AbstractContextManager[Executor]]
 KILLED = "the process that graded it was killed, perhaps for want of memory"
 """The trouble with a submission whose process died twice."""
 
-_MOST_SECONDS_TO_END = 20.0
+MOST_SECONDS_TO_END = 20.0
+"""Of a process that grades, once nobody waits for it."""
+
 _SECONDS_TO_SEND = 1.0
 
 
@@ -175,7 +177,7 @@ def _watch(ends: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):
         ends.recv()
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_MOST_SECONDS_TO_END)  # should the interrupt have come where nobody minds it
+    time.sleep(MOST_SECONDS_TO_END)  # should the interrupt have come where nobody minds it
     os._exit(130)
 
 

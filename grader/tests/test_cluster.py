@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -30,7 +31,7 @@ from grader.confine.slot import user_of_this_process
 from grader.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
 from grader.tests.classes import finished, made_class, records, start
 from grader.tests.test_batch import deadly
-from grader.workers import KILLED, Graded, Task, grade
+from grader.workers import KILLED, MOST_SECONDS_TO_END, Graded, Task, grade
 
 _COUNT = 7
 _OPTIONS = ("--case", "append/copy_*", "--without-valgrind", "--require-sandbox", "limits")
@@ -78,9 +79,22 @@ def children(pid: int) -> set[int]:
     return {int(number) for numbers in found for number in numbers}
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Wait for that, for some seconds; whoever calls looks again."""
-    deadline = time.monotonic() + 20
+def started_at(pid: int) -> str:
+    """When a process was started; numbers are used again, and nothing for one that has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        state, *rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return "" if state == "Z" else rest[18]
+    return ""
+
+
+def alive(started: Mapping[int, str]) -> list[int]:
+    """Which of these processes, by when they were started, are still there."""
+    return [pid for pid, then in started.items() if then and started_at(pid) == then]
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for that; whoever calls looks again."""
+    deadline = time.monotonic() + seconds
     while not true() and time.monotonic() < deadline:
         time.sleep(0.05)
 
@@ -112,17 +126,17 @@ def test_an_interrupted_batch_that_also_loses_a_worker_ends_with_the_same_store(
 
     process = begun(folder, store, there, kept + 1)
     victim = there.workers[0].pid
-    graders = children(victim)
+    graders = {pid: started_at(pid) for pid in children(victim)}
     os.kill(victim, signal.SIGKILL)
     killed_at = finished(store)
     _, said = process.communicate(timeout=120)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in graders))
+    until(lambda: not alive(graders), 2 * MOST_SECONDS_TO_END)
 
     assert process.returncode == 1, said.decode()
     assert f"{kept} of them graded already" in said.decode()
     assert kept < killed_at < _COUNT
-    assert [pid for pid in graders if Path(f"/proc/{pid}").exists()] == []
-    assert graders
+    assert alive(graders) == []
+    assert any(graders.values())
 
     start(folder, undisturbed, *_OPTIONS, "--jobs", "1").communicate(timeout=120)
     expected, made = records(undisturbed), records(store)
