@@ -160,14 +160,19 @@ class Workspace:
 def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
     """A fresh private folder, gone with everything in it at the end; with what is left of a budget, or a new one."""
     user = user_of_this_process() if machine().user else None  # first: nothing may come between the folder and its end
-    folder = Path(tempfile.mkdtemp(prefix="grade-"))
+    folder = Path(tempfile.gettempdir(), f"grade-{secrets.token_hex(8)}")
     try:
+        folder.mkdir(mode=0o700)
         if user is not None:
             os.chown(folder, user, user)
         folder.chmod(0o700)
         yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget or Budget())
     finally:
-        _remove(folder)
+        try:
+            _remove(folder)
+        except KeyboardInterrupt:  # it comes once, but may come just here
+            _remove(folder)
+            raise
 
 
 def _remove(folder: Path) -> None:
