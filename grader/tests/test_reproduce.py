@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from grader import casefile, pipeline
+from grader import casefile
 from grader.build.project import FLAGS
 from grader.grammar import Case
 from grader.labs import LABS
 from grader.process import Completed, Patience, run
 from grader.record import Record
 from grader.reproduce import c_call, c_comment, c_string, fold
+from grader.tests.graded import graded
 from grader.verdict import Verdict
 
 _ROOT = Path(__file__).parents[2]
@@ -142,8 +143,8 @@ def test_every_cut_compiles(bench: Bench, start: int) -> None:
 
 @pytest.mark.parametrize("source", _WRONG, ids=lambda source: "/".join(source.parts[-3:-1]))
 def test_the_program_fails_where_the_sample_fails(bench: Bench, source: Path) -> None:
-    """And on no accepted sample; what only Valgrind sees is asked of Valgrind, of all of them."""
-    record = _graded(source)
+    """And on no accepted sample. What only Valgrind sees is asked of Valgrind; programs share the samples for that."""
+    record = graded(LABS["paged_kv"]().name, source.parent)
     case, operation = _first_bad(record)
     text = _program(_cases()[case], operation)
     command = [str(bench.linked(text, source))]
@@ -155,25 +156,10 @@ def test_the_program_fails_where_the_sample_fails(bench: Bench, source: Path) ->
     assert failed.exit_code != 0, record.diagnosis
     assert not failed.timed_out, "the program must end by itself"
     program = bench.program(text)
-    for accepted in _ACCEPTED:
+    for accepted in _ACCEPTED[_WRONG.index(source) % _SHARERS :: _SHARERS] if tool else _ACCEPTED:
         done = bench.run(*tool, str(program), library=bench.library(accepted))
 
         assert (accepted.parent.name, done.exit_code) == (accepted.parent.name, 0), done.stderr.decode()
-
-
-def _graded(source: Path) -> Record:
-    """The record of a sample; the diagnosis names a short case where it can, so the short ones come first.
-
-    Valgrind is slow where much leaks, and says nothing new then: it is asked where the replay is content.
-    """
-    lab = LABS["paged_kv"]()
-    every = list(_cases().values())
-    short = [case for case in every if len(case.trace.operations) < 40]
-    valgrind = source.parts[-3] == Verdict.MEMORY_ERROR
-    record = pipeline.grade(source.parent, lab, short, seed=lab.rubric.seed, valgrind=valgrind)
-    if record.diagnosis is not None and record.diagnosis.case is not None:
-        return record
-    return pipeline.grade(source.parent, lab, every, seed=lab.rubric.seed)
 
 
 def _first_bad(record: Record) -> tuple[str, int]:
