@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import signal
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ _MOST_PROCESSES = 3
 _MOST_OUTPUT = 2000
 _EXIT_BAD_PLAN = 100
 _HUNG, _WITHOUT_TIME = 1, 2
+_RECURSION = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,16 @@ class Fault:
     stack: tuple[int, ...]
     code: int = 0
     """Why the signal came, as the kernel says (si_code)."""
+
+    @property
+    def calls_itself(self) -> tuple[int, ...]:
+        """Return addresses that come again and again in the stack: those of a recursion that filled it."""
+        return tuple(sorted(address for address in set(self.stack) if self.stack.count(address) >= _RECURSION))
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The stack by which lines are found. Where in a recursion the stack was full is chance: its calls are not."""
+        return (0, *self.calls_itself) if self.signal == signal.SIGSEGV and self.calls_itself else self.stack
 
 
 @dataclass(slots=True, eq=False)

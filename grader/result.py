@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from grader.migrations import unpacked
 from grader.overrides import applied
 from grader.record import Override, Record, Student, Submission, from_json
 from grader.verdict import Finding, Verdict
@@ -31,11 +32,16 @@ class Kept:
     """A record as the store holds it: before overrides, and with what queries need beside it."""
 
     key: str
-    json: str
+    packed: bytes
     verdict: str
     score: int
     max_score: int
     rule: str | None
+
+    @property
+    def json(self) -> str:
+        """The record. It may be large, and most questions are answered without it: so it is unpacked here."""
+        return unpacked(self.packed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from pathlib import Path
 from grader.collect import Source
 from grader.database import opened, transaction
 from grader.errors import UsageError
-from grader.migrations import packed, unpacked
 from grader.record import Override, Student
 from grader.result import Entry, Kept, Result
 
@@ -127,7 +126,7 @@ class Store:
         """Keep a record; one that is there already stays."""
         self._connection.execute(
             "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (kept.key, packed(kept.json), kept.verdict, kept.score, kept.max_score, kept.rule, _now()),
+            (kept.key, kept.packed, kept.verdict, kept.score, kept.max_score, kept.rule, _now()),
         )
 
     def add_trouble(self, run: Run, key: str, trouble: str) -> None:
@@ -238,8 +237,7 @@ def _run(row: sqlite3.Row | None) -> Run:
 
 
 def _kept(row: sqlite3.Row) -> Kept:
-    values = {field.name: row[field.name] for field in fields(Kept) if field.name != "json"}
-    return Kept(json=unpacked(row["packed"]), **values)
+    return Kept(**{field.name: row[field.name] for field in fields(Kept)})
 
 
 def _dumped(value: Student | Sequence[Student]) -> str:

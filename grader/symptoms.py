@@ -24,8 +24,6 @@ _SI_KERNEL = 0x80  # how Linux reports an address outside the range of all addre
 _WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
 _JUMP = 6  # the last of calls.c's enum way
 
-_RECURSION = 8  # the same return address so often on the stack
-
 
 def stacks_of(comparisons: Iterable[Comparison]) -> Iterator[tuple[int, ...]]:
     """All stacks whose lines `case_findings` will ask for."""
@@ -33,7 +31,7 @@ def stacks_of(comparisons: Iterable[Comparison]) -> Iterator[tuple[int, ...]]:
         played = comparison.played
         for fault in (played.fault, played.left):
             if fault is not None:
-                yield fault.stack
+                yield fault.place
         for event in played.events:
             yield stack_of(event.allocated_at)
             yield stack_of(event.freed_at)
@@ -99,7 +97,7 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
         return
     call = case.trace.operations[at].name
     fault = played.left or played.fault
-    source = lines.get(fault.stack, ()) if fault is not None else ()
+    source = lines.get(fault.place, ()) if fault is not None else ()
     words = {
         End.CRASH: (Verdict.RUN_TIME_ERROR, f"{call} crashes ({_signal_words(comparison)})"),
         End.HANG: (
@@ -138,7 +136,7 @@ def _signal_words(comparison: Comparison) -> str:
         name = signal.strsignal(number) or signal.Signals(number).name
     except ValueError:
         name = f"signal {number}"
-    if fault is not None and number == signal.SIGSEGV and _calls_itself(fault.stack):
+    if fault is not None and number == signal.SIGSEGV and fault.calls_itself:
         return f"{name}: it calls itself again and again until the stack is full"
     if _is_wild(comparison):
         return f"{name}: it follows a pointer that was never set, or that was freed"
@@ -152,10 +150,6 @@ def _is_wild(comparison: Comparison) -> bool:
     """An address that no memory can have: what fresh or freed memory holds, taken as a pointer."""
     fault = comparison.played.fault
     return fault is not None and fault.signal == signal.SIGSEGV and fault.code == _SI_KERNEL
-
-
-def _calls_itself(stack: tuple[int, ...]) -> bool:
-    return any(stack.count(address) >= _RECURSION for address in set(stack))
 
 
 def _left_words(comparison: Comparison) -> str:

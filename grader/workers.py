@@ -23,6 +23,7 @@ from grader import pipeline
 from grader.asked import Settings, asked, differences
 from grader.collect import Source
 from grader.errors import InputError, OtherGrader, Unprotected
+from grader.migrations import packed
 from grader.record import to_json
 from grader.result import Kept
 from grader.sandbox import LEVELS, require
@@ -123,7 +124,7 @@ def _kept(task: Task) -> Kept:
     assert record.score is not None
     return Kept(
         key=task.key,
-        json=to_json(record, one_line=True),
+        packed=packed(to_json(record, one_line=True)),
         verdict=record.verdict,
         score=record.score,
         max_score=record.max_score,

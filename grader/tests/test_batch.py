@@ -20,6 +20,7 @@ from grader import asked, batch, pipeline, workers
 from grader.claims import claims
 from grader.errors import DriverError, OtherGrader
 from grader.gather import gather
+from grader.migrations import packed
 from grader.record import from_json
 from grader.result import Kept
 from grader.store import Run, Store, open_store
@@ -193,7 +194,9 @@ def deadly(task: Task) -> Graded:
     """Instead of a grading: one source ends its process, the others have a point."""
     if b"deadly" in task.source.content:
         os.kill(os.getpid(), signal.SIGKILL)
-    return Graded(key=task.key, kept=Kept(key=task.key, json="{}", verdict="x", score=1, max_score=1, rule=None))
+    return Graded(
+        key=task.key, kept=Kept(key=task.key, packed=packed("{}"), verdict="x", score=1, max_score=1, rule=None)
+    )
 
 
 def test_a_worker_that_is_killed_takes_nobody_with_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import signal
 import struct
 from collections.abc import Iterable
 from functools import cache
@@ -20,7 +21,7 @@ from grader.lab import Program
 from grader.labs.paged_kv import lab
 from grader.plan import plan
 from grader.process import Command, Completed
-from grader.replay import Played, Replayed, replay
+from grader.replay import Fault, Played, Replayed, replay
 from grader.sandbox import Limits, Workspace
 from grader.tests.programs import SAMPLES, attempted, expected_records, first_case, second_case
 
@@ -279,3 +280,13 @@ def test_a_workspace_leaves_nothing_behind() -> None:
 
         assert (folder / "a.txt").read_bytes() == b"text"
     assert not folder.exists()
+
+
+def test_where_a_recursion_fills_the_stack_is_chance() -> None:
+    """The same calls are named whichever of them met the end of the stack, at the call or behind it."""
+    overflows = [(199, *[202] * 31), *[(7, *[10, 20][turn:], *[10, 20] * 14) for turn in range(2)], (199, 202, 205)]
+    once, at_first, at_second, crash = (Fault(3, signal.SIGSEGV, 0, stack).place for stack in overflows)
+
+    assert (once, at_first, crash) == ((0, 202), (0, 10, 20), (199, 202, 205))
+    assert at_first == at_second
+    assert Fault(3, signal.SIGALRM, 0, overflows[0]).place == overflows[0]

@@ -41,7 +41,7 @@ def entry(name: str, key: str = "", **changes: object) -> Entry:
 def kept(key: str) -> Kept:
     """What is kept of a record that has one of six points."""
     return Kept(
-        key=key, json=to_json(record_of(outcome("append/one"))), verdict="wrong_answer",
+        key=key, packed=migrations.packed(to_json(record_of(outcome("append/one")))), verdict="wrong_answer",
         score=1, max_score=6, rule="address",
     )  # fmt: skip
 
@@ -122,7 +122,7 @@ def test_a_record_is_kept_once_and_never_replaced(store: Store) -> None:
     """Two that handed in the same file share it; a run of before has the record that it had."""
     run = store.add_run(RUN, [entry("jane", "k"), entry("joe", "k"), entry("jim")])
     store.add_record(kept("k"))
-    store.add_record(Kept(key="k", json="{}", verdict="accepted", score=6, max_score=6, rule=None))
+    store.add_record(Kept(key="k", packed=migrations.packed("{}"), verdict="accepted", score=6, max_score=6, rule=None))
 
     assert [(one.name, one.score) for one in store.results(run)] == [("jane", 1), ("jim", None), ("joe", 1)]
     assert [one.record.submission.name for one in store.results(run, "joe")] == ["joe"]
