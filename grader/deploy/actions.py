@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from grader.deploy.bundle import Bundle, File
-from grader.deploy.public import filled, public_tree
+from grader.deploy.public import public_tree
+from grader.deploy.template import filled
 from grader.grammar import Case
 from grader.lab import Lab
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from grader.deploy.bundle import Bundle, File
-from grader.deploy.public import FOLDER, filled, public_tree, slug
+from grader.deploy.public import public_tree
+from grader.deploy.template import FOLDER, filled, slug
 from grader.grammar import Case
 from grader.lab import Lab
 

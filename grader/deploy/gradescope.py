@@ -7,9 +7,9 @@ each submission, as root and, as we are prepared for, without network; what is r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from grader.deploy.bundle import Bundle, File, zipped
+from grader.deploy.template import filled
 from grader.deploy.tree import tree
 from grader.grammar import Case
 from grader.lab import Lab
@@ -21,14 +21,8 @@ _SCRIPTS = {"setup.sh": "gradescope_setup.sh", "run_autograder": "gradescope_run
 
 
 def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
-    yield File(name="gradescope.zip", content=zipped([*_scripts(lab), *tree(lab, cases)]))
-
-
-def _scripts(lab: Lab) -> Iterator[File]:
-    for name, here in _SCRIPTS.items():
-        text = Path(__file__).with_name(here).read_text(encoding="utf-8")
-        filled = text.replace("@LAB@", lab.name).replace("@SOURCE@", lab.source_name)
-        yield File(name=name, content=filled.encode(), runs=True)
+    scripts = [filled(here, name, lab, runs=True) for name, here in _SCRIPTS.items()]
+    yield File(name="gradescope.zip", content=zipped([*scripts, *tree(lab, cases)]))
 
 
 BUNDLE = Bundle(
