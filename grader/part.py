@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import casefile, tomlfile
-from grader.errors import CaseFileError, Problem, RubricError
+from grader.errors import CaseFileError, Problem, RubricError, UsageError
 from grader.grammar import Case, Number
 from grader.lab import Lab
 from grader.rubric import Judged, Rubric
@@ -39,9 +39,16 @@ class Part:
 def part(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool = False) -> Part:
     """Those whose name fits; without the hidden ones where that is asked for, or where there are none.
 
-    A `pattern` chooses among the public cases and leaves the weight of the hidden ones as it is. Raises
-    `CaseFileError`, and `RubricError` when what stands in the place of hidden cases is wrong.
+    A `pattern` chooses among the public cases and leaves the weight of the hidden ones as it is. Raises `UsageError`
+    when no case fits, `CaseFileError`, and `RubricError` when what stands in the place of hidden cases is wrong.
     """
+    chosen = _part(lab, seed=seed, pattern=pattern, public_only=public_only)
+    if not chosen.cases:
+        raise UsageError(f"no case fits '{pattern}'; `grade cases` lists them all")
+    return chosen
+
+
+def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> Part:
     known = given(lab)
     cases = casefile.load_folder(lab.cases, lab.grammar, seed=seed, pattern=pattern)
     hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from grader.cli.classes import chosen_run, said, store_option
-from grader.cli.output import check_output
+from grader.cli.output import check_format, check_output
 from grader.cli.parser import Parser, number
 from grader.errors import ExitCode, UsageError
 from grader.grammar import Number
@@ -58,8 +58,7 @@ def export(
         grade export 2 --format jsonl --output run2.jsonl
         grade export --format html --output reports/ --instructor
     """
-    if format not in GRADEBOOKS and format not in FORMATS:
-        raise UsageError(f"there is no format '{format}'; one of: {', '.join([*GRADEBOOKS, *FORMATS])}")
+    check_format(format, [*GRADEBOOKS, *FORMATS])
     if format in GRADEBOOKS:
         check_output(output)
     elif output is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,20 +12,27 @@ from pathlib import Path
 from grader.cli.log import in_workflow
 from grader.errors import UsageError
 from grader.report import View
+from grader.table import suggestion
 
-__all__ = ["check_output", "view_of"]
+__all__ = ["check_format", "check_output", "view_of"]
 
 
-def check_output(output: Path | None) -> None:
+def check_format(name: str, known: Collection[str]) -> None:
+    """Is it one of these? Raises `UsageError`."""
+    if name not in known:
+        raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
+
+
+def check_output(output: Path | None, option: str = "--output") -> None:
     """Can that file be written? Raises `UsageError` before any work is done for nothing."""
     if output is None:
         return
     if not output.parent.is_dir():
-        raise UsageError(f"--output {output}: there is no folder {output.parent}")
+        raise UsageError(f"{option} {output}: there is no folder {output.parent}")
     if output.exists() and not output.is_file():
-        raise UsageError(f"--output {output}: that is no file; write the name of one")
+        raise UsageError(f"{option} {output}: that is no file; write the name of one")
     if not os.access(output.parent, os.W_OK):
-        raise UsageError(f"--output {output}: we may not write into {output.parent}")
+        raise UsageError(f"{option} {output}: we may not write into {output.parent}")
 
 
 def view_of(*, instructor: bool, to_file: bool = False) -> View:

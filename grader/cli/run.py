@@ -18,7 +18,7 @@ from grader.cli.options import (
     sandbox_option,
     seed_option,
 )
-from grader.cli.output import check_output, view_of
+from grader.cli.output import check_format, check_output, view_of
 from grader.cli.parser import Parser
 from grader.cli.status import status
 from grader.collect import collect
@@ -27,7 +27,6 @@ from grader.record import Record, write
 from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook, View
 from grader.report.document import Document
 from grader.sandbox import require
-from grader.table import suggestion
 from grader.verdict import Verdict
 
 __all__ = ["options", "run"]
@@ -97,7 +96,7 @@ def run(
         grade run class/*/ --format csv --output points.csv
         grade run . --format annotations --also summary=summary.md --also junit=report.xml
     """
-    _check_format(format, [*FORMATS, *GRADEBOOKS])
+    check_format(format, [*FORMATS, *GRADEBOOKS])
     check_output(output)
     others = _others(also, format)
     if len(paths) > 1:
@@ -128,11 +127,6 @@ def run(
     return ExitCode.ACCEPTED if all(verdict.passed for verdict in verdicts) else ExitCode.NOT_ACCEPTED
 
 
-def _check_format(name: str, known: list[str]) -> None:
-    if name not in known:
-        raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
-
-
 def _check_several(output: Path | None, others: Mapping[str, Path]) -> None:
     if output is not None or others:
         option = "--output" if output is not None else "--also"
@@ -146,10 +140,10 @@ def _others(also: Iterable[str], main: str) -> dict[str, Path]:
         raise UsageError(f"--also goes with a report; {main} is a table of many submissions")
     for one in also:
         name, _, path = one.partition("=")
-        _check_format(name, list(FORMATS))
+        check_format(name, FORMATS)
         if not path or name in others:
             raise UsageError(f"--also {one}: write FORMAT=FILE, each format once")
-        check_output(Path(path))
+        check_output(Path(path), f"--also {name}:")
         others[name] = Path(path)
     return others
 

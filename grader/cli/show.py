@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from grader.cli.classes import chosen_run, store_option
-from grader.cli.output import view_of
+from grader.cli.output import check_format, view_of
 from grader.cli.parser import Parser, number
 from grader.errors import ExitCode, UsageError
 from grader.grammar import Number
@@ -43,8 +43,7 @@ def show(
         grade show jane
         grade show jane@example.edu --run 2 --instructor
     """
-    if format not in FORMATS:
-        raise UsageError(f"there is no format '{format}'; write --format {' or --format '.join(FORMATS)}")
+    check_format(format, FORMATS)
     with open_store(store) as kept:
         result = _found(kept, chosen_run(kept, run), submission)
     sys.stdout.write(FORMATS[format](result.record, view_of(instructor=instructor)))

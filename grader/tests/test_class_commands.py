@@ -170,7 +170,7 @@ def test_wrong_words_say_what_to_write(place: Path) -> None:
         (("batch", "in", "--case", "nothing/*"), "no case fits"),
         (("show", "yoda_crlf", "--store", "none.sqlite"), "there is no such store"),
         (("show", "yoda_crlf", "--format", "pdf"), "there is no format 'pdf'"),
-        (("export", "--format", "pdf"), "there is no format 'pdf'; one of: csv, "),
+        (("export", "--format", "pdf"), "there is no format 'pdf'; there are csv, "),
         (("export", "99"), "there is no run 99"),
         (("diff", "1", "99"), "there is no run 99"),
         (("diff", "1"), "grade diff -h"),
