@@ -15,17 +15,16 @@ from pathlib import Path
 
 from grader import tools
 from grader.collect import Source
-from grader.errors import UsageError
 from grader.grammar import Case
 from grader.lab import Lab
 from grader.labs import LABS
 from grader.part import part
 from grader.score import most_points
 
-__all__ = ["Asked", "Settings", "asked", "differences", "house", "source_id"]
+__all__ = ["Asked", "Settings", "asked", "code", "differences", "house", "source_id"]
 
 _ROOT = Path(__file__).parents[1]
-_CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]")
+_CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
 _NO_MATTER = frozenset({"tests", "cli", "report", "bench", "deploy"})
 """Packages on which no record depends."""
 _HASHED = ("grader", "cases")
@@ -82,8 +81,6 @@ def asked(settings: Settings) -> Asked:
     lab = LABS[settings.lab]()
     seed = lab.rubric.seed if settings.seed is None else settings.seed
     chosen = part(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
-    if not chosen.cases:
-        raise UsageError(f"no case fits '{settings.case}'; `grade cases` lists them all")
     settings = replace(settings, public_only=chosen.hidden is not None)
     made_of = {
         "grader": house(),
@@ -115,9 +112,13 @@ def differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
 @cache
 def house() -> str:
     """A hash of our own code, as far as records depend on it."""
+    return _digest(part for path in code() for part in (str(path.relative_to(_ROOT)), path.read_bytes()))
+
+
+def code() -> list[Path]:
+    """The files of ours on which records depend."""
     paths = sorted({path for pattern in _CODE for path in _ROOT.glob(pattern)})
-    mine = [path for path in paths if not _NO_MATTER & set(path.relative_to(_ROOT).parts)]
-    return _digest(part for path in mine for part in (str(path.relative_to(_ROOT)), path.read_bytes()))
+    return [path for path in paths if not _NO_MATTER & set(path.relative_to(_ROOT).parts)]
 
 
 def source_id(source: Source) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader import database, migrations, roster as rosters
+from grader.asked import code
 from grader.claims import claims
 from grader.errors import StoreError, UsageError
 from grader.record import Override, Student, to_json
@@ -236,6 +237,7 @@ def test_a_claim_is_held_by_one_process_and_ends_with_it(tmp_path: Path) -> None
     path, key = tmp_path / "grades.sqlite", "ab" * 32
     program = """import sys, time
 from pathlib import Path
+from grader.asked import code
 from grader.claims import claims
 with claims(Path(sys.argv[1])) as held:
     print(held.take(sys.argv[2]), flush=True)
@@ -249,3 +251,12 @@ with claims(Path(sys.argv[1])) as held:
         holder.send_signal(signal.SIGKILL)
         holder.communicate()
         assert ours.take(key)
+
+
+def test_a_record_is_known_by_all_of_ours_that_makes_it() -> None:
+    """A new kind of file would have to be hashed too. Templates make the programs that records show."""
+    apart = {"tests", "cli", "report", "bench", "deploy", "__pycache__", "py.typed", "starter"}
+    files = [path for name in ("grader", "reference") for path in (ROOT / name).rglob("*") if path.is_file()]
+
+    assert {path for path in files if not apart & {*path.relative_to(ROOT).parts}} - {*code()} == set()
+    assert {path.suffix for path in code()} >= {".py", ".c", ".h", ".jinja"}
