@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, zip_longest
 
-from grader.delta import applied, whole
 from grader.grammar import Case
 from grader.replay import Event, Played, PlayedStep
 from grader.rubric import Rule
 from grader.same import Same
+from reference.delta import applied
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory, Span
 from reference.operation import Reply, Trace
 
@@ -154,7 +154,6 @@ class _Right:
         self._trace = trace
         self._model = model
         self._deltas: list[bytes] = []
-        self._records: list[bytes] = []
 
     def followed_by(self, steps: Sequence[PlayedStep]) -> int:
         """How many operations from the first one on leave a program in the reference's state, byte by byte."""
@@ -162,40 +161,35 @@ class _Right:
             return self._played_beside(steps)
         for number, (delta, step) in enumerate(zip(self._deltas, steps, strict=False)):
             if delta != step.delta:
-                return self._followed_from(number, steps)
+                if self._records[number] != step.record:
+                    return number
+                self._deltas[number] = step.delta  # the next program will probably tell it like this one
         return min(len(self._deltas), len(steps))
-
-    def _followed_from(self, number: int, steps: Sequence[PlayedStep]) -> int:
-        """The same for a program that tells it otherwise from this operation on, or does otherwise."""
-        if not self._records:
-            self._records = list(accumulate(self._deltas, lambda record, delta: applied(delta, record), initial=b""))[
-                1:
-            ]
-        for at, (record, step) in enumerate(zip(self._records[number:], steps[number:], strict=False), number):
-            if record != step.record:
-                return at
-            self._deltas[at] = step.delta  # the next program will probably tell it like this one
-        return min(len(self._records), len(steps))
 
     def _played_beside(self, steps: Sequence[PlayedStep]) -> int:
         """The same, and all that is to be kept: as the program told it, as long as that was right."""
         model = self._model(self._trace)
+        operations = self._trace.operations
         replies: list[Reply] = []
         allowed: list[tuple[Span, ...]] = []
         deltas: list[bytes] = []
-        follows, before = 0, b""
-        for operation, step in zip_longest(self._trace.operations, steps[: len(self._trace.operations)]):
+        follows = 0
+        for operation, step in zip_longest(operations, steps[: len(operations)]):
             replies.append(model.apply(operation))
             allowed.append(model.allowed())
-            record = model.record()
-            if follows == len(deltas) and step is not None and applied(step.delta, before) == record:
-                follows += 1
-                deltas.append(step.delta)
-            else:
-                deltas.append(whole(record))
-            before = record
+            delta = model.delta()
+            if step is not None and follows == len(deltas):
+                same = delta == step.delta or model.record() == step.record  # there are several ways to tell it
+                follows += same
+                delta = step.delta if same else delta
+            deltas.append(delta)
         self.replies, self.allowed, self._deltas = tuple(replies), allowed, deltas
         return follows
+
+    @cached_property
+    def _records(self) -> list[bytes]:
+        records = accumulate(self._deltas, lambda record, delta: applied(delta, record), initial=b"")
+        return list(records)[1:]
 
 
 @lru_cache(maxsize=_MOST_KEPT)

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from grader.blocks import BlockEvent, Event
-from grader.delta import applied, length_after, whole
 from grader.errors import DriverError, TooBusy
 from grader.frames import Frame, Frames, Kind
 from grader.grammar import Case
 from grader.lab import Program
 from grader.plan import plan
 from grader.sandbox import RUN_LIMITS, Workspace
+from reference.delta import applied, length_after, whole
 from reference.operation import Trace
 
 __all__ = [

@@ -19,51 +19,73 @@ struct frame {
     uint32_t live;                                  /* blocks, after it */
 };
 
-void send_frame(enum kind kind, const void *body, size_t length)
+enum { MOST_PIECES = 3 };
+
+/* A frame whose body is these pieces, one after the other. */
+static void send_pieces(enum kind kind, const struct iovec *pieces, int count)
 {
     struct frame frame = {
-        .token = now.token, .kind = kind, .length = (uint32_t)length,
-        .case_number = now.case_number, .operation = now.operation, .attempt = now.attempt,
-        .allocations = heap.allocations, .frees = heap.frees, .bad_frees = heap.bad_frees,
+        .token = now.token, .kind = kind, .case_number = now.case_number, .operation = now.operation,
+        .attempt = now.attempt, .allocations = heap.allocations, .frees = heap.frees, .bad_frees = heap.bad_frees,
         .broken = heap.broken, .live = heap.live,
     };
-    struct iovec parts[2] = {{&frame, sizeof frame}, {(void *)(uintptr_t)body, length}};
+    struct iovec parts[1 + MOST_PIECES] = {{&frame, sizeof frame}};
+    int end = 1;
+    for (; end <= count; end++) {
+        parts[end] = pieces[end - 1];
+        frame.length += (uint32_t)parts[end].iov_len;
+    }
     int first = 0;
-    while (first < 2) {
-        ssize_t sent = writev(now.report, parts + first, 2 - first);
+    while (first < end) {
+        ssize_t sent = writev(now.report, parts + first, end - first);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0)
             _exit(EXIT_NO_REPORT);
-        while (first < 2 && (size_t)sent >= parts[first].iov_len)
+        while (first < end && (size_t)sent >= parts[first].iov_len)
             sent -= (ssize_t)parts[first++].iov_len;
-        if (first < 2) {
+        if (first < end) {
             parts[first].iov_base = (char *)parts[first].iov_base + sent;
             parts[first].iov_len -= (size_t)sent;
         }
     }
 }
 
+void send_frame(enum kind kind, const void *body, size_t length)
+{
+    const struct iovec piece = {(void *)(uintptr_t)body, length};
+    send_pieces(kind, &piece, 1);
+}
+
 /* ---------------------------------------------------------------- the record */
 
 enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 14 };
-static int32_t *record, *last_record; /* RECORD_WORDS of pages each, touched only as far as used */
-static size_t record_length, last_length;
+/* What the lab says after an operation. */
+static struct record {
+    int32_t *words; /* RECORD_WORDS of pages, touched only as far as used */
+    size_t length, memory; /* where the memory begins that is the rest of it */
+} record, last_record;
 static const void *seen[SEEN];
 static uint32_t seen_in[SEEN], seen_round;
 
 void harness_put(int32_t word)
 {
-    if (record_length < RECORD_WORDS)
-        record[record_length++] = word;
+    if (record.length < RECORD_WORDS)
+        record.words[record.length++] = word;
 }
 
 void harness_put_words(const void *words, size_t count)
 {
-    if (count > RECORD_WORDS - record_length)
-        count = RECORD_WORDS - record_length;
-    memcpy(record + record_length, words, count * sizeof *record);
-    record_length += count;
+    if (count > RECORD_WORDS - record.length)
+        count = RECORD_WORDS - record.length;
+    memcpy(record.words + record.length, words, count * sizeof *record.words);
+    record.length += count;
+}
+
+void harness_put_memory(const void *words, size_t count)
+{
+    record.memory = record.length;
+    harness_put_words(words, count);
 }
 
 int harness_seen(const void *address)
@@ -83,35 +105,65 @@ int harness_seen(const void *address)
 
 void set_up_record(void)
 {
-    record = harness_pages(RECORD_WORDS * sizeof *record);
-    last_record = harness_pages(RECORD_WORDS * sizeof *record);
+    record.words = harness_pages(RECORD_WORDS * sizeof *record.words);
+    last_record.words = harness_pages(RECORD_WORDS * sizeof *record.words);
 }
 
-/* Have the record written, and send it. Most operations change little of it: then the body of a DELTA frame is how
- * many words behind the reply are as in the last record, how many at the end are, the reply, and what lies between. */
+enum { REPLY = 2 };
+
+/* The words that are others than in the last record, if that is as long and they are few. Were they? */
+static int send_few_words(void)
+{
+    enum { FEW = 2, PAIR = 2, EMPTY = 1 + REPLY };
+    int32_t body[EMPTY + PAIR * FEW] = {-1, record.words[0], record.words[1]};
+    size_t length = EMPTY;
+    if (record.length != last_record.length)
+        return 0;
+    for (size_t place = REPLY; place < record.length; place++) {
+        if (record.words[place] == last_record.words[place])
+            continue;
+        if (length == sizeof body / sizeof *body)
+            return 0;
+        body[length++] = (int32_t)place - (int32_t)record.length;
+        body[length++] = record.words[place];
+    }
+    send_frame(DELTA, body, length * sizeof *body);
+    return 1;
+}
+
+/* All that stands before the memory, and what lies between the first and the last word that is another one in that.
+ * It must be as long as the last one's memory. Was it? */
+static int send_front_and_memory(void)
+{
+    size_t memory = record.length - record.memory, start = 0, end = memory;
+    if (!record.memory || !last_record.memory || last_record.length - last_record.memory != memory)
+        return 0;
+    const int32_t *words = record.words + record.memory, *last = last_record.words + last_record.memory;
+    while (start < end && words[start] == last[start])
+        start++;
+    while (start < end && words[end - 1] == last[end - 1])
+        end--;
+    if (start == end)
+        start = end = 0;
+    int32_t head[] = {(int32_t)memory, (int32_t)start, (int32_t)end};
+    const struct iovec pieces[] = {
+        {head, sizeof head},
+        {record.words, record.memory * sizeof *words},
+        {record.words + record.memory + start, (end - start) * sizeof *words},
+    };
+    send_pieces(DELTA, pieces, sizeof pieces / sizeof *pieces);
+    return 1;
+}
+
+/* Have the record written, and send what an operation did to the last one (reference/delta.py), or all of it. */
 void send_record(void)
 {
-    record_length = 0;
+    record.length = record.memory = 0;
     seen_round++;
     lab_record();
-    enum { REPLY = 2, HEAD = 4, WORTH_IT = 64 };
-    size_t shorter = record_length < last_length ? record_length : last_length, same = 0, tail = 0;
-    while (REPLY + same < shorter && record[REPLY + same] == last_record[REPLY + same])
-        same++;
-    while (REPLY + same + tail < shorter && record[record_length - 1 - tail] == last_record[last_length - 1 - tail])
-        tail++;
-    if (same >= HEAD - REPLY && same + tail > WORTH_IT) {
-        int32_t *head = record + REPLY + same - HEAD, covered[HEAD];
-        int32_t body[HEAD] = {(int32_t)same, (int32_t)tail, record[0], record[1]};
-        memcpy(covered, head, sizeof covered);
-        memcpy(head, body, sizeof body);
-        send_frame(DELTA, head, (record_length - REPLY - same - tail + HEAD) * sizeof *record);
-        memcpy(head, covered, sizeof covered);
-    } else {
-        send_frame(STEP, record, record_length * sizeof *record);
-    }
-    int32_t *swap = last_record;
+    if (!send_few_words() && !send_front_and_memory())
+        send_frame(STEP, record.words, record.length * sizeof *record.words);
+    struct record swap = last_record;
     last_record = record;
-    last_length = record_length;
     record = swap;
 }

@@ -66,6 +66,8 @@ void harness_root(const void *pointer);
 /* Append words to the record. */
 void harness_put(int32_t word);
 void harness_put_words(const void *words, size_t count);
+/* The same for memory that stands last in the record, and of which an operation changes little. Of several the last. */
+void harness_put_memory(const void *words, size_t count);
 /* An allocation like one of the student's own (a table that a poke puts in, which the student will free). */
 void *harness_malloc(size_t size);
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from grader import casefile, pipeline, sandbox
 from grader.attempt import Attempt
 from grader.compare import Comparison, compare
-from grader.delta import whole
 from grader.diagnose import Diagnosed, case_findings, diagnose
 from grader.grammar import Case
 from grader.labs.paged_kv import lab
@@ -21,6 +20,7 @@ from grader.record import Record
 from grader.replay import Played, PlayedStep
 from grader.score import rule_scores
 from grader.verdict import Finding, RuleScore
+from reference.delta import whole
 from reference.model import play
 
 __all__ = [

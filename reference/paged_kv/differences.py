@@ -15,23 +15,9 @@ from reference.paged_kv.record import EngineState, Pointer, RecordState, ReplyKi
 from reference.paged_kv.sequence import UNMAPPED
 from reference.paged_kv.words import BLOCK_SIZE, KV_SIZE
 
-__all__ = ["choice_difference", "differences"]
+__all__ = ["differences"]
 
 _MOST_PER_FACET = 24  # a zeroed pool differs in thousands of words; nobody reads more than a few
-
-
-def choice_difference(effect: Effect, wanted: list[int], taken: list[int]) -> Difference:
-    """The program took free blocks, but not the first free ones (Global Constraint 3)."""
-    at = next(i for i, (want, took) in enumerate(zip(wanted, taken, strict=True)) if want != took)
-    seq_id, logical, _ = effect.taken[at]
-    tags = {"copy-on-write"} if effect.copied else set()
-    return Difference(
-        facet="choice",
-        field=f"the block taken for logical block {logical} of sequence {seq_id}",
-        expected=f"block {wanted[at]}, the first with ref_count 0",
-        actual=f"block {taken[at]}",
-        tags=frozenset(tags),
-    )
 
 
 def differences(

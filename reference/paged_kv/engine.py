@@ -9,21 +9,23 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import NamedTuple
+from itertools import count, repeat
 
 from reference.model import CannotGoOn
 from reference.operation import Reply
-from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
+from reference.paged_kv.sequence import KV_COUNT, UNMAPPED, Place, Pointer, Sequence, SequenceList
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGICAL_BLOCKS
 
 __all__ = ["NO_EFFECT", "Effect", "Engine", "first_fit", "llm_init", "null_engine"]
 
 _KV_RECORD = struct.Struct("<i")  # Part 2.1: one int of 4 bytes
-_FREE = 1  # place in an engine's counters
+_TOTAL, _FREE = 3, 4  # places in an engine's head
 
 
-class Effect(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Effect:
     """What one call did to the pool and which blocks it took: the bytes that it alone may touch."""
 
     taken: tuple[tuple[int, int, int], ...] = ()
@@ -33,14 +35,26 @@ class Effect(NamedTuple):
     copied: tuple[int, int] | None = None
     """(old block, new block) of a copy-on-write."""
 
+    @property
+    def written(self) -> tuple[int, int] | None:
+        """The bytes of the pool that were written: the first one, and their end."""
+        if self.copied is not None:
+            return self.copied[1] * BLOCK_SIZE, (self.copied[1] + 1) * BLOCK_SIZE
+        return None if self.stored is None else (self.stored, self.stored + KV_SIZE)
+
 
 NO_EFFECT = Effect()
 
 
-def first_fit(ref_count: array[int]) -> int:
-    """The lowest block whose ref_count is 0 (Global Constraint 3)."""
+def first_fit(ref_count: array[int], needed: int) -> list[int]:
+    """The lowest blocks whose ref_count is 0 (Global Constraint 3)."""
+    blocks: list[int] = []
+    block = -1
     try:
-        return ref_count.index(0)
+        for _ in range(needed):
+            block = ref_count.index(0, block + 1)
+            blocks.append(block)
+        return blocks
     except ValueError:
         raise CannotGoOn("free_local_blocks is above 0, but no block has ref_count 0") from None
 
@@ -65,22 +79,34 @@ class Engine:
 
     def __init__(self, pool: memoryview, total_local_blocks: int) -> None:
         self.pool = pool
-        self.total_local_blocks = total_local_blocks
-        self.free_local_blocks = total_local_blocks
-        """To be changed by `set_free_local_blocks`."""
-        self.counters = array("i", [total_local_blocks, total_local_blocks])
-        """Both, as they stand in a record."""
+        self.head = array("i", [len(pool), 1, 1, total_local_blocks, total_local_blocks, Pointer.OK])
+        """What stands before ref_count in a record (record.py)."""
         self.ref_count = array("i", bytes(KV_SIZE * total_local_blocks))
-        self.active_seqs: dict[int, Sequence] = {}
-        """The list, in its order: a dict keeps the order in which sequences were appended."""
+        self.sequences = SequenceList()
+        self.active_seqs = self.sequences.by_id
 
-        self.choose: Callable[[array[int]], int] = first_fit
+        self.choose: Callable[[array[int], int], list[int]] = first_fit
         self.effect = NO_EFFECT
 
-    def set_free_local_blocks(self, free_local_blocks: int) -> None:
-        """Here and where it stands in a record."""
-        self.free_local_blocks = free_local_blocks
-        self.counters[_FREE] = free_local_blocks
+    @property
+    def total_local_blocks(self) -> int:
+        """Blocks of the pool."""
+        return self.head[_TOTAL]
+
+    @total_local_blocks.setter
+    def total_local_blocks(self, blocks: int) -> None:
+        """A program may pretend to have others."""
+        self.head[_TOTAL] = blocks
+
+    @property
+    def free_local_blocks(self) -> int:
+        """Blocks that nobody uses."""
+        return self.head[_FREE]
+
+    @free_local_blocks.setter
+    def free_local_blocks(self, blocks: int) -> None:
+        """Whoever takes a block or gives one back counts it here."""
+        self.head[_FREE] = blocks
 
     def create_sequence(self, seq_id: int, initial_kv_len: int) -> Reply:
         """Task 2: map all blocks of a prompt whose length is known."""
@@ -95,11 +121,9 @@ class Engine:
         if needed > self.free_local_blocks:
             return _refused("NULL", "Task 2/no-room", "none-free")
 
-        sequence = Sequence(seq_id, kv_count=initial_kv_len)
-        blocks = [self._map_new_block(sequence, Place.of(logical * KV_PER_BLOCK)) for logical in range(needed)]
-        self.set_free_local_blocks(self.free_local_blocks - needed)
-        self.active_seqs[seq_id] = sequence
-        self.effect = Effect(tuple((seq_id, logical, block) for logical, block in enumerate(blocks)))
+        blocks = self._take_blocks(needed)
+        self.sequences.append(seq_id, initial_kv_len, blocks)
+        self.effect = Effect(tuple(zip(repeat(seq_id), count(), blocks)))
         return _accepted("seq", "Task 2/returns-sequence")
 
     def free_sequence(self, seq_id: int) -> Reply:
@@ -107,13 +131,13 @@ class Engine:
         if seq_id not in self.active_seqs:
             return _refused("-1", "Task 2/free-unknown", "unknown-id")
 
-        sequence = self.active_seqs.pop(seq_id)
-        blocks, circumstances = sequence.traversed()
-        released = [self._release(block) for block in blocks]
-        self.set_free_local_blocks(self.free_local_blocks + released.count(True))
-        if True in released:
+        blocks, circumstances = self.active_seqs[seq_id].traversed()
+        self.sequences.remove(seq_id)
+        released = self._release(blocks)
+        self.free_local_blocks += released
+        if released:
             circumstances.add("last-reference")
-        if False in released:
+        if released < len(blocks):
             circumstances.add("still-shared")
         return _accepted("0", "Task 2/free-returns", *circumstances)
 
@@ -128,50 +152,58 @@ class Engine:
         blocks, circumstances = parent.traversed()
         for block in blocks:
             self.ref_count[block] += 1
-        self.active_seqs[new_seq_id] = parent.forked(new_seq_id)
+        self.sequences.append_fork(parent, new_seq_id)
         if self.free_local_blocks == 0:
             circumstances.add("none-free")
         return _accepted("seq", "Task 3/returns-child", *circumstances)
 
     def append_kv(self, seq_id: int, kv_data: int) -> Reply:
         """Task 4: write one KV record, on a new page or after a copy-on-write where that is due."""
-        if seq_id not in self.active_seqs:
+        sequence = self.active_seqs.get(seq_id)
+        if sequence is None:
             return _refused("-1", "Task 4/unknown", "unknown-id")
-        sequence = self.active_seqs[seq_id]
-        place = Place.of(sequence.kv_count)
-        if place.logical >= MAX_LOGICAL_BLOCKS:
+        ints, kv_count = sequence.ints, sequence.start + KV_COUNT
+        place = Place.of(ints[kv_count])
+        logical, offset, _, _ = place
+        if logical >= MAX_LOGICAL_BLOCKS:
             return _refused("-1", "Task 4/full", "sequence-full")
 
         block = sequence.block_at(place)
         if block != UNMAPPED and self.ref_count[block] <= 1:
-            self._store(sequence, place, block, kv_data)
-            return _APPENDED_IN_PLACE[self.free_local_blocks == 0]
-        circumstances = _new_page(sequence, place) if block == UNMAPPED else ("copy-on-write",)
-        if self.free_local_blocks == 0:
-            return _refused("-1", "Task 4/oom", *circumstances, "none-free")
+            address = block * BLOCK_SIZE + offset * KV_SIZE
+            self.effect = _stores(address)
+            reply = _APPENDED_IN_PLACE[self.head[_FREE] == 0]
+        else:
+            circumstances = _new_page(sequence, place) if block == UNMAPPED else ("copy-on-write",)
+            if self.free_local_blocks == 0:
+                return _refused("-1", "Task 4/oom", *circumstances, "none-free")
+            (new,) = self._take_blocks(1)
+            sequence.map_block(place, new)
+            if block != UNMAPPED:
+                self._copy_on_write(block, new)
+            address = new * BLOCK_SIZE + offset * KV_SIZE
+            copied = None if block == UNMAPPED else (block, new)
+            self.effect = Effect(((seq_id, logical, new),), address, copied)
+            reply = _accepted("0", "Task 4/count-returns", *circumstances)
 
-        new = self._map_new_block(sequence, place)
-        self.set_free_local_blocks(self.free_local_blocks - 1)
-        if block != UNMAPPED:
-            self._copy_on_write(block, new)
-        self._store(sequence, place, new, kv_data)
-        copied = None if block == UNMAPPED else (block, new)
-        self.effect = Effect(((seq_id, place.logical, new),), self.effect.stored, copied)
-        return _accepted("0", "Task 4/count-returns", *circumstances)
+        _KV_RECORD.pack_into(self.pool, address, kv_data)
+        ints[kv_count] += 1
+        return reply
 
     def llm_destroy(self) -> Reply:
         """Task 5: destroy what is left. The pool stays: it belongs to the caller."""
         circumstances = {"live-sequences"} if self.active_seqs else set()
-        for seq_id in list(self.active_seqs):
+        for seq_id in reversed(list(self.active_seqs)):  # the last one first: nothing has to move up
             circumstances |= self.free_sequence(seq_id).circumstances
         return _accepted("0", "Task 5/returns", *circumstances)
 
-    def _map_new_block(self, sequence: Sequence, place: Place) -> int:
-        """Take a free block and map it; it is not written (Global Constraints 3 and 4)."""
-        block = self.choose(self.ref_count)
-        sequence.map_block(place, block)
-        self.ref_count[block] = 1
-        return block
+    def _take_blocks(self, needed: int) -> list[int]:
+        """Take free blocks, which are not written (Global Constraints 3 and 4)."""
+        blocks = self.choose(self.ref_count, needed)
+        for block in blocks:
+            self.ref_count[block] = 1
+        self.free_local_blocks -= needed
+        return blocks
 
     def _copy_on_write(self, shared: int, new: int) -> None:
         """Part 2.3, Copy-on-Write Protocol: all 64 bytes, and one reference less to the shared block."""
@@ -179,18 +211,16 @@ class Engine:
         self.pool[start : start + BLOCK_SIZE] = self.pool[old : old + BLOCK_SIZE]
         self.ref_count[shared] -= 1
 
-    def _store(self, sequence: Sequence, place: Place, block: int, kv_data: int) -> None:
-        """Write one KV record into its slot of a block and count it (Part 2.2)."""
-        address = block * BLOCK_SIZE + place.offset * KV_SIZE
-        _KV_RECORD.pack_into(self.pool, address, kv_data)
-        sequence.set_kv_count(sequence.kv_count + 1)
-        self.effect = _stores(address)
-
-    def _release(self, block: int) -> bool:
-        """One reference less; is the block free again (Global Constraint 5)?"""
-        left = self.ref_count[block] - 1
-        self.ref_count[block] = left
-        return left == 0
+    def _release(self, blocks: array[int]) -> int:
+        """One reference less to each of them; how many are free again (Global Constraint 5)?"""
+        ref_count = self.ref_count
+        released = 0
+        for block in blocks:
+            left = ref_count[block] - 1
+            ref_count[block] = left
+            if left == 0:
+                released += 1
+        return released
 
 
 def _new_page(sequence: Sequence, place: Place) -> tuple[str, ...]:

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
+from reference.delta import WORD, Part, the_rest, two_words, unchanged, whole
 from reference.model import Access, CannotGoOn, CannotPoke, Difference, Judgement, Span
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv import pokes
-from reference.paged_kv.differences import choice_difference, differences
+from reference.paged_kv.choice import choice_difference, own_choice
+from reference.paged_kv.differences import differences
 from reference.paged_kv.engine import NO_EFFECT, Engine, first_fit, llm_init, null_engine
-from reference.paged_kv.pool import Pool
+from reference.paged_kv.pool import GUARD_BYTES, Pool
 from reference.paged_kv.readable import readable
 from reference.paged_kv.record import (
-    EngineState,
     RecordState,
     ReplyKind,
-    SequenceState,
     decode,
     encode,
     encode_reply,
 )
 from reference.paged_kv.restored import restored_engine
-from reference.paged_kv.sequence import UNMAPPED, Place
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
+from reference.paged_kv.sequence import KV_COUNT
+from reference.paged_kv.words import BLOCK_SIZE, KV_SIZE
 
 __all__ = ["PagedKV"]
 
@@ -41,6 +41,8 @@ _CALLS: dict[str, Callable[..., Reply]] = {
     "fork_sequence": Engine.fork_sequence,
     "append_kv": Engine.append_kv,
 }
+_NO_REGION = bytearray()
+_NOTHING_YET = Operation(name="")
 _POKED = Reply(text="")
 _REPLIES = {
     "": encode_reply(ReplyKind.NOTHING, 0),
@@ -58,32 +60,30 @@ class PagedKV:
     def __init__(self, trace: Trace) -> None:
         self.seed = trace.settings.get("seed", 0)
         self.slots = range(1, max({operation.target or 1 for operation in trace.operations}, default=1) + 1)
-        self.engines: dict[int, Engine] = {}
-        self.pools: dict[int, Pool] = {}
+        self.engines: dict[int | None, Engine] = {}
+        """None is no key: nobody is at home behind a NULL pointer."""
+        self.pools: dict[int | None, Pool] = {}
         self.effect = NO_EFFECT
         """Which bytes of the pool the last call was allowed to touch."""
-        self._target = 0
         self._reply = _REPLIES[""]
-        self._choose: Callable[[array[int]], int] = first_fit
-        self._parts: list[bytes | bytearray | array[int]] | None = None
-        """The parts of the last record, while all but the reply are those of the next one, too (see `encode`)."""
+        self._choose = first_fit
+        self._operation = _NOTHING_YET
+        self._refused = False
+        self._last = self.slots[-1]
         self._decoded: dict[bytes, RecordState] = {}
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation; see `reference.model.Model`."""
-        name = operation.name
-        self._target = operation.target or 0
-        engine = self.engines.get(self._target)
-        if engine is not None and name in _CALLS:
-            engine.choose = self._choose
+        engine = self.engines.get(operation.target)
+        call = _CALLS.get(operation.name)
+        if engine is not None and call is not None:
             engine.effect = NO_EFFECT
-            reply = _CALLS[name](engine, *operation.arguments)
+            reply = call(engine, *operation.arguments)
             self.effect = engine.effect
         else:
             self.effect = NO_EFFECT
             reply = self._apply_otherwise(engine, operation)
-        if name != "append_kv":  # which changes ints where they are
-            self._parts = None
+        self._operation, self._refused = operation, reply.refused
         self._reply = _REPLIES.get(reply.text) or encode_reply(ReplyKind.SEQUENCE, _requested_id(operation))
         return reply
 
@@ -94,31 +94,66 @@ class PagedKV:
             return self._poke(engine, operation)
         if engine is None:
             return null_engine(operation.name)
-        del self.engines[self._target]
+        del self.engines[operation.target]
         return engine.llm_destroy()
 
     def record(self) -> bytes:
         """All bytes that a white-box test may see after the last operation (record.py)."""
-        parts = self._parts
-        if parts is None:
-            parts = [self._reply]
-            for slot in self.slots:
-                parts += encode(self.engines.get(slot), self.pools.get(slot))
-            self._parts = parts
-        parts[0] = self._reply
-        return b"".join(parts)
+        return b"".join(self._parts())
+
+    def delta(self) -> bytes:
+        """What the last operation did to the record; see `reference.model.Model`."""
+        operation, effect = self._operation, self.effect
+        if effect.stored is not None and not effect.taken:
+            return self._two_words(effect.stored)
+        if operation.name == "llm_init" or not self.pools:
+            return whole(self.record())  # the memory is another one, or there is none
+        if self._refused:
+            return unchanged(self._reply)
+        parts = self._parts()
+        region = self.pools[self._last].region if self._last in self.pools else _NO_REGION
+        front, memory = parts[:-1] if region else parts, len(region) // WORD
+        if effect.written is None or operation.target != self._last:
+            return the_rest(front, memory)
+        start, end = effect.written
+        return the_rest(front, memory, (GUARD_BYTES + start) // WORD, region[GUARD_BYTES + start : GUARD_BYTES + end])
+
+    def _two_words(self, stored: int) -> bytes:
+        """An append in place changes kv_count and one word of the pool."""
+        target = self._operation.target
+        arguments: tuple[Any, ...] = self._operation.arguments
+        seq_id, kv_data = arguments
+        sequence = self.engines[target].active_seqs[seq_id]
+        ints, kv_count = sequence.ints, sequence.start + KV_COUNT
+        region = -(len(self.pools[target].region) // WORD)
+        if target != self._last:
+            region -= self._words_behind(target)
+        place = region + (GUARD_BYTES + stored) // WORD
+        return two_words(self._reply, region - len(ints) + kv_count, ints[kv_count], place, kv_data)
+
+    def _words_behind(self, target: int | None) -> int:
+        """Words of a record behind the slot of this engine."""
+        parts = [part for slot in self.slots[target:] for part in encode(self.engines.get(slot), self.pools.get(slot))]
+        return sum(memoryview(part).nbytes for part in parts) // WORD
+
+    def _parts(self) -> list[Part]:
+        """The record, in parts to be joined."""
+        parts: list[Part] = [self._reply]
+        for slot in self.slots:
+            parts += encode(self.engines.get(slot), self.pools.get(slot))
+        return parts
 
     def allowed(self) -> tuple[Span, ...]:
         """The slot of an append, or both blocks of its copy; nothing for any other call (Global Constraint 4)."""
-        effect = self.effect
-        if effect.stored is None:
+        effect, target = self.effect, self._operation.target
+        if effect.stored is None or target is None:
             return ()
         if effect.copied is None:
-            return _one_word(self._target, effect.stored)
+            return _one_word(target, effect.stored)
         old, new = effect.copied
         return (
-            Span(self._target, new * BLOCK_SIZE, BLOCK_SIZE, Access.WRITE),
-            Span(self._target, old * BLOCK_SIZE, BLOCK_SIZE, Access.READ),
+            Span(target, new * BLOCK_SIZE, BLOCK_SIZE, Access.WRITE),
+            Span(target, old * BLOCK_SIZE, BLOCK_SIZE, Access.READ),
         )
 
     def restore(self, record: bytes) -> None:
@@ -126,13 +161,13 @@ class PagedKV:
         state = self._decode(record)
         self.engines.clear()
         self.pools.clear()
-        self._parts = None
         self._reply = encode_reply(state.reply_kind, state.reply_value)
         for number, slot in zip(self.slots, state.slots, strict=True):
             if slot.pool_bytes >= 0:
                 self.pools[number] = Pool(bytearray(slot.region), slot.pool_bytes)
             if slot.engine is not None:
-                self.engines[number] = restored_engine(slot, self.pools[number])
+                self.engines[number] = engine = restored_engine(slot, self.pools[number])
+                engine.choose = self._choose
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
         """Compare by facets; the blocks that this very call took may be others than the first free ones.
@@ -147,13 +182,12 @@ class PagedKV:
         choice: list[Difference] = []
         if taken is not None:
             choice = [choice_difference(self.effect, wanted, taken)]
-            blocks = iter(taken)
-            self._choose = lambda _: next(blocks)
+            self._choose = partial(_these, taken)
             try:
                 reply = self._redo(before, operation)
             finally:
                 self._choose = first_fit
-        expected = self._decode(self._record_of_ints())
+        expected = self._decode(self.record())
         if before is not None:
             expected = self._with_untouched(expected, before, operation, reply)
         others = differences(operation, reply, self.effect, expected=expected, actual=found, seed=self.seed)
@@ -176,12 +210,6 @@ class PagedKV:
         pairs = zip(self.slots, expected.slots, self._decode(before).slots, strict=True)
         slots = [old if fails or number != operation.target else new for number, new, old in pairs]
         return replace(expected, slots=slots)
-
-    def _record_of_ints(self) -> bytes:
-        try:
-            return self.record()
-        except struct.error as error:
-            raise CannotGoOn("a number no longer fits into an int") from error
 
     def _poke(self, engine: Engine | None, operation: Operation) -> Reply:
         if engine is None:
@@ -206,7 +234,6 @@ class PagedKV:
         if before is None:
             self.engines.clear()
             self.pools.clear()
-            self._parts = None
         else:
             self.restore(before)
         try:
@@ -229,16 +256,12 @@ class PagedKV:
     def _own_choice(self, before: bytes | None, operation: Operation, found: RecordState) -> list[int] | None:
         """The blocks that the program took in this call, if they were free and are not the first free ones."""
         number = (operation.target or 1) - 1
-        engine = found.slots[number].engine
-        if engine is None or before is None or not self.effect.taken:
+        after = found.slots[number].engine
+        if after is None or before is None or not self.effect.taken:
             return None
         earlier = self._decode(before).slots[number].engine
         assert earlier is not None
-        sequences = {sequence.seq_id: sequence for sequence in engine.sequences}
-        chosen = [_mapped(sequences.get(seq_id), logical) for seq_id, logical, _ in self.effect.taken]
-        if not all(_was_taken(block, earlier, engine) for block in chosen) or len(set(chosen)) < len(chosen):
-            return None
-        return chosen if chosen != [block for _, _, block in self.effect.taken] else None
+        return own_choice(self.effect, earlier, after)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -247,16 +270,9 @@ def _one_word(target: int, start: int) -> tuple[Span, ...]:
     return (Span(target, start, KV_SIZE, Access.WRITE),)
 
 
-def _was_taken(block: int, before: EngineState, after: EngineState) -> bool:
-    """Was this block free before the call, and is it in use after it?"""
-    known = 0 <= block < min(len(before.ref_count), len(after.ref_count))
-    return known and before.ref_count[block] == 0 != after.ref_count[block]
-
-
-def _mapped(sequence: SequenceState | None, logical: int) -> int:
-    place = Place.of(logical * KV_PER_BLOCK)
-    table = sequence.tables[place.l1] if sequence is not None and sequence.tables else None
-    return UNMAPPED if table is None else table[place.l2]
+def _these(blocks: list[int], _: array[int], __: int) -> list[int]:
+    """A choice of blocks as `first_fit` is one, but made already."""
+    return blocks
 
 
 def _requested_id(operation: Operation) -> int:

@@ -32,12 +32,12 @@ def unmap(engine: Engine, seq_id: int, logical: int) -> None:
     sequence.map_block(place, UNMAPPED)
     engine.ref_count[block] -= 1
     if engine.ref_count[block] == 0:
-        engine.set_free_local_blocks(engine.free_local_blocks + 1)
+        engine.free_local_blocks += 1
 
 
 def set_kv_count(engine: Engine, seq_id: int, kv_count: int) -> None:
     """Pretend that the sequence holds `kv_count` KV records."""
-    _sequence(engine, seq_id).set_kv_count(kv_count)
+    _sequence(engine, seq_id).kv_count = kv_count
 
 
 def _sequence(engine: Engine, seq_id: int) -> Sequence:

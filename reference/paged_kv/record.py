@@ -20,9 +20,8 @@ import struct
 from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cache
-from operator import attrgetter
 
+from reference.delta import Part
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.pool import Pool, region_words
 from reference.paged_kv.sequence import Pointer
@@ -99,9 +98,7 @@ class RecordState:
 
 
 _PAIR = struct.Struct("<2i")
-_ENGINE = struct.Struct("<3i")
 _NO_POOL = _PAIR.pack(-1, 0)
-_OK = array("i", [Pointer.OK])
 
 
 def encode_reply(kind: ReplyKind, value: int) -> bytes:
@@ -109,37 +106,13 @@ def encode_reply(kind: ReplyKind, value: int) -> bytes:
     return _PAIR.pack(kind, value)
 
 
-def encode(engine: Engine | None, pool: Pool | None) -> list[bytes | bytearray | array[int]]:
-    """The bytes of one slot, in parts to be joined.
-
-    Counts, sequences and the region are no copies: as long as no sequence and no engine comes or goes, these parts are
-    those of the next record, too.
-    """
+def encode(engine: Engine | None, pool: Pool | None) -> tuple[Part, ...]:
+    """The bytes of one slot, in parts to be joined; the region is the last one."""
     if pool is None:
-        return [_NO_POOL]
+        return (_NO_POOL,)
     if engine is None:
-        return [_PAIR.pack(pool.pool_bytes, 0), pool.region]
-    return [
-        _living(pool.pool_bytes),
-        engine.counters,
-        _OK,
-        engine.ref_count,
-        _list(len(engine.active_seqs)),
-        *map(attrgetter("ints"), engine.active_seqs.values()),
-        pool.region,
-    ]
-
-
-@cache
-def _living(pool_bytes: int) -> bytes:
-    """What stands before the counters of an engine."""
-    return _ENGINE.pack(pool_bytes, 1, 1)
-
-
-@cache
-def _list(length: int) -> bytes:
-    """What stands before the sequences."""
-    return _ENGINE.pack(Pointer.OK, 1, length)
+        return _PAIR.pack(pool.pool_bytes, 0), pool.region
+    return engine.head, engine.ref_count, engine.sequences.ints, pool.region
 
 
 def decode(record: bytes, slots: int) -> RecordState:

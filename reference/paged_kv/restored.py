@@ -8,7 +8,7 @@ from reference.model import CannotGoOn
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.pool import Pool
 from reference.paged_kv.record import Pointer, SequenceState, Slot
-from reference.paged_kv.sequence import UNMAPPED, Sequence
+from reference.paged_kv.sequence import UNMAPPED
 from reference.paged_kv.words import BLOCK_SIZE
 
 __all__ = ["restored_engine"]
@@ -23,16 +23,15 @@ def restored_engine(slot: Slot, pool: Pool) -> Engine:
     engine = Engine(pool.memory, pool.pool_bytes // BLOCK_SIZE)
     engine.total_local_blocks = state.total_local_blocks
     engine.free_local_blocks = state.free_local_blocks
-    engine.counters = array("i", [state.total_local_blocks, state.free_local_blocks])
     engine.ref_count = state.ref_count[:]
     for sequence in state.sequences:
         if sequence.seq_id in engine.active_seqs:
             raise CannotGoOn(f"two sequences have the id {sequence.seq_id}")
-        engine.active_seqs[sequence.seq_id] = _restored_sequence(sequence, len(engine.ref_count))
+        _restore(sequence, engine)
     return engine
 
 
-def _restored_sequence(state: SequenceState, blocks: int) -> Sequence:
+def _restore(state: SequenceState, engine: Engine) -> None:
     """Take over what can be read. A slot that leads nowhere counts as NULL, an entry that is no block as -1.
 
     Those places stay different from what they should be, so they are still judged; but one bad table does not end
@@ -40,9 +39,9 @@ def _restored_sequence(state: SequenceState, blocks: int) -> Sequence:
     """
     if state.kv_count < 0 or not state.table.readable:
         raise CannotGoOn(f"sequence {state.seq_id} cannot be read")
-    sequence = Sequence(state.seq_id, state.kv_count)
+    sequence = engine.sequences.append(state.seq_id, state.kv_count, [])
+    blocks = len(engine.ref_count)
     for slot, table in enumerate(state.tables):
         if table is not None:
             valid = (block if UNMAPPED <= block < blocks else UNMAPPED for block in table)
             sequence.hang(slot, array("i", valid))
-    return sequence

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from reference.paged_kv.words import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 
-__all__ = ["UNMAPPED", "Place", "Pointer", "Sequence", "new_l2_table"]
+__all__ = ["KV_COUNT", "UNMAPPED", "Place", "Pointer", "Sequence", "SequenceList", "new_l2_table"]
 
 UNMAPPED = -1
 _NEW_L2_TABLE = array("i", [UNMAPPED] * L2_PT_SIZE)
@@ -55,47 +55,117 @@ class Pointer(IntEnum):
         return self in (Pointer.OK, Pointer.SHARED)
 
 
-_SEQ_ID, _KV_COUNT, _L1_TABLE = 0, 1, 3  # places in a sequence's ints
+KV_COUNT = 1
+"""Place of kv_count in a sequence's ints."""
+
+_SEQ_ID, _L1_TABLE = 0, 3
 _L2_TABLES = _L1_TABLE + L1_PT_SIZE
-_NEW_SEQUENCE = array("i", [0, 0, Pointer.OK, *[Pointer.NULL] * L1_PT_SIZE])
+_LENGTH = 2  # place in the ints of a list
+
+
+def _head(tables: int) -> array[int]:
+    """The ints of a sequence before its L2 tables, the first so many slots of its L1 table leading to one."""
+    return array("i", [0, 0, Pointer.OK, *[Pointer.OK] * tables, *[Pointer.NULL] * (L1_PT_SIZE - tables)])
+
+
+def _l2_starts(tables: int) -> list[int]:
+    """Where the L2 tables of such a sequence begin."""
+    return [_L2_TABLES + L2_PT_SIZE * slot if slot < tables else 0 for slot in range(L1_PT_SIZE)]
+
+
+_HEADS = [_head(tables) for tables in range(L1_PT_SIZE + 1)]
+_L2_STARTS = [_l2_starts(tables) for tables in range(L1_PT_SIZE + 1)]
+
+
+class SequenceList:
+    """The handout's `active_seqs`. What stands for it in a record (record.py) is kept as it stands there.
+
+    `ints` are its own three, then those of its sequences, one behind the other. `by_id` has the same order: a dict
+    keeps the one in which its keys came.
+    """
+
+    __slots__ = ("by_id", "ints")
+
+    def __init__(self) -> None:
+        self.ints = array("i", [Pointer.OK, 1, 0])
+        self.by_id: dict[int, Sequence] = {}
+
+    def append(self, seq_id: int, kv_count: int, blocks: list[int]) -> Sequence:
+        """A new sequence with these blocks mapped from the left, in as many L2 tables as they need (Task 2)."""
+        ints, start = self.ints, len(self.ints)
+        tables = (len(blocks) + L2_PT_SIZE - 1) // L2_PT_SIZE
+        ints += _HEADS[tables]
+        ints.fromlist(blocks)
+        ints += _NEW_L2_TABLE[: tables * L2_PT_SIZE - len(blocks)]
+        ints[start + KV_COUNT] = kv_count
+        return self._linked(Sequence(self, seq_id, start, _L2_STARTS[tables]))
+
+    def append_fork(self, parent: Sequence, seq_id: int) -> None:
+        """A sequence like its parent, with L1 and L2 tables of its own, which map the same blocks (Task 3)."""
+        start = len(self.ints)
+        self.ints += parent.own_ints
+        self._linked(Sequence(self, seq_id, start, parent.l2_starts))
+
+    def remove(self, seq_id: int) -> None:
+        """Take a sequence out, with all its tables (Task 2)."""
+        sequence = self.by_id.pop(seq_id)
+        self.ints[_LENGTH] -= 1
+        del self.ints[sequence.start : sequence.start + sequence.size]
+        self.shift_behind(sequence, -sequence.size)
+
+    def shift_behind(self, changed: Sequence, ints: int) -> None:
+        """This sequence has so many ints more, so all behind it begin later."""
+        for sequence in reversed(self.by_id.values()):
+            if sequence.start <= changed.start:
+                break
+            sequence.start += ints
+
+    def _linked(self, sequence: Sequence) -> Sequence:
+        """Its ints are the last ones already."""
+        self.ints[_LENGTH] += 1
+        self.ints[sequence.start + _SEQ_ID] = sequence.seq_id
+        self.by_id[sequence.seq_id] = sequence
+        return sequence
 
 
 class Sequence:
-    """The handout's `Sequence`; its list node is its place in `Engine.active_seqs`.
+    """The handout's `Sequence`; its list node is its place in its `SequenceList`.
 
-    `ints` are those that stand for it in a record (see record.py): its fields, its L1 table, and behind them the L2
-    tables that exist, in the order of their slots. So a record takes them as they are, and a fork is one copy.
+    Of the `ints` there `size` from `start` on are its own: its fields, its L1 table, and behind them the L2 tables that
+    exist, in the order of their slots.
     """
 
-    __slots__ = ("ints", "kv_count", "l2_starts", "seq_id")
+    __slots__ = ("ints", "l2_starts", "seq_id", "siblings", "size", "start")
 
-    def __init__(self, seq_id: int, kv_count: int = 0) -> None:
+    def __init__(self, siblings: SequenceList, seq_id: int, start: int, l2_starts: list[int]) -> None:
+        self.siblings = siblings
+        self.ints = siblings.ints
         self.seq_id = seq_id
-        self.ints = _NEW_SEQUENCE[:]
-        self.ints[_SEQ_ID] = seq_id
-        self.set_kv_count(kv_count)
-        self.l2_starts = [0] * L1_PT_SIZE
-        """For each L1 slot where its L2 table begins in `ints`; 0 for NULL."""
+        self.start = start
+        self.size = len(self.ints) - start
+        self.l2_starts = l2_starts[:]
+        """For each L1 slot where its L2 table begins, counted from `start`; 0 for NULL."""
 
-    def set_kv_count(self, kv_count: int) -> None:
-        """The number of KV records, here and where it stands in a record."""
-        self.kv_count = kv_count
-        self.ints[_KV_COUNT] = kv_count
+    @property
+    def own_ints(self) -> array[int]:
+        """A copy of its own ints."""
+        return self.ints[self.start : self.start + self.size]
+
+    @property
+    def kv_count(self) -> int:
+        """The number of KV records."""
+        return self.ints[self.start + KV_COUNT]
+
+    @kv_count.setter
+    def kv_count(self, kv_count: int) -> None:
+        """It stands in the list's ints and nowhere else."""
+        self.ints[self.start + KV_COUNT] = kv_count
 
     @property
     def block_table(self) -> list[array[int] | None]:
         """The L1 table, to be read: for each slot a copy of its L2 table, None for NULL."""
-        return [self.ints[start : start + L2_PT_SIZE] if start else None for start in self.l2_starts]
-
-    def forked(self, new_seq_id: int) -> Sequence:
-        """A sequence of the same length with L1 and L2 tables of its own, which map the same blocks (Task 3)."""
-        child = Sequence.__new__(Sequence)
-        child.seq_id = new_seq_id
-        child.kv_count = self.kv_count
-        child.ints = self.ints[:]
-        child.ints[_SEQ_ID] = new_seq_id
-        child.l2_starts = self.l2_starts[:]
-        return child
+        starts = [start and self.start + start for start in self.l2_starts]
+        return [self.ints[start : start + L2_PT_SIZE] if start else None for start in starts]
 
     def has_l2_table(self, l1: int) -> bool:
         """Is there an L2 table in this L1 slot?"""
@@ -103,13 +173,15 @@ class Sequence:
 
     def block_at(self, place: Place) -> int:
         """The physical block mapped at `place`, -1 when its slot or its L2 table is missing."""
-        start = self.l2_starts[place.l1]
-        return self.ints[start + place.l2] if start else UNMAPPED
+        _, _, l1, l2 = place
+        start = self.l2_starts[l1]
+        return self.ints[self.start + start + l2] if start else UNMAPPED
 
     def map_block(self, place: Place, block: int) -> None:
-        """Write a block id into the table, with a new L2 table where none is yet (Tasks 2 and 4)."""
-        start = self.l2_starts[place.l1] or self.hang(place.l1, _NEW_L2_TABLE)
-        self.ints[start + place.l2] = block
+        """Write a block id into the table, with a new L2 table where none is yet (Task 4)."""
+        if not self.has_l2_table(place.l1):
+            self.hang(place.l1, _NEW_L2_TABLE)
+        self.ints[self.start + self.l2_starts[place.l1] + place.l2] = block
 
     def mapped_blocks(self) -> array[int]:
         """Every mapped block, in the order of the tables."""
@@ -120,7 +192,7 @@ class Sequence:
 
         That is NULL before an L2 table ("holes"), or -1 in one before a mapped entry or alone ("unmapped-entries").
         """
-        entries = self.ints[_L2_TABLES:]
+        entries = self.ints[self.start + _L2_TABLES : self.start + self.size]
         tables = len(entries) // L2_PT_SIZE
         words = {"holes"} if 0 in self.l2_starts[:tables] else set()
         mapped = len(entries) - entries.count(UNMAPPED)
@@ -131,25 +203,29 @@ class Sequence:
             blocks = array("i", (entry for entry in entries if entry != UNMAPPED))
         return blocks, words
 
-    def hang(self, l1: int, l2_table: array[int]) -> int:
-        """Put these 16 entries into an empty L1 slot; tells where they begin in `ints`."""
+    def hang(self, l1: int, l2_table: array[int]) -> None:
+        """Put these 16 entries into an empty L1 slot."""
         start = _L2_TABLES + L2_PT_SIZE * (l1 - self.l2_starts[:l1].count(0))
-        if start < len(self.ints):
-            self.l2_starts = [later + L2_PT_SIZE if later >= start else later for later in self.l2_starts]
+        self._replace(start, start, l2_table)
         self.l2_starts[l1] = start
-        self.ints[start:start] = l2_table
-        self.ints[_L1_TABLE + l1] = Pointer.OK
-        return start
+        self.ints[self.start + _L1_TABLE + l1] = Pointer.OK
 
     def take_down(self, l1: int) -> array[int]:
         """Make an L1 slot NULL; returns the L2 table that was there."""
         start = self.l2_starts[l1]
-        l2_table = self.ints[start : start + L2_PT_SIZE]
-        del self.ints[start : start + L2_PT_SIZE]
-        self.ints[_L1_TABLE + l1] = Pointer.NULL
+        l2_table = self.own_ints[start : start + L2_PT_SIZE]
         self.l2_starts[l1] = 0
-        self.l2_starts = [later - L2_PT_SIZE if later > start else later for later in self.l2_starts]
+        self._replace(start, start + L2_PT_SIZE, array("i"))
+        self.ints[self.start + _L1_TABLE + l1] = Pointer.NULL
         return l2_table
+
+    def _replace(self, start: int, end: int, new: array[int]) -> None:
+        """Put other ints in the place of these: what stands behind them begins later, or earlier."""
+        self.ints[self.start + start : self.start + end] = new
+        more = len(new) - (end - start)
+        self.size += more
+        self.l2_starts = [later + more if later >= start else later for later in self.l2_starts]
+        self.siblings.shift_behind(self, more)
 
 
 def _mapped_from_the_left(l2_table: array[int]) -> bool:

@@ -49,7 +49,7 @@ def test_after_another_choice_the_block_chosen_is_allowed() -> None:
     for played in (wrong, right):
         played.do("create_sequence 1 5", "fork_sequence 1 2")
     before = right.model.record()
-    wrong.model._choose = lambda _: 3
+    wrong.model.engines[1].choose = lambda *_: [3]
     wrong.do("append_kv 2 7")
     judgement = right.model.judge(before, operation("append_kv 2 7"), wrong.model.record())
 

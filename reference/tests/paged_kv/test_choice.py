@@ -14,24 +14,29 @@ from reference.paged_kv.record import RecordState
 from reference.tests.paged_kv.edits import facets, judged, sequence_of
 from reference.tests.paged_kv.played import Played, operation
 
-Choice: TypeAlias = "Callable[[array[int]], int]"
+Choice: TypeAlias = "Callable[[array[int], int], list[int]]"
 
 
-def last_fit(ref_count: array[int]) -> int:
-    """The highest free block."""
-    return max(block for block, count in enumerate(ref_count) if count == 0)
+def free_blocks(ref_count: array[int]) -> list[int]:
+    """All free blocks, the lowest one first."""
+    return [block for block, count in enumerate(ref_count) if count == 0]
 
 
-def second_fit(ref_count: array[int]) -> int:
-    """The second free block, if there are two."""
-    free = [block for block, count in enumerate(ref_count) if count == 0]
-    return free[min(1, len(free) - 1)]
+def last_fit(ref_count: array[int], needed: int) -> list[int]:
+    """The highest free blocks, the highest one first."""
+    return free_blocks(ref_count)[::-1][:needed]
+
+
+def second_fit(ref_count: array[int], needed: int) -> list[int]:
+    """All but the first free block as long as there are others."""
+    first, *others = free_blocks(ref_count)
+    return [*others, first][:needed]
 
 
 def judged_choices(choose: Choice, *lines: str, blocks: int = 6) -> list[tuple[Difference, ...]]:
     """The differences of each line, played by a program that is right but for its choice of blocks."""
     program = Played(blocks)
-    program.model._choose = choose
+    program.model.engines[1].choose = choose
     judge = Played(blocks).model
     found = []
     for line in lines:
@@ -69,8 +74,9 @@ def test_the_only_free_block_is_no_choice() -> None:
 def test_a_choice_names_the_first_block_that_was_chosen_otherwise() -> None:
     """Here the second of three."""
 
-    def swapped(ref_count: array[int]) -> int:
-        return {0: 0, 1: 2, 2: 1}[sum(ref_count)]
+    def swapped(ref_count: array[int], needed: int) -> list[int]:
+        first, second, third = free_blocks(ref_count)[:needed]
+        return [first, third, second]
 
     ((difference,),) = judged_choices(swapped, "create_sequence 7 40")
 
@@ -89,7 +95,7 @@ def test_the_choice_of_a_copy_is_tagged() -> None:
 def test_the_model_is_first_fit_again_after_a_choice() -> None:
     """Judging another's choice leaves no trace."""
     program = Played(4)
-    program.model._choose = last_fit
+    program.model.engines[1].choose = last_fit
     judge = Played(4)
     before = program.record()
     program.do("create_sequence 1 5")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from reference.delta import applied, unchanged, whole
 from reference.model import CannotPoke
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv import Engine, PagedKV
@@ -26,6 +27,7 @@ class Pair:
         self.engine = PagedKV(BOTH_ENGINES)
         self.naive = Naive(SEED, 2)
         self.reply: Reply | None = None
+        self.record = b""
 
     def disagreement(self, call: Operation) -> str:
         """Do one operation in both; tell what differs, or nothing."""
@@ -45,6 +47,9 @@ class Pair:
         if self.reply is not None and self.reply.refused is not (wanted in ("NULL", "-1")):
             return f"the engine says refused={self.reply.refused} of {wanted!r}"
         here, there = self.naive.record(), self.engine.record()
+        before, self.record = self.record, there
+        if here == there and self.reply is not None and applied(self.engine.delta(), before) != here:
+            return "records agree, but the delta makes another one"
         if here == there:
             return ""
         words = enumerate(zip(array("i", here), array("i", there), strict=False))
@@ -115,22 +120,30 @@ def forgets_to_copy(self: Engine, shared: int, new: int) -> None:
     self.ref_count[shared] -= 1
 
 
-def last_fit(ref_count: array[int]) -> int:
-    """The highest free block."""
-    return max(block for block, count in enumerate(ref_count) if count == 0)
+def last_fit(ref_count: array[int], needed: int) -> list[int]:
+    """The highest free blocks."""
+    return [block for block in reversed(range(len(ref_count))) if ref_count[block] == 0][:needed]
 
 
-def forgets_to_count(self: Engine, block: int) -> None:
+def forgets_to_count(self: Engine, blocks: array[int]) -> int:
     """A release that leaves free_local_blocks alone."""
-    self.ref_count[block] -= 1
+    for block in blocks:
+        self.ref_count[block] -= 1
+    return 0
+
+
+def forgets_to_tell(self: PagedKV) -> bytes:
+    """A delta of the reply alone."""
+    return unchanged(self.record()[:8]) if self.pools else whole(self.record())
 
 
 @pytest.mark.parametrize(
     ("place", "defect", "trace"),
     [
         ("engine.Engine._copy_on_write", forgets_to_copy, "llm_init create_sequence fork_sequence append_kv"),
-        ("model.first_fit", last_fit, "llm_init create_sequence"),
+        ("engine.first_fit", last_fit, "llm_init create_sequence"),
         ("engine.Engine._release", forgets_to_count, "llm_init create_sequence free_sequence"),
+        ("model.PagedKV.delta", forgets_to_tell, "llm_init"),
     ],
 )
 def test_a_defect_is_found_and_shown_by_a_minimal_trace(
@@ -143,4 +156,4 @@ def test_a_defect_is_found_and_shown_by_a_minimal_trace(
     _, *lines, last = str(failure.value).splitlines()
 
     assert trace.split() == [operation(line).name for line in lines]
-    assert last.startswith("records of ")
+    assert last.startswith("records ")

@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 
-from reference.paged_kv.record import Pointer, ReplyKind, decode, encode
+from reference.paged_kv.record import Pointer, ReplyKind, decode
 from reference.tests.paged_kv.layout import pack, pack_words
 from reference.tests.paged_kv.played import TOUR, Played
 
@@ -66,16 +66,6 @@ def test_slots_stand_in_the_order_of_their_numbers() -> None:
     played.do("@2 llm_init 128", "llm_init 64")
 
     assert [64, 128] == [slot.pool_bytes for slot in played.state.slots]
-
-
-def test_a_record_is_made_of_what_is_there_now() -> None:
-    """Parts that are taken over from the last record are what they would be anew, after every operation."""
-    played = Played(3, engines=2)
-    for line in [*TOUR, "llm_init 192", "create_sequence 1 5", *["append_kv 1 7"] * 30]:
-        played.do(line)
-        slots = [encode(played.model.engines.get(slot), played.model.pools.get(slot)) for slot in (1, 2)]
-
-        assert played.body() == b"".join(part for parts in slots for part in parts)
 
 
 @pytest.mark.parametrize("pointer", [NULL, Pointer.STRAY, Pointer.SMALL, Pointer.FREED, Pointer.SHARED])

@@ -1,0 +1,102 @@
+"""Records told as what an operation did to the one before: so a driver sends them, and a model foretells that.
+
+A record is words, and begins with the two of the reply. At its end may stand memory, of which an operation changes
+little. There are two kinds of deltas:
+
+    few words := -1 reply {place word}                the words that differ from the record before, which is as long;
+                                                      places are counted from the end, where -1 is the last word
+    the rest  := memory start end reply front changed the record is the reply, `front` and so many words of `memory`;
+                                                      those from `start` to `end` are `changed`, the others are as at
+                                                      the end of the record before
+
+A record without such memory is told whole, whatever was before.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias
+
+__all__ = ["WORD", "Part", "applied", "length_after", "the_rest", "two_words", "unchanged", "whole"]
+
+WORD = 4
+"""Bytes of a word."""
+
+Part: TypeAlias = "bytes | bytearray | array[int]"
+"""Some words of a record, as their owner keeps them."""
+
+_REPLY = 2 * WORD
+_FEW_WORDS = -1
+_FIRST = struct.Struct("<i")
+_PAIR = struct.Struct("<2i")
+_NO_WORD = struct.Struct(f"<i{_REPLY}s")
+_TWO_WORDS = struct.Struct(f"<i{_REPLY}s4i")
+_THE_REST = struct.Struct("<3i")
+
+
+def unchanged(reply: bytes) -> bytes:
+    """Nothing but the reply is new."""
+    return _NO_WORD.pack(_FEW_WORDS, reply)
+
+
+two_words: Callable[[bytes, int, int, int, int], bytes] = partial(_TWO_WORDS.pack, _FEW_WORDS)
+"""The reply and two words are new: its bytes, place and word, another place and word, the first one first."""
+
+
+def the_rest(front: Iterable[Part], memory: int, start: int = 0, changed: bytes | bytearray = b"") -> bytes:
+    """All words before the memory, the reply among them, and those that begin with `start` in it are new."""
+    return b"".join((_THE_REST.pack(memory, start, start + len(changed) // WORD), *front, changed))
+
+
+def whole(record: bytes) -> bytes:
+    """The delta that makes this record, whatever was before."""
+    return _THE_REST.pack(0, 0, 0) + record
+
+
+def length_after(delta: bytes, before: int) -> int:
+    """How many bytes the record has that a driver's delta makes of one of `before` bytes.
+
+    Raises `ValueError` when that cannot be made.
+    """
+    if len(delta) < _NO_WORD.size:
+        raise ValueError("a record has no reply")
+    if _FIRST.unpack_from(delta) == (_FEW_WORDS,):
+        if (len(delta) - _NO_WORD.size) % _PAIR.size:
+            raise ValueError("a delta ends within a word")
+        if before < _REPLY:
+            raise ValueError("there is no record before")
+        if any(not _REPLY - before <= WORD * place < 0 for place, _ in _PAIR.iter_unpack(delta[_NO_WORD.size :])):
+            raise ValueError("a word is said to be new where the last record has none")
+        return before
+    memory, start, end = _THE_REST.unpack_from(delta)
+    told: int = len(delta) - _THE_REST.size - WORD * (end - start)
+    if not (0 <= start <= end <= memory and told >= _REPLY):
+        raise ValueError("a record has no reply")
+    shared: int = WORD * memory
+    if shared and before < _REPLY + shared:
+        raise ValueError("a record is said to share more with the last one than that has")
+    return told + shared
+
+
+def applied(delta: bytes, before: bytes) -> bytes:
+    """The record that a delta makes of the one before, for which `length_after` has found that it can."""
+    if _FIRST.unpack_from(delta) == (_FEW_WORDS,):
+        words = bytearray(before)
+        words[:_REPLY] = delta[_FIRST.size : _NO_WORD.size]
+        for place, word in _PAIR.iter_unpack(delta[_NO_WORD.size :]):
+            _FIRST.pack_into(words, WORD * place, word)
+        return bytes(words)
+    memory, start, end = _THE_REST.unpack_from(delta)
+    first = len(before) - WORD * memory
+    changed = len(delta) - WORD * (end - start)
+    return b"".join(
+        (
+            delta[_THE_REST.size : changed],
+            before[first : first + WORD * start],
+            delta[changed:],
+            before[first + WORD * end :],
+        )
+    )
