@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from array import array
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from itertools import pairwise, permutations
 import pytest
 
 from grader import casefile
-from grader.compare import Comparison, compare
+from grader.bench.traces import on_pool
+from grader.compare import Comparison, End, compare
 from grader.grammar import Case
 from grader.labs.paged_kv import lab
 from grader.replay import Played, PlayedStep
@@ -92,6 +94,27 @@ def test_how_a_record_is_told_says_nothing_of_a_program(order: tuple[Callable[[b
 
             assert seen(known) == seen(alone)
             assert bool(known.deviations) is (records is wrong)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_wrong_word_is_found_where_it_is(seed: int) -> None:
+    """Any word of any record of a random trace, however each record is told, in the first program or in a later one."""
+    chance = random.Random(seed)
+    case = on_pool(_CASE, 4, operations=40, seed=seed)
+    right = expected_records(case)
+    at = chance.randrange(len(right))
+    words = array("i", right[at])
+    words[chance.randrange(len(words))] ^= 1 << chance.randrange(20)
+    wrong = [*right[:at], words.tobytes(), *right[at + 1 :]]
+
+    def anyhow(before: bytes, after: bytes) -> bytes:
+        return chance.choice((shortly, at_length, entirely))(before, after)
+
+    for records in chance.sample([right, wrong, right, wrong], 4):
+        found = compare(played(case, records, anyhow), lab().model)
+        wrong_at = [deviation.operation for deviation in found.deviations]
+        wrong_at += [found.ended_at] if found.end is End.UNREADABLE else []
+        assert min(wrong_at, default=None) == (at if records is wrong else None)
 
 
 def foretold(case: Case) -> list[bytes]:

@@ -26,7 +26,10 @@ _TOTAL, _FREE = 3, 4  # places in an engine's head
 
 @dataclass(slots=True, eq=False)
 class Effect:
-    """What one call did to the pool and which blocks it took: the bytes that it alone may touch."""
+    """What one call did to the pool and which blocks it took: the bytes that it alone may touch.
+
+    Many calls share one, so none is ever changed; `frozen` would make new ones twice as dear.
+    """
 
     taken: tuple[tuple[int, int, int], ...] = ()
     """(sequence id, logical block, physical block), in the order in which they were taken."""
@@ -162,8 +165,8 @@ class Engine:
         sequence = self.active_seqs.get(seq_id)
         if sequence is None:
             return _refused("-1", "Task 4/unknown", "unknown-id")
-        ints, kv_count = sequence.ints, sequence.start + KV_COUNT
-        place = Place.of(ints[kv_count])
+        ints, at = sequence.ints, sequence.start + KV_COUNT
+        place = Place.of(ints[at])
         logical, offset, _, _ = place
         if logical >= MAX_LOGICAL_BLOCKS:
             return _refused("-1", "Task 4/full", "sequence-full")
@@ -187,7 +190,7 @@ class Engine:
             reply = _accepted("0", "Task 4/count-returns", *circumstances)
 
         _KV_RECORD.pack_into(self.pool, address, kv_data)
-        ints[kv_count] += 1
+        ints[at] += 1
         return reply
 
     def llm_destroy(self) -> Reply:

@@ -124,12 +124,12 @@ class PagedKV:
         arguments: tuple[Any, ...] = self._operation.arguments
         seq_id, kv_data = arguments
         sequence = self.engines[target].active_seqs[seq_id]
-        ints, kv_count = sequence.ints, sequence.start + KV_COUNT
+        ints, at = sequence.ints, sequence.start + KV_COUNT
         region = -(len(self.pools[target].region) // WORD)
         if target != self._last:
             region -= self._words_behind(target)
         place = region + (GUARD_BYTES + stored) // WORD
-        return two_words(self._reply, region - len(ints) + kv_count, ints[kv_count], place, kv_data)
+        return two_words(self._reply, region - len(ints) + at, ints[at], place, kv_data)
 
     def _words_behind(self, target: int | None) -> int:
         """Words of a record behind the slot of this engine."""
