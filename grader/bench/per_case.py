@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from reference.delta import applied
+
 TOKEN = 7
 _HERE = Path(__file__).parent
 _HEAD = struct.Struct("<QII32x")
@@ -45,7 +47,5 @@ def _records(report: bytes) -> bytes:
         if kind == _WHOLE:
             records.append(body)
         elif kind == _CHANGED:
-            same, tail = (4 * words for words in struct.unpack_from("<2i", body))
-            last = records[-1]
-            records.append(body[8:16] + last[8 : 8 + same] + body[16:] + last[len(last) - tail :])
+            records.append(applied(body, records[-1]))
     return b"".join(records)
