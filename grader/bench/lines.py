@@ -13,18 +13,18 @@ from grader import pipeline, sandbox
 from grader.attempt import Attempt
 from grader.bench.figures import Figure, Section, Target, best, differences, ratio, worst
 from grader.bench.measure import Candidate, Tell, cpu_of, rounds_of, wall_of
+from grader.bench.operations import Compared, compared
 from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
 from grader.bench.subject import Subject
-from grader.bench.traces import on_pool
+from grader.bench.traces import copied, on_pool
 from grader.bench.workers import efficiency
 from grader.grammar import Case
-from grader.replay import Replayed
 from grader.verdict import Verdict
 
 __all__ = ["full", "quick"]
 
 GRADING_G, GRADING_V, START_G = Target(5), Target(1.4), Target(2)
-NAIVE, OPERATIONS, WORKERS = Target(30, at_least=True), Target(300_000, at_least=True), Target(0.85, at_least=True)
+NAIVE, WORKERS = Target(30, at_least=True), Target(0.85, at_least=True)
 SANDBOX, HANG_SECONDS, ONE_PROCESS, MOST_PROCESSES = Target(0.1), Target(3), Target(1), Target(3)
 """The design's targets, section "Now"."""
 
@@ -36,8 +36,9 @@ _POOLS = (64, 256, 1024, 4096)
 
 def quick(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
     """What grading and starting cost, what a correct submission starts, how fast the comparison is."""
-    taken, stages = _rounds(subject, _own(subject), rounds, tell)
-    targets = [*_grading(subject, taken), _processes(subject), *_operations(subject, rounds, tell)]
+    operations = compared(subject, tell)
+    taken, stages = _rounds(subject, _own(subject, operations, rounds), rounds, tell)
+    targets = [*_grading(subject, taken), _processes(subject), *_operations(operations, taken)]
     return [Section("Targets", tuple(targets)), _parts(taken, stages)]
 
 
@@ -46,14 +47,16 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
     sample = subject.cases[::_EVERY]
     with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
         folder = Path(name)
-        taken, stages = _rounds(subject, [*_own(subject), *_rivals(subject, sample, folder)], rounds, tell)
+        operations = compared(subject, tell)
+        own = _own(subject, operations, rounds)
+        taken, stages = _rounds(subject, [*own, *_rivals(subject, sample, folder)], rounds, tell)
         passes = rounds_of(_passes(subject, work, folder), 2 * rounds, tell)
     targets = [
         *_grading(subject, taken),
         _against(subject, sample, taken, rival="naive", target=NAIVE),
         _processes(subject),
         _processes_of_faulty(subject, tell),
-        *_operations(subject, rounds, tell),
+        *_operations(operations, taken),
         best(
             "sandbox: extra CPU of memcheck",
             passes["memcheck, sandboxed"],
@@ -82,7 +85,7 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
     ]
 
 
-def _own(subject: Subject) -> list[Candidate]:
+def _own(subject: Subject, operations: Sequence[Compared], rounds: int) -> list[Candidate]:
     """The yardsticks and the grader itself."""
     one = subject.cases[0]
     return [
@@ -93,6 +96,7 @@ def _own(subject: Subject) -> list[Candidate]:
         Candidate("a process for one case", partial(subject.grade_in_a_process, one)),
         Candidate("imports", partial(subject.start_and_import, subject.modules(one))),
         Candidate("loading", subject.load_cases),
+        *(candidate for one in operations for candidate in one.candidates(subject, rounds)),
     ]
 
 
@@ -156,6 +160,10 @@ def _parts(taken: dict[str, list[float]], stages: dict[str, list[float]]) -> Sec
     )
 
 
+def _operations(operations: Sequence[Compared], taken: dict[str, list[float]]) -> list[Figure]:
+    return [figure for one in operations for figure in one.figures(taken)]
+
+
 def _against(
     subject: Subject,
     sample: Sequence[Case],
@@ -198,38 +206,6 @@ def _valgrind_processes(subject: Subject, path: Path) -> int:
     return attempt.checked.processes if attempt.checked is not None else 0
 
 
-def _operations(subject: Subject, rounds: int, tell: Tell) -> list[Figure]:
-    """Operations a second of CPU time: the reference's states made, and the program's compared with them.
-
-    The target is for pools of up to 64 blocks, whose records grow with the pool: it is held where it is hardest to
-    hold, and by work that a grader does for cases it has not seen before. The shipped cases have no target: they are
-    a few calls each, mostly creating and destroying, and some of them on pools far larger.
-    """
-    dense = [on_pool(subject.cases[0], 64, operations=200, seed=seed) for seed in range(20)]
-    figures = []
-    for name, cases, target in (("64 blocks", dense, OPERATIONS), ("the cases", subject.cases, None)):
-        tell(f"reference and comparison, {name}")
-        with sandbox.workspace() as work:
-            replayed, another = subject.replay(work, cases), subject.replay(work, cases)
-        count = sum(len(played.steps) for played in replayed.played)
-        unseen = [_unknown(replayed) for _ in range(rounds)]
-        rates = [count / cpu_of(partial(subject.compare, one)) for one in unseen]
-        figures.append(ratio(f"operations/s played and compared, {name}", rates, [1.0] * rounds, target=target))
-        subject.compare(replayed)  # the next submission's reports are not the very bytes that are kept of this one
-        seen = [count / cpu_of(partial(subject.compare, another)) for _ in range(rounds)]
-        figures.append(ratio("  of cases seen before: compared only", seen, [1.0] * rounds))
-    return figures
-
-
-def _unknown(replayed: Replayed) -> Replayed:
-    """The same, of cases that the grader sees for the first time: what it keeps of a trace does not help it."""
-    return replace(replayed, played=tuple(replace(one, case=_copy(one.case)) for one in replayed.played))
-
-
-def _copy(case: Case, name: str = "") -> Case:
-    return replace(case, name=name or case.name, trace=replace(case.trace))
-
-
 def _hanging(subject: Subject, tell: Tell) -> list[Figure]:
     """What the labelled submissions cost that never come to an end. The clock is other programs' business too."""
     paths = subject.samples(Verdict.TIME_LIMIT_EXCEEDED)
@@ -248,7 +224,7 @@ def _more_cases(subject: Subject, tell: Tell) -> list[Figure]:
     candidates = []
     with sandbox.workspace() as work:
         for factor in times:
-            cases = [_copy(case, f"{case.name}_{n}") for n in range(factor) for case in subject.cases]
+            cases = [copied(case, f"{case.name}_{n}") for n in range(factor) for case in subject.cases]
             candidates.append(Candidate(f"cases x {factor}", partial(_played, subject, work, cases)))
         taken = rounds_of(candidates, _DEAR_ROUNDS, tell)
     each = {factor: [seconds / factor for seconds in taken[f"cases x {factor}"]] for factor in times}
@@ -272,6 +248,6 @@ def _larger_pools(subject: Subject, tell: Tell) -> list[Figure]:
 
 def _played(subject: Subject, work: sandbox.Workspace, cases: Sequence[Case]) -> None:
     """All passes, on cases that the grader sees for the first time."""
-    unknown = [_copy(case) for case in cases]
+    unknown = [copied(case) for case in cases]
     subject.compare(subject.replay(work, unknown))
     subject.memcheck(work, unknown)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from grader.grammar import Case
 from reference.operation import Operation, Trace
 
-__all__ = ["on_pool"]
+__all__ = ["copied", "on_pool"]
 
 _MOST_ALIVE = 8
 _BLOCK_BYTES = 64
@@ -34,3 +34,8 @@ def on_pool(pattern: Case, blocks: int, *, operations: int, seed: int) -> Case:
     calls.append(Operation(name="llm_destroy"))
     settings = {"seed": pattern.trace.settings["seed"]}
     return replace(pattern, name=f"bench/{blocks}_{seed}", trace=Trace(operations=tuple(calls), settings=settings))
+
+
+def copied(case: Case, name: str = "") -> Case:
+    """The same case, perhaps under another name; to the grader it is another one."""
+    return replace(case, name=name or case.name, trace=replace(case.trace))

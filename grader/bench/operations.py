@@ -1,0 +1,71 @@
+"""How fast the reference and the comparison are: operations in a second of CPU time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from grader import sandbox
+from grader.bench.figures import Figure, Target, fastest
+from grader.bench.measure import Candidate, Tell
+from grader.bench.subject import Subject
+from grader.bench.traces import copied, on_pool
+from grader.replay import Replayed
+
+__all__ = ["Compared", "compared"]
+
+_TARGET = Target(300_000, at_least=True)
+_BLOCKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What two right programs reported of the same cases."""
+
+    name: str
+    target: Target | None
+    first: Replayed
+    later: Replayed
+
+    def candidates(self, subject: Subject, rounds: int) -> Iterator[Candidate]:
+        """The comparison of cases that the grader has not seen before, and that of a later submission of a class."""
+        unseen = iter([_unseen(self.first) for _ in range(rounds)])
+        subject.compare(self.first)  # a later report is not the very bytes that are kept of this one
+        yield Candidate(self.name, partial(_compare_next, subject, unseen))
+        yield Candidate(self._seen, partial(subject.compare, self.later))
+
+    def figures(self, taken: Mapping[str, Sequence[float]]) -> Iterator[Figure]:
+        """Operations a second."""
+        count = sum(len(played.steps) for played in self.first.played)
+        yield fastest(f"operations/s compared, {self.name}", count, taken[self.name], target=self.target)
+        yield fastest("  of cases seen before: compared only", count, taken[self._seen])
+
+    @property
+    def _seen(self) -> str:
+        return f"{self.name}, seen before"
+
+
+def compared(subject: Subject, tell: Tell) -> list[Compared]:
+    """What is to be compared: long traces, and the shipped cases.
+
+    The target is for pools of up to 64 blocks, whose records grow with the pool: it is held where it is hardest to
+    hold, and by work that a grader does for cases it has not seen before. The shipped cases have no target: they are
+    a few calls each, mostly creating and destroying, and some of them on pools far larger.
+    """
+    dense = [on_pool(subject.cases[0], _BLOCKS, operations=200, seed=seed) for seed in range(20)]
+    found = []
+    for name, cases, target in ((f"{_BLOCKS} blocks", dense, _TARGET), ("the cases", subject.cases, None)):
+        tell(f"replaying {name}")
+        with sandbox.workspace() as work:
+            found.append(Compared(name, target, subject.replay(work, cases), subject.replay(work, cases)))
+    return found
+
+
+def _compare_next(subject: Subject, unseen: Iterator[Replayed]) -> None:
+    subject.compare(next(unseen))
+
+
+def _unseen(replayed: Replayed) -> Replayed:
+    """The same, of cases that the grader sees for the first time: what it keeps of a trace does not help it."""
+    return replace(replayed, played=tuple(replace(one, case=copied(one.case)) for one in replayed.played))
