@@ -53,7 +53,7 @@ def compared(subject: Subject, tell: Tell) -> list[Compared]:
     hold, and by work that a grader does for cases it has not seen before. The shipped cases have no target: they are
     a few calls each, mostly creating and destroying, and some of them on pools far larger.
     """
-    dense = [on_pool(subject.cases[0], _BLOCKS, operations=200, seed=seed) for seed in range(20)]
+    dense = [on_pool(subject.cases[0], _BLOCKS, operations=200, seed=seed) for seed in range(60)]
     found = []
     for name, cases, target in ((f"{_BLOCKS} blocks", dense, _TARGET), ("the cases", subject.cases, None)):
         tell(f"replaying {name}")

@@ -152,7 +152,7 @@ def test_the_reference_plays_in_every_round(subject: Subject) -> None:
     once = sum(len(case.trace.operations) for case in subject.cases)
     targets = [figure.name for figure in figures if figure.target is not None]
 
-    assert len(applied) == (1 + 3) * (once + 20 * 201)
+    assert len(applied) == (1 + 3) * (once + 60 * 201)
     assert all(figure.value == figure.high > 0 for figure in figures)
     assert targets == ["operations/s compared, 64 blocks (best of 3)"]
 
