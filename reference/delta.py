@@ -3,7 +3,7 @@
 A record is words, and begins with the two of the reply. At its end may stand memory, of which an operation changes
 little. There are two kinds of deltas:
 
-    few words := -1 reply {place word}                the words that differ from the record before, which is as long;
+    few words := -1 reply {place word}                at most two words differ from the record before, which is as long;
                                                       places are counted from the end, where -1 is the last word
     the rest  := memory start end reply front changed the record is the reply, `front` and so many words of `memory`;
                                                       those from `start` to `end` are `changed`, the others are as at
@@ -34,6 +34,7 @@ _FIRST = struct.Struct("<i")
 _PAIR = struct.Struct("<2i")
 _NO_WORD = struct.Struct(f"<i{_REPLY}s")
 _TWO_WORDS = struct.Struct(f"<i{_REPLY}s4i")
+_FEW_WORDS_SIZES = (_NO_WORD.size, _NO_WORD.size + _PAIR.size, _TWO_WORDS.size)
 _THE_REST = struct.Struct("<3i")
 
 
@@ -64,8 +65,8 @@ def length_after(delta: bytes, before: int) -> int:
     if len(delta) < _NO_WORD.size:
         raise ValueError("a record has no reply")
     if _FIRST.unpack_from(delta) == (_FEW_WORDS,):
-        if (len(delta) - _NO_WORD.size) % _PAIR.size:
-            raise ValueError("a delta ends within a word")
+        if len(delta) not in _FEW_WORDS_SIZES:
+            raise ValueError("a delta ends within a word, or has more than few")
         if before < _REPLY:
             raise ValueError("there is no record before")
         if any(not _REPLY - before <= WORD * place < 0 for place, _ in _PAIR.iter_unpack(delta[_NO_WORD.size :])):

@@ -21,7 +21,7 @@ from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGI
 __all__ = ["NO_EFFECT", "Effect", "Engine", "first_fit", "llm_init", "null_engine"]
 
 _KV_RECORD = struct.Struct("<i")  # Part 2.1: one int of 4 bytes
-_TOTAL, _FREE = 3, 4  # places in an engine's head
+_POOL_BYTES, _TOTAL, _FREE = 0, 3, 4  # places in an engine's head
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +90,10 @@ class Engine:
 
         self.choose: Callable[[array[int], int], list[int]] = first_fit
         self.effect = NO_EFFECT
+
+    def set_pool_bytes(self, pool_bytes: int) -> None:
+        """A program that wrongly has an engine keeps it when its slot gets another pool."""
+        self.head[_POOL_BYTES] = pool_bytes
 
     @property
     def total_local_blocks(self) -> int:

@@ -228,6 +228,8 @@ class PagedKV:
         engine, reply = llm_init(self.pools[slot].memory, size)
         if engine is not None:
             self.engines[slot] = engine
+        elif slot in self.engines:
+            self.engines[slot].set_pool_bytes(size)
         return reply
 
     def _redo(self, before: bytes | None, operation: Operation) -> Reply:

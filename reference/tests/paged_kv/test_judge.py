@@ -8,7 +8,8 @@ from array import array
 import pytest
 
 from reference.model import COPIED_MEMORY, SHARED_MEMORY
-from reference.paged_kv.record import RecordState
+from reference.paged_kv.pool import magic_words
+from reference.paged_kv.record import Pointer, RecordState, ReplyKind
 from reference.tests.paged_kv import wrong
 from reference.tests.paged_kv.edits import (
     Edit,
@@ -19,8 +20,8 @@ from reference.tests.paged_kv.edits import (
     set_word,
     tags,
 )
-from reference.tests.paged_kv.layout import pack
-from reference.tests.paged_kv.played import Played, operation
+from reference.tests.paged_kv.layout import pack, pack_words
+from reference.tests.paged_kv.played import SEED, Played, operation
 
 CALLS = [
     "create_sequence 4 30",
@@ -216,3 +217,25 @@ def _smaller(record: bytes) -> bytes:
     words = array("i", record)[2:]
     words[3] = words[4] = 2
     return words.tobytes()
+
+
+def _over_too_small_a_pool(pool_bytes: int) -> bytes:
+    """What a program leaves that accepts a pool without a block."""
+    engine = [pool_bytes, 1, 1, 0, 0, Pointer.OK, Pointer.OK, 1, 0]
+    return pack_words([ReplyKind.ENGINE, 0, *engine]) + magic_words(SEED, 1, pool_bytes)
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 32), (32, 1), (63, 61)])
+def test_a_program_that_accepts_small_pools_keeps_its_engine(first: int, second: int) -> None:
+    """Each of its llm_init is judged, also the next one, which meets an engine that should not be."""
+    judge = Played(None).model
+    before, after = _over_too_small_a_pool(first), _over_too_small_a_pool(second)
+
+    found = [
+        judge.judge(state, operation(f"llm_init {size}"), made).differences
+        for state, made, size in ((None, before, first), (before, after, second))
+    ]
+
+    assert [["reply", "failing", "failing"], ["reply", "failing"]] == [
+        [difference.facet for difference in differences] for differences in found
+    ]
