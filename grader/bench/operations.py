@@ -39,7 +39,7 @@ class Compared:
         """Operations a second."""
         count = sum(len(played.steps) for played in self.first.played)
         yield fastest(f"operations/s compared, {self.name}", count, taken[self.name], target=self.target)
-        yield fastest("  of cases seen before: compared only", count, taken[self._seen])
+        yield fastest("  of cases seen before", count, taken[self._seen])
 
     @property
     def _seen(self) -> str:
