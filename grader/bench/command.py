@@ -23,8 +23,7 @@ What grading costs beside what else one could do: ratios of CPU time, each round
 
 G is the CPU time of the handout's `gcc -c` of the submission, V that of stock Valgrind on an empty program. "naive"
 starts a native and a Valgrind process for every case, with the same driver, reference and Valgrind options as ours
-but without a sandbox, linked with the system's libc as the handout links it. A speed is that of the best round: it
-has no other figure beside it, and other work on the machine only ever takes time."""
+but without a sandbox, linked with the system's libc as the handout links it."""
 
 _EXAMPLES = """\
 exit code: 0 every target is held, 1 one is missed, 2 a wrong option, 3 the grader's own fault, 130 interrupted

@@ -16,7 +16,6 @@ __all__ = [
     "best",
     "differences",
     "exit_code",
-    "fastest",
     "ratio",
     "worst",
 ]
@@ -83,13 +82,6 @@ def best(
         high=max(rounds),
         target=target,
     )
-
-
-def fastest(name: str, count: int, seconds: Sequence[float], *, target: Target | None = None) -> Figure:
-    """So many things in the shortest time: a speed has no second figure beside it that the machine slows down, too."""
-    speeds = [count / one for one in seconds]
-    value, low, high = max(speeds), min(speeds), max(speeds)
-    return Figure(name=f"{name} (best of {len(speeds)})", value=value, low=low, high=high, target=target)
 
 
 def worst(name: str, values: Sequence[float], *, target: Target | None = None) -> Figure:

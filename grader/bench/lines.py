@@ -50,14 +50,13 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
         operations = compared(subject, tell)
         own = _own(subject, operations, rounds)
         taken, stages = _rounds(subject, [*own, *_rivals(subject, sample, folder)], rounds, tell)
-        again = _speeds(subject, operations, 2 * rounds)
-        passes = rounds_of([*_passes(subject, work, folder), *again], 2 * rounds, tell)
+        passes = rounds_of(_passes(subject, work, folder), 2 * rounds, tell)
     targets = [
         *_grading(subject, taken),
         _against(subject, sample, taken, rival="naive", target=NAIVE),
         _processes(subject),
         _processes_of_faulty(subject, tell),
-        *_operations(operations, taken, passes),
+        *_operations(operations, taken),
         best(
             "sandbox: extra CPU of memcheck",
             passes["memcheck, sandboxed"],
@@ -97,13 +96,8 @@ def _own(subject: Subject, operations: Sequence[Compared], rounds: int) -> list[
         Candidate("a process for one case", partial(subject.grade_in_a_process, one)),
         Candidate("imports", partial(subject.start_and_import, subject.modules(one))),
         Candidate("loading", subject.load_cases),
-        *_speeds(subject, operations, rounds),
+        *(candidate for one in operations for candidate in one.candidates(subject, rounds)),
     ]
-
-
-def _speeds(subject: Subject, operations: Sequence[Compared], rounds: int) -> list[Candidate]:
-    """The comparison alone."""
-    return [candidate for one in operations for candidate in one.candidates(subject, rounds)]
 
 
 def _passes(subject: Subject, work: sandbox.Workspace, folder: Path) -> list[Candidate]:
@@ -166,10 +160,8 @@ def _parts(taken: dict[str, list[float]], stages: dict[str, list[float]]) -> Sec
     )
 
 
-def _operations(operations: Sequence[Compared], *taken: dict[str, list[float]]) -> list[Figure]:
-    """Of all rounds in which they were measured."""
-    together = {name: [seconds for rounds in taken for seconds in rounds.get(name, ())] for name in taken[0]}
-    return [figure for one in operations for figure in one.figures(together)]
+def _operations(operations: Sequence[Compared], taken: dict[str, list[float]]) -> list[Figure]:
+    return [figure for one in operations for figure in one.figures(taken)]
 
 
 def _against(

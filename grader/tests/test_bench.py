@@ -152,9 +152,9 @@ def test_the_reference_plays_in_every_round(subject: Subject) -> None:
     once = sum(len(case.trace.operations) for case in subject.cases)
     targets = [figure.name for figure in figures if figure.target is not None]
 
-    assert len(applied) == (1 + 3) * (once + 60 * 201)
-    assert all(figure.value == figure.high > 0 for figure in figures)
-    assert targets == ["operations/s compared, 64 blocks (best of 3)"]
+    assert len(applied) == (1 + 3) * (once + 20 * 201)
+    assert all(figure.high >= figure.value >= figure.low > 0 for figure in figures)
+    assert targets == ["operations/s played and compared, 64 blocks"]
 
 
 def test_everything_is_measured(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from grader.bench.command import report
-from grader.bench.figures import Figure, Section, Target, as_table, best, differences, exit_code, fastest, ratio, worst
+from grader.bench.figures import Figure, Section, Target, as_table, best, differences, exit_code, ratio, worst
 from grader.bench.measure import Candidate, cpu_of, rounds_of
 
 
@@ -32,14 +32,6 @@ def test_the_best_is_the_quotient_of_the_smallest() -> None:
     figure = best("x", [4.0, 2.0, 9.0], [1.0, 8.0, 3.0], minus=1.0)
 
     assert (figure.name, figure.value, figure.low, figure.high) == ("x (best of 3)", 1.0, -0.75, 3.0)
-
-
-def test_a_speed_is_that_of_the_shortest_time() -> None:
-    """All rounds are shown beside it."""
-    figure = fastest("x", 100, [4.0, 2.0, 5.0], target=Target(50, at_least=True))
-
-    assert (figure.name, figure.value, figure.low, figure.high) == ("x (best of 3)", 50.0, 20.0, 50.0)
-    assert figure.held
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,10 @@ class PagedKV:
         return b"".join(self._parts())
 
     def delta(self) -> bytes:
-        """What the last operation did to the record; see `reference.model.Model`."""
+        """What the last operation did to the record; see `reference.model.Model`.
+
+        No case makes an engine where one lives, so nobody appends to a pool that has been replaced.
+        """
         operation, effect = self._operation, self.effect
         if effect.stored is not None and not effect.taken:
             return self._two_words(effect.stored)
