@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from itertools import accumulate, zip_longest
+from itertools import accumulate
 
 from grader.grammar import Case
 from grader.replay import Event, Played, PlayedStep
@@ -169,21 +169,23 @@ class _Right:
     def _played_beside(self, steps: Sequence[PlayedStep]) -> int:
         """The same, and all that is to be kept: as the program told it, as long as that was right."""
         model = self._model(self._trace)
-        operations = self._trace.operations
+        operations = iter(self._trace.operations)
         replies: list[Reply] = []
-        allowed: list[tuple[Span, ...]] = []
         deltas: list[bytes] = []
-        follows = 0
-        for operation, step in zip_longest(operations, steps[: len(operations)]):
+        for step, operation in zip(steps, operations, strict=False):  # so no operation is taken for no step
             replies.append(model.apply(operation))
-            allowed.append(model.allowed())
-            delta = model.delta()
-            if step is not None and follows == len(deltas):
-                same = delta == step.delta or model.record() == step.record  # there are several ways to tell it
-                follows += same
-                delta = step.delta if same else delta
-            deltas.append(delta)
-        self.replies, self.allowed, self._deltas = tuple(replies), allowed, deltas
+            self.allowed.append(model.allowed())
+            if model.delta() != step.delta and model.record() != step.record:  # there are several ways to tell it
+                break
+            deltas.append(step.delta)
+        follows = len(deltas)
+        if follows < len(replies):
+            deltas.append(model.delta())
+        for operation in operations:
+            replies.append(model.apply(operation))
+            self.allowed.append(model.allowed())
+            deltas.append(model.delta())
+        self.replies, self._deltas = tuple(replies), deltas
         return follows
 
     @cached_property

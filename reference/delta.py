@@ -47,9 +47,9 @@ two_words: Callable[[bytes, int, int, int, int], bytes] = partial(_TWO_WORDS.pac
 """The reply and two words are new: its bytes, place and word, another place and word, the first one first."""
 
 
-def the_rest(front: Iterable[Part], memory: int, start: int = 0, changed: bytes | bytearray = b"") -> bytes:
-    """All words before the memory, the reply among them, and those that begin with `start` in it are new."""
-    return b"".join((_THE_REST.pack(memory, start, start + len(changed) // WORD), *front, changed))
+def the_rest(parts: Iterable[Part], memory: int, start: int = 0, end: int = 0) -> bytes:
+    """All words before the memory, the reply among them, and those from `start` to `end` in it are new: the `parts`."""
+    return b"".join((_THE_REST.pack(memory, start, end), *parts))
 
 
 def whole(record: bytes) -> bytes:

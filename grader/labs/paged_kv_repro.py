@@ -14,8 +14,7 @@ from grader.grammar import Case
 from grader.labs.paged_kv_repro_state import state
 from grader.labs.paged_kv_repro_story import Played, Story, engine_name
 from grader.reproduce import Run, c_comment, c_string, fold, render
-from reference.paged_kv.sequence import Place
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
+from reference.paged_kv.words import BLOCK_SIZE, KV_SIZE, L2_PT_SIZE
 
 __all__ = ["COMMAND", "reproduce"]
 
@@ -161,8 +160,8 @@ def _unmap(one: Played, engine: str, numbers: list[str]) -> Iterator[str]:
     assert one.unmapped is not None
     seq_id, logical = numbers
     block, last = one.unmapped
-    place = Place.of(int(logical) * KV_PER_BLOCK)
-    yield f"sequence({engine}, {seq_id})->block_table[{place.l1}][{place.l2}] = -1;"
+    l1, l2 = divmod(int(logical), L2_PT_SIZE)
+    yield f"sequence({engine}, {seq_id})->block_table[{l1}][{l2}] = -1;"
     yield f"{engine}->ref_count[{block}]--;"
     if last:
         yield f"{engine}->free_local_blocks++;"

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from grader.grammar import Case
 from reference.operation import Operation, Reply
 from reference.paged_kv import PagedKV
-from reference.paged_kv.sequence import Place
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
 __all__ = ["Played", "Pool", "Story", "engine_name", "integer"]
 
@@ -101,8 +100,8 @@ class Story:
             suffix = str(len(self.pools) + 1) if self.pools else ""
             self.current[target] = Pool(f"memory{suffix}", f"want{suffix}", integer(operation.arguments[0]))
             self.pools.append(self.current[target])
-        effect = self.model.effect
-        stored = None if effect.stored is None else divmod(effect.stored // KV_SIZE, KV_PER_BLOCK)
+        outcome = self.model.outcome
+        stored = None if outcome.stored is None else divmod(outcome.stored, KV_PER_BLOCK)
         return Played(
             number=len(self.played),
             operation=operation,
@@ -110,14 +109,14 @@ class Story:
             pool=self.current.get(target),
             declares=name == "llm_init" and not reply.refused and first,
             stored=stored,
-            copied=effect.copied,
+            copied=outcome.copied,
             unmapped=unmapped,
         )
 
     def _unmapped(self, operation: Operation) -> tuple[int, bool]:
         seq_id, logical = map(integer, operation.arguments)
         engine = self.model.engines[operation.target or 0]
-        block = engine.active_seqs[seq_id].block_at(Place.of(logical * KV_PER_BLOCK))
+        block = engine.active_seqs[seq_id].block_at(logical)
         return block, engine.ref_count[block] == 1
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 from reference.operation import Operation, Reply
-from reference.paged_kv.engine import Effect
+from reference.paged_kv.outcome import Outcome
 from reference.paged_kv.pool import GUARD_BYTES, place_name
 from reference.paged_kv.readable import PoolWords, pointer_name
 from reference.paged_kv.record import EngineState, Pointer, RecordState, ReplyKind, SequenceState, Slot
@@ -22,8 +22,7 @@ _MOST_PER_FACET = 24  # a zeroed pool differs in thousands of words; nobody read
 
 def differences(
     operation: Operation,
-    reply: Reply,
-    effect: Effect,
+    outcome: Outcome,
     *,
     expected: RecordState,
     actual: RecordState,
@@ -37,18 +36,18 @@ def differences(
     found: list[Difference] = []
     accepted_instead = False
     if (expected.reply_kind, expected.reply_value) != (actual.reply_kind, actual.reply_value):
-        accepted_instead = reply.refused and not _refusing(actual)
-        found.append(_reply_difference(reply, actual, operation))
+        accepted_instead = outcome.reply.refused and not _refusing(actual)
+        found.append(_reply_difference(outcome.reply, actual, operation))
     if accepted_instead:
         found.append(Difference(facet="failing", field="the call", expected="refused", actual="accepted"))
     for number, (want, have) in enumerate(zip(expected.slots, actual.slots, strict=True), start=1):
         own = number == operation.target
         words = PoolWords(seed, number, want.pool_bytes)
         counted: dict[str, int] = {}
-        for difference in _slot(want, have, _PoolFacets(operation, effect, words)):
+        for difference in _slot(want, have, _PoolFacets(operation, outcome, words)):
             counted[difference.facet] = counted.get(difference.facet, 0) + 1
             if counted[difference.facet] <= _MOST_PER_FACET:
-                found.append(_placed(difference, number, own=own, refused=reply.refused))
+                found.append(_placed(difference, number, own=own, refused=outcome.reply.refused))
     return found
 
 
@@ -214,11 +213,11 @@ def _entry_tags(want: int, have: int) -> Iterator[str]:
 class _PoolFacets:
     """Compares pool words and tells whose business each is: written, copied or untouched."""
 
-    def __init__(self, operation: Operation, effect: Effect, words: PoolWords) -> None:
+    def __init__(self, operation: Operation, outcome: Outcome, words: PoolWords) -> None:
         self.operation = operation
-        self.effect = effect
+        self.outcome = outcome
         self.words = words
-        self.target = None if effect.stored is None else (GUARD_BYTES + effect.stored) // KV_SIZE
+        self.target = None if outcome.stored is None else GUARD_BYTES // KV_SIZE + outcome.stored
         self.stored_somewhere = False
         """Does kv_data stand at a place where it should not?"""
 
@@ -246,7 +245,7 @@ class _PoolFacets:
         """A copying append answers for the copy and for storing kv_data at all, not for where in the block."""
         if self.operation.name != "append_kv":
             return "untouched"
-        if self.effect.copied and (place != self.target or not self.stored_somewhere):
+        if self.outcome.copied and (place != self.target or not self.stored_somewhere):
             return "copied"
         return "written"
 
@@ -259,9 +258,9 @@ class _PoolFacets:
             yield "outside"
         if place == self.target:
             yield "target"
-        if self.effect.copied and block == self.effect.copied[0]:
+        if self.outcome.copied and block == self.outcome.copied[0]:
             yield "shared-block"
-        if self.effect.copied and block == self.effect.copied[1]:
+        if self.outcome.copied and block == self.outcome.copied[1]:
             yield "new-block"
             if place != self.target:
                 yield COPIED_MEMORY

@@ -6,47 +6,18 @@ Every call is three paragraphs: basic and id checks, the probe for free blocks, 
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from itertools import count, repeat
 
 from reference.model import CannotGoOn
-from reference.operation import Reply
-from reference.paged_kv.sequence import KV_COUNT, UNMAPPED, Place, Pointer, Sequence, SequenceList
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.outcome import InPlace, Outcome, accepted, copy_allowed, refused, store_allowed
+from reference.paged_kv.sequence import KV_COUNT, UNMAPPED, Pointer, Sequence, SequenceList
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 
-__all__ = ["NO_EFFECT", "Effect", "Engine", "first_fit", "llm_init", "null_engine"]
+__all__ = ["Engine", "first_fit", "llm_init", "null_engine"]
 
-_KV_RECORD = struct.Struct("<i")  # Part 2.1: one int of 4 bytes
 _POOL_BYTES, _TOTAL, _FREE = 0, 3, 4  # places in an engine's head
-
-
-@dataclass(slots=True, eq=False)
-class Effect:
-    """What one call did to the pool and which blocks it took: the bytes that it alone may touch.
-
-    Many calls share one, so none is ever changed; `frozen` would make new ones twice as dear.
-    """
-
-    taken: tuple[tuple[int, int, int], ...] = ()
-    """(sequence id, logical block, physical block), in the order in which they were taken."""
-    stored: int | None = None
-    """The byte of the pool where the 4 bytes of kv_data went."""
-    copied: tuple[int, int] | None = None
-    """(old block, new block) of a copy-on-write."""
-
-    @property
-    def written(self) -> tuple[int, int] | None:
-        """The bytes of the pool that were written: the first one, and their end."""
-        if self.copied is not None:
-            return self.copied[1] * BLOCK_SIZE, (self.copied[1] + 1) * BLOCK_SIZE
-        return None if self.stored is None else (self.stored, self.stored + KV_SIZE)
-
-
-NO_EFFECT = Effect()
+_CREATED = accepted("seq", "Task 2/returns-sequence").reply
 
 
 def first_fit(ref_count: array[int], needed: int) -> list[int]:
@@ -62,26 +33,27 @@ def first_fit(ref_count: array[int], needed: int) -> list[int]:
         raise CannotGoOn("free_local_blocks is above 0, but no block has ref_count 0") from None
 
 
-def null_engine(call: str) -> Reply:
+def null_engine(call: str) -> Outcome:
     """The answer of every call to a NULL engine (Global Constraint 1)."""
     returns_pointer = call in ("create_sequence", "fork_sequence")
-    return _refused("NULL" if returns_pointer else "-1", "Constraint 1/null-engine", "null-engine")
+    return refused("NULL" if returns_pointer else "-1", "Constraint 1/null-engine", "null-engine")
 
 
-def llm_init(pool: memoryview | None, pool_size: int) -> tuple[Engine | None, Reply]:
-    """Task 1: set up the management structures over `pool`, which is not written."""
+def llm_init(pool: memoryview | None, pool_size: int, number: int = 1) -> tuple[Engine | None, Outcome]:
+    """Task 1: set up the management structures of engine `number` over `pool`, which is not written."""
     if pool is None:
-        return None, _refused("NULL", "Task 1/null-pool", "null-pool")
+        return None, refused("NULL", "Task 1/null-pool", "null-pool")
     if pool_size < BLOCK_SIZE:
-        return None, _refused("NULL", "Task 1/small-pool", "small-pool")
-    return Engine(pool, pool_size // BLOCK_SIZE), _accepted("engine", "Task 1/total-blocks")
+        return None, refused("NULL", "Task 1/small-pool", "small-pool")
+    return Engine(pool, pool_size // BLOCK_SIZE, number), accepted("engine", "Task 1/total-blocks")
 
 
 class Engine:
     """The handout's `LLMEngine`, and the calls that take one."""
 
-    def __init__(self, pool: memoryview, total_local_blocks: int) -> None:
-        self.pool = pool
+    def __init__(self, pool: memoryview, total_local_blocks: int, number: int) -> None:
+        self.pool = pool[: len(pool) // KV_SIZE * KV_SIZE].cast("i")
+        """Its whole words."""
         self.head = array("i", [len(pool), 1, 1, total_local_blocks, total_local_blocks, Pointer.OK])
         """What stands before ref_count in a record (record.py)."""
         self.ref_count = array("i", bytes(KV_SIZE * total_local_blocks))
@@ -89,7 +61,8 @@ class Engine:
         self.active_seqs = self.sequences.by_id
 
         self.choose: Callable[[array[int], int], list[int]] = first_fit
-        self.effect = NO_EFFECT
+        self._number = number
+        self._in_place = InPlace.of(number, none_free=False), InPlace.of(number, none_free=True)
 
     def set_pool_bytes(self, pool_bytes: int) -> None:
         """A program that wrongly has an engine keeps it when its slot gets another pool."""
@@ -115,107 +88,108 @@ class Engine:
         """Whoever takes a block or gives one back counts it here."""
         self.head[_FREE] = blocks
 
-    def create_sequence(self, seq_id: int, initial_kv_len: int) -> Reply:
+    def create_sequence(self, seq_id: int, initial_kv_len: int) -> Outcome:
         """Task 2: map all blocks of a prompt whose length is known."""
         if initial_kv_len <= 0:
-            return _refused("NULL", "Task 2/length", "bad-length")
+            return refused("NULL", "Task 2/length", "bad-length")
         if seq_id in self.active_seqs:
-            return _refused("NULL", "Task 2/unique-id", "id-taken")
+            return refused("NULL", "Task 2/unique-id", "id-taken")
 
         needed = (initial_kv_len + KV_PER_BLOCK - 1) // KV_PER_BLOCK
         if needed > MAX_LOGICAL_BLOCKS:
-            return _refused("NULL", "Task 2/too-long", "too-long")
-        if needed > self.free_local_blocks:
-            return _refused("NULL", "Task 2/no-room", "none-free")
+            return refused("NULL", "Task 2/too-long", "too-long")
+        if needed > self.head[_FREE]:
+            return refused("NULL", "Task 2/no-room", "none-free")
 
         blocks = self._take_blocks(needed)
         self.sequences.append(seq_id, initial_kv_len, blocks)
-        self.effect = Effect(tuple(zip(repeat(seq_id), count(), blocks)))
-        return _accepted("seq", "Task 2/returns-sequence")
+        return Outcome(_CREATED, tuple(blocks), seq_id)
 
-    def free_sequence(self, seq_id: int) -> Reply:
+    def free_sequence(self, seq_id: int) -> Outcome:
         """Task 2: give back every block and all memory of a sequence."""
-        if seq_id not in self.active_seqs:
-            return _refused("-1", "Task 2/free-unknown", "unknown-id")
+        sequence = self.active_seqs.get(seq_id)
+        if sequence is None:
+            return refused("-1", "Task 2/free-unknown", "unknown-id")
 
-        blocks, circumstances = self.active_seqs[seq_id].traversed()
-        self.sequences.remove(seq_id)
+        blocks, circumstances = sequence.traversed()
+        self.sequences.remove(sequence)
         released = self._release(blocks)
-        self.free_local_blocks += released
+        self.head[_FREE] += released
         if released:
-            circumstances.add("last-reference")
+            circumstances += ("last-reference",)
         if released < len(blocks):
-            circumstances.add("still-shared")
-        return _accepted("0", "Task 2/free-returns", *circumstances)
+            circumstances += ("still-shared",)
+        return accepted("0", "Task 2/free-returns", *circumstances)
 
-    def fork_sequence(self, parent_seq_id: int, new_seq_id: int) -> Reply:
+    def fork_sequence(self, parent_seq_id: int, new_seq_id: int) -> Outcome:
         """Task 3: a child that shares all blocks of its parent, through tables of its own."""
-        if parent_seq_id not in self.active_seqs:
-            return _refused("NULL", "Task 3/parent", "unknown-id")
+        parent = self.active_seqs.get(parent_seq_id)
+        if parent is None:
+            return refused("NULL", "Task 3/parent", "unknown-id")
         if new_seq_id in self.active_seqs:
-            return _refused("NULL", "Task 3/unique-id", "id-taken")
+            return refused("NULL", "Task 3/unique-id", "id-taken")
 
-        parent = self.active_seqs[parent_seq_id]
         blocks, circumstances = parent.traversed()
         for block in blocks:
             self.ref_count[block] += 1
         self.sequences.append_fork(parent, new_seq_id)
-        if self.free_local_blocks == 0:
-            circumstances.add("none-free")
-        return _accepted("seq", "Task 3/returns-child", *circumstances)
+        if self.head[_FREE] == 0:
+            circumstances += ("none-free",)
+        return accepted("seq", "Task 3/returns-child", *circumstances)
 
-    def append_kv(self, seq_id: int, kv_data: int) -> Reply:
+    def append_kv(self, seq_id: int, kv_data: int) -> Outcome:
         """Task 4: write one KV record, on a new page or after a copy-on-write where that is due."""
         sequence = self.active_seqs.get(seq_id)
         if sequence is None:
-            return _refused("-1", "Task 4/unknown", "unknown-id")
+            return refused("-1", "Task 4/unknown", "unknown-id")
         ints, at = sequence.ints, sequence.start + KV_COUNT
-        place = Place.of(ints[at])
-        logical, offset, _, _ = place
+        kv_count = ints[at]
+        logical, offset = divmod(kv_count, KV_PER_BLOCK)
         if logical >= MAX_LOGICAL_BLOCKS:
-            return _refused("-1", "Task 4/full", "sequence-full")
+            return refused("-1", "Task 4/full", "sequence-full")
 
-        block = sequence.block_at(place)
+        block = sequence.block_at(logical)
         if block != UNMAPPED and self.ref_count[block] <= 1:
-            address = block * BLOCK_SIZE + offset * KV_SIZE
-            self.effect = _stores(address)
-            reply = _APPENDED_IN_PLACE[self.head[_FREE] == 0]
+            word = block * KV_PER_BLOCK + offset
+            outcome = self._in_place[self.head[_FREE] == 0][word]
         else:
-            circumstances = _new_page(sequence, place) if block == UNMAPPED else ("copy-on-write",)
-            if self.free_local_blocks == 0:
-                return _refused("-1", "Task 4/oom", *circumstances, "none-free")
+            circumstances = _new_page(sequence, kv_count) if block == UNMAPPED else ("copy-on-write",)
+            if self.head[_FREE] == 0:
+                return refused("-1", "Task 4/oom", *circumstances, "none-free")
             (new,) = self._take_blocks(1)
-            sequence.map_block(place, new)
-            if block != UNMAPPED:
+            sequence.map_block(logical, new)
+            word = new * KV_PER_BLOCK + offset
+            reply = accepted("0", "Task 4/count-returns", *circumstances).reply
+            if block == UNMAPPED:
+                copied, allowed = None, store_allowed(self._number, word)
+            else:
                 self._copy_on_write(block, new)
-            address = new * BLOCK_SIZE + offset * KV_SIZE
-            copied = None if block == UNMAPPED else (block, new)
-            self.effect = Effect(((seq_id, logical, new),), address, copied)
-            reply = _accepted("0", "Task 4/count-returns", *circumstances)
+                copied, allowed = (block, new), copy_allowed(self._number, block, new)
+            outcome = Outcome(reply, (new,), seq_id, logical, word, copied, allowed)
 
-        _KV_RECORD.pack_into(self.pool, address, kv_data)
-        ints[at] += 1
-        return reply
+        self.pool[word] = kv_data
+        ints[at] = kv_count + 1
+        return outcome
 
-    def llm_destroy(self) -> Reply:
+    def llm_destroy(self) -> Outcome:
         """Task 5: destroy what is left. The pool stays: it belongs to the caller."""
         circumstances = {"live-sequences"} if self.active_seqs else set()
         for seq_id in reversed(list(self.active_seqs)):  # the last one first: nothing has to move up
-            circumstances |= self.free_sequence(seq_id).circumstances
-        return _accepted("0", "Task 5/returns", *circumstances)
+            circumstances |= self.free_sequence(seq_id).reply.circumstances
+        return accepted("0", "Task 5/returns", *circumstances)
 
     def _take_blocks(self, needed: int) -> list[int]:
         """Take free blocks, which are not written (Global Constraints 3 and 4)."""
         blocks = self.choose(self.ref_count, needed)
         for block in blocks:
             self.ref_count[block] = 1
-        self.free_local_blocks -= needed
+        self.head[_FREE] -= needed
         return blocks
 
     def _copy_on_write(self, shared: int, new: int) -> None:
         """Part 2.3, Copy-on-Write Protocol: all 64 bytes, and one reference less to the shared block."""
-        old, start = shared * BLOCK_SIZE, new * BLOCK_SIZE
-        self.pool[start : start + BLOCK_SIZE] = self.pool[old : old + BLOCK_SIZE]
+        old, start = shared * KV_PER_BLOCK, new * KV_PER_BLOCK
+        self.pool[start : start + KV_PER_BLOCK] = self.pool[old : old + KV_PER_BLOCK]
         self.ref_count[shared] -= 1
 
     def _release(self, blocks: array[int]) -> int:
@@ -230,34 +204,11 @@ class Engine:
         return released
 
 
-def _new_page(sequence: Sequence, place: Place) -> tuple[str, ...]:
+def _new_page(sequence: Sequence, kv_count: int) -> tuple[str, ...]:
     """The circumstances of an append to a slot that maps no block yet."""
     words = ["new-page"]
-    if not sequence.has_l2_table(place.l1):
+    if not sequence.has_l2_table(kv_count // (KV_PER_BLOCK * L2_PT_SIZE)):
         words.append("l2-missing")
-    if place.offset:
+    if kv_count % KV_PER_BLOCK:
         words.append("mid-block")
     return tuple(words)
-
-
-@lru_cache(maxsize=1 << 14)
-def _stores(address: int) -> Effect:
-    """The effect of most appends."""
-    return Effect(stored=address)
-
-
-@cache
-def _accepted(reply: str, clause: str, *circumstances: str) -> Reply:
-    return Reply(text=reply, clause=clause, circumstances=frozenset(circumstances))
-
-
-@cache
-def _refused(reply: str, clause: str, *circumstances: str) -> Reply:
-    return Reply(text=reply, refused=True, clause=clause, circumstances=frozenset(circumstances))
-
-
-_APPENDED_IN_PLACE = (
-    _accepted("0", "Task 4/count-returns", "in-place"),
-    _accepted("0", "Task 4/count-returns", "in-place", "none-free"),
-)
-"""The answer while there are free blocks, and when there are none."""

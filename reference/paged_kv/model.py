@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from reference.delta import WORD, Part, the_rest, two_words, unchanged, whole
-from reference.model import Access, CannotGoOn, CannotPoke, Difference, Judgement, Span
+from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, Span
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv import pokes
 from reference.paged_kv.choice import choice_difference, own_choice
 from reference.paged_kv.differences import differences
-from reference.paged_kv.engine import NO_EFFECT, Engine, first_fit, llm_init, null_engine
-from reference.paged_kv.pool import GUARD_BYTES, Pool
+from reference.paged_kv.engine import Engine, first_fit, llm_init, null_engine
+from reference.paged_kv.outcome import Outcome
+from reference.paged_kv.pool import GUARD_WORDS, Pool
 from reference.paged_kv.readable import readable
 from reference.paged_kv.record import (
     RecordState,
@@ -23,10 +24,10 @@ from reference.paged_kv.record import (
     decode,
     encode,
     encode_reply,
+    encode_sequence,
 )
 from reference.paged_kv.restored import restored_engine
 from reference.paged_kv.sequence import KV_COUNT
-from reference.paged_kv.words import BLOCK_SIZE, KV_SIZE
 
 __all__ = ["PagedKV"]
 
@@ -35,15 +36,15 @@ _POKES: dict[str, Callable[..., None]] = {
     "unmap": pokes.unmap,
     "set_kv_count": pokes.set_kv_count,
 }
-_CALLS: dict[str, Callable[..., Reply]] = {
+_CALLS: dict[str, Callable[..., Outcome]] = {
     "create_sequence": Engine.create_sequence,
     "free_sequence": Engine.free_sequence,
     "fork_sequence": Engine.fork_sequence,
     "append_kv": Engine.append_kv,
 }
-_NO_REGION = bytearray()
-_NOTHING_YET = Operation(name="")
-_POKED = Reply(text="")
+_NO_REGION = array("i")
+_NO_OPERATION = Operation(name="")
+_POKED = Outcome(Reply(text=""))
 _REPLIES = {
     "": encode_reply(ReplyKind.NOTHING, 0),
     "0": encode_reply(ReplyKind.INT, 0),
@@ -51,6 +52,7 @@ _REPLIES = {
     "NULL": encode_reply(ReplyKind.NULL, 0),
     "engine": encode_reply(ReplyKind.ENGINE, 0),
 }
+_ZERO = _REPLIES["0"]
 _MOST_DECODED = 4  # judging one operation looks at the records before, expected and after it several times
 
 
@@ -63,31 +65,33 @@ class PagedKV:
         self.engines: dict[int | None, Engine] = {}
         """None is no key: nobody is at home behind a NULL pointer."""
         self.pools: dict[int | None, Pool] = {}
-        self.effect = NO_EFFECT
-        """Which bytes of the pool the last call was allowed to touch."""
-        self._reply = _REPLIES[""]
+        self.outcome = _POKED
+        """Of the last call."""
+        self._reply = b""
         self._choose = first_fit
-        self._operation = _NOTHING_YET
-        self._refused = False
+        self._operation = _NO_OPERATION
         self._last = self.slots[-1]
         self._decoded: dict[bytes, RecordState] = {}
+        self._front: list[Part] = []
+        """What stands in a record between the reply and the memory: the words themselves that engines keep."""
+        self._memory = _NO_REGION
+        """The region of the last slot, if it has one."""
+        self._gather()
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation; see `reference.model.Model`."""
-        engine = self.engines.get(operation.target)
-        call = _CALLS.get(operation.name)
-        if engine is not None and call is not None:
-            engine.effect = NO_EFFECT
-            reply = call(engine, *operation.arguments)
-            self.effect = engine.effect
+        try:
+            call, engine = _CALLS[operation.name], self.engines[operation.target]
+        except KeyError:
+            outcome = self._apply_otherwise(operation)
+            self._gather()
         else:
-            self.effect = NO_EFFECT
-            reply = self._apply_otherwise(engine, operation)
-        self._operation, self._refused = operation, reply.refused
-        self._reply = _REPLIES.get(reply.text) or encode_reply(ReplyKind.SEQUENCE, _requested_id(operation))
-        return reply
+            outcome = call(engine, *operation.arguments)
+        self.outcome, self._operation, self._reply = outcome, operation, b""
+        return outcome.reply
 
-    def _apply_otherwise(self, engine: Engine | None, operation: Operation) -> Reply:
+    def _apply_otherwise(self, operation: Operation) -> Outcome:
+        engine = self.engines.get(operation.target)
         if operation.name == "llm_init":
             return self._init(operation)
         if operation.name in _POKES:
@@ -99,65 +103,63 @@ class PagedKV:
 
     def record(self) -> bytes:
         """All bytes that a white-box test may see after the last operation (record.py)."""
-        return b"".join(self._parts())
+        return b"".join((self._told(), *self._front, self._memory))
 
     def delta(self) -> bytes:
         """What the last operation did to the record; see `reference.model.Model`.
 
         No case makes an engine where one lives, so nobody appends to a pool that has been replaced.
         """
-        operation, effect = self._operation, self.effect
-        if effect.stored is not None and not effect.taken:
-            return self._two_words(effect.stored)
-        if operation.name == "llm_init" or not self.pools:
-            return whole(self.record())  # the memory is another one, or there is none
-        if self._refused:
-            return unchanged(self._reply)
-        parts = self._parts()
-        region = self.pools[self._last].region if self._last in self.pools else _NO_REGION
-        front, memory = parts[:-1] if region else parts, len(region) // WORD
-        if effect.written is None or operation.target != self._last:
-            return the_rest(front, memory)
-        start, end = effect.written
-        return the_rest(front, memory, (GUARD_BYTES + start) // WORD, region[GUARD_BYTES + start : GUARD_BYTES + end])
+        outcome, operation = self.outcome, self._operation
+        if outcome.stored is None or outcome.taken:
+            return self._front_and_memory(outcome, operation)
 
-    def _two_words(self, stored: int) -> bytes:
-        """An append in place changes kv_count and one word of the pool."""
-        target = self._operation.target
-        arguments: tuple[Any, ...] = self._operation.arguments
+        target = operation.target  # an append in place changes kv_count and one word of the pool
+        arguments: tuple[Any, ...] = operation.arguments
         seq_id, kv_data = arguments
         sequence = self.engines[target].active_seqs[seq_id]
         ints, at = sequence.ints, sequence.start + KV_COUNT
-        region = -(len(self.pools[target].region) // WORD)
-        if target != self._last:
-            region -= self._words_behind(target)
-        place = region + (GUARD_BYTES + stored) // WORD
-        return two_words(self._reply, region - len(ints) + at, ints[at], place, kv_data)
+        words = len(self._memory) if target == self._last else self._words_from_pool(target)
+        return two_words(_ZERO, at - len(ints) - words, ints[at], GUARD_WORDS + outcome.stored - words, kv_data)
 
-    def _words_behind(self, target: int | None) -> int:
-        """Words of a record behind the slot of this engine."""
-        parts = [part for slot in self.slots[target:] for part in encode(self.engines.get(slot), self.pools.get(slot))]
-        return sum(memoryview(part).nbytes for part in parts) // WORD
+    def _front_and_memory(self, outcome: Outcome, operation: Operation) -> bytes:
+        """What any other call did."""
+        if operation.name == "llm_init" or not self.pools:
+            return whole(self.record())  # the memory is another one, or there is none
+        if outcome.reply.refused:
+            return unchanged(self._told())
+        words, written = len(self._memory), outcome.written
+        if written is None or operation.target != self._last:
+            return the_rest((self._told(), *self._front), words)
+        start, end = GUARD_WORDS + written[0], GUARD_WORDS + written[1]
+        return the_rest((self._told(), *self._front, self._memory[start:end]), words, start, end)
 
-    def _parts(self) -> list[Part]:
-        """The record, in parts to be joined."""
-        parts: list[Part] = [self._reply]
-        for slot in self.slots:
-            parts += encode(self.engines.get(slot), self.pools.get(slot))
-        return parts
+    def _words_from_pool(self, target: int | None) -> int:
+        """Words of a record from this engine's pool on."""
+        behind = sum(memoryview(part).nbytes for part in self._parts(self.slots[target:])) // WORD
+        return len(self.pools[target].region) + behind
+
+    def _parts(self, slots: Iterable[int]) -> list[Part]:
+        return [part for slot in slots for part in encode(self.engines.get(slot), self.pools.get(slot))]
+
+    def _gather(self) -> None:
+        """Take the parts of a record from engines and pools: they change as those do, but not when others come."""
+        self._front = self._parts(self.slots)
+        self._memory = _NO_REGION
+        if self._last in self.pools:
+            self._memory = self.pools[self._last].region
+            self._front.pop()  # a region is the last part of its slot
+
+    def _told(self) -> bytes:
+        """The reply as a record begins with it."""
+        if not self._reply:
+            text = self.outcome.reply.text
+            self._reply = _REPLIES.get(text) or encode_sequence(_requested_id(self._operation))
+        return self._reply
 
     def allowed(self) -> tuple[Span, ...]:
         """The slot of an append, or both blocks of its copy; nothing for any other call (Global Constraint 4)."""
-        effect, target = self.effect, self._operation.target
-        if effect.stored is None or target is None:
-            return ()
-        if effect.copied is None:
-            return _one_word(target, effect.stored)
-        old, new = effect.copied
-        return (
-            Span(target, new * BLOCK_SIZE, BLOCK_SIZE, Access.WRITE),
-            Span(target, old * BLOCK_SIZE, BLOCK_SIZE, Access.READ),
-        )
+        return self.outcome.allowed
 
     def restore(self, record: bytes) -> None:
         """Take over the state that a program was in; see `reference.model.Model`."""
@@ -167,10 +169,11 @@ class PagedKV:
         self._reply = encode_reply(state.reply_kind, state.reply_value)
         for number, slot in zip(self.slots, state.slots, strict=True):
             if slot.pool_bytes >= 0:
-                self.pools[number] = Pool(bytearray(slot.region), slot.pool_bytes)
+                self.pools[number] = Pool(array("i", slot.region), slot.pool_bytes)
             if slot.engine is not None:
-                self.engines[number] = engine = restored_engine(slot, self.pools[number])
+                self.engines[number] = engine = restored_engine(slot, self.pools[number], number)
                 engine.choose = self._choose
+        self._gather()
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
         """Compare by facets; the blocks that this very call took may be others than the first free ones.
@@ -180,12 +183,11 @@ class PagedKV:
         """
         reply = self._redo(before, operation)
         found = self._decode(actual)
-        wanted = [block for _, _, block in self.effect.taken]
         taken = self._own_choice(before, operation, found)
         choice: list[Difference] = []
         if taken is not None:
-            choice = [choice_difference(self.effect, wanted, taken)]
-            self._choose = partial(_these, taken)
+            choice = [choice_difference(self.outcome, taken)]
+            self._choose = partial(_these, list(taken))
             try:
                 reply = self._redo(before, operation)
             finally:
@@ -193,7 +195,7 @@ class PagedKV:
         expected = self._decode(self.record())
         if before is not None:
             expected = self._with_untouched(expected, before, operation, reply)
-        others = differences(operation, reply, self.effect, expected=expected, actual=found, seed=self.seed)
+        others = differences(operation, self.outcome, expected=expected, actual=found, seed=self.seed)
         return Judgement(
             expected=reply,
             actual=Reply(text=_reply_text(operation, found.reply_kind, found.reply_value)),
@@ -214,13 +216,13 @@ class PagedKV:
         slots = [old if fails or number != operation.target else new for number, new, old in pairs]
         return replace(expected, slots=slots)
 
-    def _poke(self, engine: Engine | None, operation: Operation) -> Reply:
+    def _poke(self, engine: Engine | None, operation: Operation) -> Outcome:
         if engine is None:
             raise CannotPoke(f"there is no engine @{operation.target}")
         _POKES[operation.name](engine, *operation.arguments)
         return _POKED
 
-    def _init(self, operation: Operation) -> Reply:
+    def _init(self, operation: Operation) -> Outcome:
         """`llm_init SIZE` makes a fresh pool for the slot; `llm_init NULL SIZE` hands over no pool."""
         slot = operation.target or 1
         *null_pool, size = operation.arguments
@@ -228,12 +230,12 @@ class PagedKV:
         if null_pool:
             return llm_init(None, size)[1]
         self.pools[slot] = Pool.fresh(self.seed, slot, size)
-        engine, reply = llm_init(self.pools[slot].memory, size)
+        engine, outcome = llm_init(self.pools[slot].memory, size, slot)
         if engine is not None:
             self.engines[slot] = engine
         elif slot in self.engines:
             self.engines[slot].set_pool_bytes(size)
-        return reply
+        return outcome
 
     def _redo(self, before: bytes | None, operation: Operation) -> Reply:
         if before is None:
@@ -258,21 +260,15 @@ class PagedKV:
             self._decoded[record] = state
         return self._decoded[record]
 
-    def _own_choice(self, before: bytes | None, operation: Operation, found: RecordState) -> list[int] | None:
+    def _own_choice(self, before: bytes | None, operation: Operation, found: RecordState) -> tuple[int, ...] | None:
         """The blocks that the program took in this call, if they were free and are not the first free ones."""
         number = (operation.target or 1) - 1
         after = found.slots[number].engine
-        if after is None or before is None or not self.effect.taken:
+        if after is None or before is None or not self.outcome.taken:
             return None
         earlier = self._decode(before).slots[number].engine
         assert earlier is not None
-        return own_choice(self.effect, earlier, after)
-
-
-@lru_cache(maxsize=1 << 14)
-def _one_word(target: int, start: int) -> tuple[Span, ...]:
-    """Four bytes, to be written."""
-    return (Span(target, start, KV_SIZE, Access.WRITE),)
+        return own_choice(self.outcome, earlier, after)
 
 
 def _these(blocks: list[int], _: array[int], __: int) -> list[int]:

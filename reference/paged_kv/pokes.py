@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reference.model import CannotPoke
 from reference.paged_kv.engine import Engine
-from reference.paged_kv.sequence import UNMAPPED, Place, Sequence
-from reference.paged_kv.words import KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.sequence import UNMAPPED, Sequence
+from reference.paged_kv.words import L1_PT_SIZE, MAX_LOGICAL_BLOCKS
 
 __all__ = ["move_l2", "set_kv_count", "unmap"]
 
@@ -25,11 +25,10 @@ def unmap(engine: Engine, seq_id: int, logical: int) -> None:
     sequence = _sequence(engine, seq_id)
     if not 0 <= logical < MAX_LOGICAL_BLOCKS:
         raise CannotPoke(f"a sequence has the logical blocks 0 to {MAX_LOGICAL_BLOCKS - 1}")
-    place = Place.of(logical * KV_PER_BLOCK)
-    block = sequence.block_at(place)
+    block = sequence.block_at(logical)
     if block == UNMAPPED or engine.ref_count[block] < 1:
         raise CannotPoke(f"unmap needs a block at logical block {logical}")
-    sequence.map_block(place, UNMAPPED)
+    sequence.map_block(logical, UNMAPPED)
     engine.ref_count[block] -= 1
     if engine.ref_count[block] == 0:
         engine.free_local_blocks += 1

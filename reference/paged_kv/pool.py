@@ -8,10 +8,12 @@ from functools import lru_cache
 
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
 
-__all__ = ["GUARD_BYTES", "Pool", "magic_words", "place_name", "region_words"]
+__all__ = ["GUARD_BYTES", "GUARD_WORDS", "Pool", "magic_words", "place_name", "region_words"]
 
 GUARD_BYTES = 64
 """Bytes of ours before and behind every pool; they must stay as they are."""
+
+GUARD_WORDS = GUARD_BYTES // KV_SIZE
 
 _SPREAD = 0x9E3779B1  # odd, so multiplying by it maps 32-bit words one to one
 
@@ -50,15 +52,15 @@ def place_name(word: int, pool_bytes: int) -> str:
 class Pool:
     """A pool with its guards; `memory` is what the program sees."""
 
-    region: bytearray
+    region: array[int]
     pool_bytes: int
 
     @classmethod
     def fresh(cls, seed: int, slot: int, pool_bytes: int) -> Pool:
         """A pool as `llm_init` gets it, full of magic words."""
-        return cls(bytearray(magic_words(seed, slot, pool_bytes)), pool_bytes)
+        return cls(array("i", magic_words(seed, slot, pool_bytes)), pool_bytes)
 
     @property
     def memory(self) -> memoryview:
         """The bytes between the guards."""
-        return memoryview(self.region)[GUARD_BYTES : GUARD_BYTES + self.pool_bytes]
+        return memoryview(self.region).cast("B")[GUARD_BYTES : GUARD_BYTES + self.pool_bytes]

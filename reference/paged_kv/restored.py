@@ -14,13 +14,13 @@ from reference.paged_kv.words import BLOCK_SIZE
 __all__ = ["restored_engine"]
 
 
-def restored_engine(slot: Slot, pool: Pool) -> Engine:
-    """The engine of a slot that has one, with a pool of its own. Raises `CannotGoOn` when it is too broken for that."""
+def restored_engine(slot: Slot, pool: Pool, number: int) -> Engine:
+    """Engine `number`, of a slot that has one, with a pool of its own. Raises `CannotGoOn` when it is too broken."""
     state = slot.engine
     assert state is not None
     if state.ref_pointer is not Pointer.OK or state.list_pointer is not Pointer.OK:
         raise CannotGoOn("ref_count or the list of sequences cannot be read")
-    engine = Engine(pool.memory, pool.pool_bytes // BLOCK_SIZE)
+    engine = Engine(pool.memory, pool.pool_bytes // BLOCK_SIZE, number)
     engine.total_local_blocks = state.total_local_blocks
     engine.free_local_blocks = state.free_local_blocks
     engine.ref_count = state.ref_count[:]

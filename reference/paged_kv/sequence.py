@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from array import array
 from enum import IntEnum
-from functools import lru_cache
-from typing import NamedTuple
 
-from reference.paged_kv.words import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.words import L1_PT_SIZE, L2_PT_SIZE
 
-__all__ = ["KV_COUNT", "UNMAPPED", "Place", "Pointer", "Sequence", "SequenceList", "new_l2_table"]
+__all__ = ["KV_COUNT", "UNMAPPED", "Pointer", "Sequence", "SequenceList", "new_l2_table"]
 
 UNMAPPED = -1
 _NEW_L2_TABLE = array("i", [UNMAPPED] * L2_PT_SIZE)
@@ -18,22 +16,6 @@ _NEW_L2_TABLE = array("i", [UNMAPPED] * L2_PT_SIZE)
 def new_l2_table() -> array[int]:
     """An L2 block table as the handout wants it: 16 ints, all -1 (Task 2)."""
     return _NEW_L2_TABLE[:]
-
-
-class Place(NamedTuple):
-    """Where a KV record belongs (Part 2.2, step-by-step example)."""
-
-    logical: int
-    offset: int
-    l1: int
-    l2: int
-
-    @staticmethod
-    @lru_cache(maxsize=2 * KV_PER_BLOCK * MAX_LOGICAL_BLOCKS)
-    def of(kv_count: int) -> Place:
-        """The place of KV record number `kv_count`; number 613 is (38, 5, 2, 6)."""
-        logical, offset = divmod(kv_count, KV_PER_BLOCK)
-        return Place(logical, offset, *divmod(logical, L2_PT_SIZE))
 
 
 class Pointer(IntEnum):
@@ -74,6 +56,7 @@ def _l2_starts(tables: int) -> list[int]:
 
 
 _HEADS = [_head(tables) for tables in range(L1_PT_SIZE + 1)]
+_UNMAPPED_ENTRIES = [_NEW_L2_TABLE[:entries] for entries in range(L2_PT_SIZE)]
 _L2_STARTS = [_l2_starts(tables) for tables in range(L1_PT_SIZE + 1)]
 
 
@@ -96,7 +79,7 @@ class SequenceList:
         tables = (len(blocks) + L2_PT_SIZE - 1) // L2_PT_SIZE
         ints += _HEADS[tables]
         ints.fromlist(blocks)
-        ints += _NEW_L2_TABLE[: tables * L2_PT_SIZE - len(blocks)]
+        ints += _UNMAPPED_ENTRIES[tables * L2_PT_SIZE - len(blocks)]
         ints[start + KV_COUNT] = kv_count
         return self._linked(Sequence(self, seq_id, start, _L2_STARTS[tables]))
 
@@ -106,10 +89,10 @@ class SequenceList:
         self.ints += parent.own_ints
         self._linked(Sequence(self, seq_id, start, parent.l2_starts))
 
-    def remove(self, seq_id: int) -> None:
+    def remove(self, sequence: Sequence) -> None:
         """Take a sequence out, with all its tables (Task 2)."""
-        sequence = self.by_id.pop(seq_id)
-        self.ints[_LENGTH] -= 1
+        del self.by_id[sequence.seq_id]
+        self.ints[_LENGTH] = len(self.by_id)
         del self.ints[sequence.start : sequence.start + sequence.size]
         self.shift_behind(sequence, -sequence.size)
 
@@ -122,9 +105,9 @@ class SequenceList:
 
     def _linked(self, sequence: Sequence) -> Sequence:
         """Its ints are the last ones already."""
-        self.ints[_LENGTH] += 1
-        self.ints[sequence.start + _SEQ_ID] = sequence.seq_id
         self.by_id[sequence.seq_id] = sequence
+        self.ints[sequence.start + _SEQ_ID] = sequence.seq_id
+        self.ints[_LENGTH] = len(self.by_id)
         return sequence
 
 
@@ -171,35 +154,37 @@ class Sequence:
         """Is there an L2 table in this L1 slot?"""
         return self.l2_starts[l1] > 0
 
-    def block_at(self, place: Place) -> int:
-        """The physical block mapped at `place`, -1 when its slot or its L2 table is missing."""
-        _, _, l1, l2 = place
+    def block_at(self, logical: int) -> int:
+        """The physical block of a logical one, -1 where none is mapped or the L2 table is missing (Part 2.2)."""
+        l1, l2 = divmod(logical, L2_PT_SIZE)
         start = self.l2_starts[l1]
         return self.ints[self.start + start + l2] if start else UNMAPPED
 
-    def map_block(self, place: Place, block: int) -> None:
+    def map_block(self, logical: int, block: int) -> None:
         """Write a block id into the table, with a new L2 table where none is yet (Task 4)."""
-        if not self.has_l2_table(place.l1):
-            self.hang(place.l1, _NEW_L2_TABLE)
-        self.ints[self.start + self.l2_starts[place.l1] + place.l2] = block
+        l1, l2 = divmod(logical, L2_PT_SIZE)
+        if not self.has_l2_table(l1):
+            self.hang(l1, _NEW_L2_TABLE)
+        self.ints[self.start + self.l2_starts[l1] + l2] = block
 
     def mapped_blocks(self) -> array[int]:
         """Every mapped block, in the order of the tables."""
         return self.traversed()[0]
 
-    def traversed(self) -> tuple[array[int], set[str]]:
+    def traversed(self) -> tuple[array[int], tuple[str, ...]]:
         """Every mapped block, over all 16 L1 slots (Task 2, critical traversal rule); and what is unusual on the way.
 
         That is NULL before an L2 table ("holes"), or -1 in one before a mapped entry or alone ("unmapped-entries").
         """
         entries = self.ints[self.start + _L2_TABLES : self.start + self.size]
         tables = len(entries) // L2_PT_SIZE
-        words = {"holes"} if 0 in self.l2_starts[:tables] else set()
+        words: tuple[str, ...] = ("holes",) if 0 in self.l2_starts[:tables] else ()
         mapped = len(entries) - entries.count(UNMAPPED)
         blocks = entries[:mapped]
         if mapped <= L2_PT_SIZE * (tables - 1) or UNMAPPED in blocks:  # else all are mapped from the left
             each = [entries[start : start + L2_PT_SIZE] for start in range(0, len(entries), L2_PT_SIZE)]
-            words |= {"unmapped-entries" for l2_table in each if not _mapped_from_the_left(l2_table)}
+            if not all(map(_mapped_from_the_left, each)):
+                words += ("unmapped-entries",)
             blocks = array("i", (entry for entry in entries if entry != UNMAPPED))
         return blocks, words
 

@@ -57,7 +57,7 @@ def test_what_a_model_says_is_such_a_delta() -> None:
 
     assert unchanged(reply) == few_words(old, [9, 9, *old[2:]])
     assert two_words(reply, -3, 60, -1, 80) == few_words(old, new)
-    assert the_rest([reply, packed(5)], 3, 0, bytearray(packed(60, 7, 80))) == rest(old, new, 3, 0)
+    assert the_rest([reply, packed(5), packed(60, 7, 80)], 3, 0, 3) == rest(old, new, 3, 0)
     assert applied(whole(packed(*new)), b"") == packed(*new)
 
 

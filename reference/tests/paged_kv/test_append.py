@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from reference.paged_kv.sequence import Place
 from reference.tests.paged_kv.played import GUARD_WORDS, Played
 
 
@@ -56,7 +55,15 @@ def test_record_4096_is_refused() -> None:
 )
 def test_the_place_of_a_record_is_as_in_the_handouts_example(kv_count: int, place: tuple[int, int, int, int]) -> None:
     """Record 613 is number 5 of logical block 38, which stands at block_table[2][6]."""
-    assert place == Place.of(kv_count)
+    played = Played(256)
+    played.do("create_sequence 1 4096", f"set_kv_count 1 {kv_count}", "append_kv 1 7")
+    logical, offset, l1, l2 = place
+
+    table = played.sequence(1).tables[l1]
+
+    assert table is not None
+    assert table[l2] == logical  # of the first sequence each block has its logical number
+    assert played.model.outcome.stored == 16 * logical + offset
 
 
 @pytest.mark.handout("Part 2.2/physical-address", "Part 2.2/logical-index", "Part 2.2/offset", "Task 4/store")
@@ -162,19 +169,16 @@ def test_a_sequence_grows_to_256_blocks_record_by_record() -> None:
 
 
 @pytest.mark.parametrize("call", ["append_kv", "create_sequence"])
-def test_the_effect_tells_which_bytes_the_call_may_touch(call: str) -> None:
-    """Valgrind's pool contract is made of the last call's effect, and of nothing older."""
+def test_the_outcome_tells_what_the_call_took_and_stored(call: str) -> None:
+    """A judgement is made of the last call's outcome, and of nothing older."""
     played = Played(4)
     played.do("create_sequence 1 5", "fork_sequence 1 2", "append_kv 2 7")
-    effect = played.model.effect
+    copy = played.model.outcome
 
-    assert (((2, 0, 1),), 64 + 20, (0, 1)) == (effect.taken, effect.stored, effect.copied)
+    assert ((1,), 2, 0, 16 + 5, (0, 1)) == (copy.taken, copy.seq_id, copy.logical, copy.stored, copy.copied)
 
     played.do(f"{call} 5 1")
-    taken = ((5, 0, 2),) if call == "create_sequence" else ()
+    taken = (2,) if call == "create_sequence" else ()
+    last = played.model.outcome
 
-    assert (taken, None, None) == (
-        played.model.effect.taken,
-        played.model.effect.stored,
-        played.model.effect.copied,
-    )
+    assert (taken, None, None) == (last.taken, last.stored, last.copied)

@@ -47,11 +47,12 @@ def test_a_small_pool_has_the_same_words_as_the_start_of_a_large_one() -> None:
 def test_the_memory_of_a_pool_lies_between_its_guards() -> None:
     """The program sees pool_bytes bytes, and writing them changes the region."""
     pool = Pool.fresh(1, 1, 100)
-    pool.memory[0] = pool.region[GUARD_BYTES] ^ 1
     fresh = magic_words(1, 1, 100)
+    pool.memory[0] = fresh[GUARD_BYTES] ^ 1
+    region = pool.region.tobytes()
 
     assert 100 == len(pool.memory)
-    assert [GUARD_BYTES] == [i for i, (a, b) in enumerate(zip(fresh, pool.region, strict=True)) if a != b]
+    assert [GUARD_BYTES] == [i for i, (a, b) in enumerate(zip(fresh, region, strict=True)) if a != b]
 
 
 @pytest.mark.parametrize(

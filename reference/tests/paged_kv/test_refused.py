@@ -47,12 +47,12 @@ def test_a_refused_call_leaves_the_record_as_it_was(line: str, clause: str) -> N
 @pytest.mark.handout("Constraint 2/contract")
 @pytest.mark.parametrize("line", REFUSED)
 def test_a_refused_call_takes_and_writes_nothing(line: str) -> None:
-    """Its effect on the pool is empty."""
+    """Neither a block, nor a word of the pool."""
     played = Played(4)
     played.do(*SETTING, line)
-    effect = played.model.effect
+    outcome = played.model.outcome
 
-    assert ((), None, None) == (effect.taken, effect.stored, effect.copied)
+    assert ((), None, None, ()) == (outcome.taken, outcome.stored, outcome.copied, outcome.allowed)
 
 
 @pytest.mark.handout("Constraint 1/null-engine")
