@@ -171,10 +171,11 @@ class _Right:
         model = self._model(self._trace)
         operations = iter(self._trace.operations)
         replies: list[Reply] = []
+        allowed: list[tuple[Span, ...]] = []
         deltas: list[bytes] = []
         for step, operation in zip(steps, operations, strict=False):  # so no operation is taken for no step
             replies.append(model.apply(operation))
-            self.allowed.append(model.allowed())
+            allowed.append(model.allowed())
             if model.delta() != step.delta and model.record() != step.record:  # there are several ways to tell it
                 break
             deltas.append(step.delta)
@@ -183,9 +184,9 @@ class _Right:
             deltas.append(model.delta())
         for operation in operations:
             replies.append(model.apply(operation))
-            self.allowed.append(model.allowed())
+            allowed.append(model.allowed())
             deltas.append(model.delta())
-        self.replies, self._deltas = tuple(replies), deltas
+        self.replies, self.allowed, self._deltas = tuple(replies), allowed, deltas
         return follows
 
     @cached_property
@@ -202,9 +203,10 @@ def _right(trace: Same[Trace], model: ModelFactory) -> _Right:
 
 def _heap_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
     """Operations with the right state that did wrong with memory."""
-    for number, (reply, step) in enumerate(zip(replies, steps, strict=False)):
-        if step.bad_frees or step.broken or (step.allocations and reply.refused):
-            yield Deviation(number, _with_heap(Judgement(expected=reply, actual=reply, differences=()), step))
+    for number, step in enumerate(steps):
+        if step.bad_frees or step.broken or (step.allocations and replies[number].refused):
+            right = Judgement(expected=replies[number], actual=replies[number], differences=())
+            yield Deviation(number, _with_heap(right, step))
 
 
 def _with_heap(judgement: Judgement, step: PlayedStep) -> Judgement:
