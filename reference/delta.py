@@ -49,7 +49,7 @@ two_words: Callable[[bytes, int, int, int, int], bytes] = partial(_TWO_WORDS.pac
 
 def the_rest(parts: Iterable[Part], memory: int, start: int = 0, end: int = 0) -> bytes:
     """All words before the memory, the reply among them, and those from `start` to `end` in it are new: the `parts`."""
-    return b"".join((_THE_REST.pack(memory, start, end), *parts))
+    return _THE_REST.pack(memory, start, end) + b"".join(parts)
 
 
 def whole(record: bytes) -> bytes:

@@ -144,7 +144,7 @@ class Engine:
             return refused("-1", "Task 4/unknown", "unknown-id")
         ints, at = sequence.ints, sequence.start + KV_COUNT
         kv_count = ints[at]
-        logical, offset = divmod(kv_count, KV_PER_BLOCK)
+        logical, offset = kv_count // KV_PER_BLOCK, kv_count % KV_PER_BLOCK
         if logical >= MAX_LOGICAL_BLOCKS:
             return refused("-1", "Task 4/full", "sequence-full")
 

@@ -128,10 +128,10 @@ class PagedKV:
             return whole(self.record())  # the memory is another one, or there is none
         if outcome.reply.refused:
             return unchanged(self._told())
-        words, written = len(self._memory), outcome.written
-        if written is None or operation.target != self._last:
+        words = len(self._memory)
+        if outcome.stored is None or operation.target != self._last:
             return the_rest((self._told(), *self._front), words)
-        start, end = GUARD_WORDS + written[0], GUARD_WORDS + written[1]
+        start, end = (GUARD_WORDS + place for place in outcome.written)
         return the_rest((self._told(), *self._front, self._memory[start:end]), words, start, end)
 
     def _words_from_pool(self, target: int | None) -> int:

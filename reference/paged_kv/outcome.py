@@ -33,11 +33,11 @@ class Outcome:
     """The only bytes of the pool that the call may touch (Global Constraint 4)."""
 
     @property
-    def written(self) -> tuple[int, int] | None:
+    def written(self) -> tuple[int, int]:
         """The words of the pool that were written: the first one, and their end."""
         if self.copied is not None:
             return self.copied[1] * KV_PER_BLOCK, (self.copied[1] + 1) * KV_PER_BLOCK
-        return None if self.stored is None else (self.stored, self.stored + 1)
+        return (0, 0) if self.stored is None else (self.stored, self.stored + 1)
 
 
 @cache

@@ -156,9 +156,8 @@ class Sequence:
 
     def block_at(self, logical: int) -> int:
         """The physical block of a logical one, -1 where none is mapped or the L2 table is missing (Part 2.2)."""
-        l1, l2 = divmod(logical, L2_PT_SIZE)
-        start = self.l2_starts[l1]
-        return self.ints[self.start + start + l2] if start else UNMAPPED
+        start = self.l2_starts[logical // L2_PT_SIZE]
+        return self.ints[self.start + start + logical % L2_PT_SIZE] if start else UNMAPPED
 
     def map_block(self, logical: int, block: int) -> None:
         """Write a block id into the table, with a new L2 table where none is yet (Task 4)."""
