@@ -25,7 +25,7 @@ __all__ = ["WORD", "Part", "applied", "length_after", "the_rest", "two_words", "
 WORD = 4
 """Bytes of a word."""
 
-Part: TypeAlias = "bytes | bytearray | array[int]"
+Part: TypeAlias = "bytes | array[int]"
 """Some words of a record, as their owner keeps them."""
 
 _REPLY = 2 * WORD

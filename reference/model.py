@@ -94,7 +94,10 @@ class Step(NamedTuple):
 
 
 class Model(Protocol):
-    """A reference engine as the grader sees it. A record is canonical: equal bytes are equal states."""
+    """A reference engine as the grader sees it. A record is canonical: equal bytes are equal states.
+
+    A function that raises may leave it in no state at all; `restore` and `judge` bring it into one again.
+    """
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation. Raises `CannotPoke` when a poke does not fit, `CannotGoOn` in a broken state."""

@@ -14,6 +14,7 @@ from grader.grammar import Case
 from grader.labs.paged_kv_repro_state import state
 from grader.labs.paged_kv_repro_story import Played, Story, engine_name
 from grader.reproduce import Run, c_comment, c_string, fold, render
+from reference.paged_kv.pool import GUARD_WORDS
 from reference.paged_kv.words import BLOCK_SIZE, KV_SIZE, L2_PT_SIZE
 
 __all__ = ["COMMAND", "reproduce"]
@@ -22,7 +23,6 @@ COMMAND = "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c 
 """The handout's link command (Compilation Standard)."""
 
 _TEMPLATE = Path(__file__).with_name("paged_kv_repro.c.jinja")
-_GUARD_WORDS = 16
 _HELPERS = re.compile(r"\b(demand|CHECK|EQUAL|SEQUENCE|ARRAY|LIST|NULLS|POOL|sequence)\(")
 
 
@@ -46,8 +46,8 @@ def reproduce(case: Case, operation: int, *, clauses: Mapping[str, str]) -> str:
         memory=story.watches_memory,
         pools=story.pools,
         blocks=blocks,
-        before=_GUARD_WORDS + case.trace.settings.get("pool_align", 0) % BLOCK_SIZE // KV_SIZE,
-        behind=_GUARD_WORDS + (tail + KV_SIZE - 1) // KV_SIZE,
+        before=GUARD_WORDS + case.trace.settings.get("pool_align", 0) % BLOCK_SIZE // KV_SIZE,
+        behind=GUARD_WORDS + (tail + KV_SIZE - 1) // KV_SIZE,
     )
 
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 from reference.operation import Operation, Reply
 from reference.paged_kv.outcome import Outcome
-from reference.paged_kv.pool import GUARD_BYTES, place_name
+from reference.paged_kv.pool import GUARD_WORDS, place_name
 from reference.paged_kv.readable import PoolWords, pointer_name
 from reference.paged_kv.record import EngineState, Pointer, RecordState, ReplyKind, SequenceState, Slot
 from reference.paged_kv.sequence import UNMAPPED
-from reference.paged_kv.words import BLOCK_SIZE, KV_SIZE
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
 __all__ = ["differences"]
 
@@ -217,7 +217,7 @@ class _PoolFacets:
         self.operation = operation
         self.outcome = outcome
         self.words = words
-        self.target = None if outcome.stored is None else GUARD_BYTES // KV_SIZE + outcome.stored
+        self.target = None if outcome.stored is None else GUARD_WORDS + outcome.stored
         self.stored_somewhere = False
         """Does kv_data stand at a place where it should not?"""
 
@@ -250,7 +250,7 @@ class _PoolFacets:
         return "written"
 
     def _tags(self, place: int, have: int) -> Iterator[str]:
-        block = (place * KV_SIZE - GUARD_BYTES) // BLOCK_SIZE
+        block = (place - GUARD_WORDS) // KV_PER_BLOCK
         yield SHARED_MEMORY
         if have == 0:
             yield "zeroed"

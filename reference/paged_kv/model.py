@@ -44,7 +44,7 @@ _CALLS: dict[str, Callable[..., Outcome]] = {
 }
 _NO_REGION = array("i")
 _NO_OPERATION = Operation(name="")
-_POKED = Outcome(Reply(text=""))
+_NO_CALL = Outcome(Reply(text=""))
 _REPLIES = {
     "": encode_reply(ReplyKind.NOTHING, 0),
     "0": encode_reply(ReplyKind.INT, 0),
@@ -65,8 +65,8 @@ class PagedKV:
         self.engines: dict[int | None, Engine] = {}
         """None is no key: nobody is at home behind a NULL pointer."""
         self.pools: dict[int | None, Pool] = {}
-        self.outcome = _POKED
-        """Of the last call."""
+        self.outcome = _NO_CALL
+        """Of the last call or poke."""
         self._reply = b""
         self._choose = first_fit
         self._operation = _NO_OPERATION
@@ -220,7 +220,7 @@ class PagedKV:
         if engine is None:
             raise CannotPoke(f"there is no engine @{operation.target}")
         _POKES[operation.name](engine, *operation.arguments)
-        return _POKED
+        return _NO_CALL
 
     def _init(self, operation: Operation) -> Outcome:
         """`llm_init SIZE` makes a fresh pool for the slot; `llm_init NULL SIZE` hands over no pool."""

@@ -11,6 +11,8 @@ from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
 
 __all__ = ["InPlace", "Outcome", "accepted", "copy_allowed", "refused", "store_allowed"]
 
+_MOST_KEPT = 1 << 14
+
 
 @dataclass(slots=True, eq=False)
 class Outcome:
@@ -75,6 +77,8 @@ class InPlace(dict[int, Outcome]):
         self._number = number
 
     def __missing__(self, word: int) -> Outcome:
+        if len(self) >= _MOST_KEPT:  # of pools far larger than most
+            self.clear()
         outcome = self[word] = Outcome(self._reply, stored=word, allowed=store_allowed(self._number, word))
         return outcome
 

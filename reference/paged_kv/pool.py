@@ -14,6 +14,7 @@ GUARD_BYTES = 64
 """Bytes of ours before and behind every pool; they must stay as they are."""
 
 GUARD_WORDS = GUARD_BYTES // KV_SIZE
+"""The same in words: in a region the pool begins with this one."""
 
 _SPREAD = 0x9E3779B1  # odd, so multiplying by it maps 32-bit words one to one
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 
-from reference.paged_kv.pool import GUARD_BYTES, magic_words, place_name
+from reference.paged_kv.pool import GUARD_WORDS, magic_words, place_name
 from reference.paged_kv.record import EngineState, Pointer, RecordState, SequenceState, Slot
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
 __all__ = ["PoolWords", "pointer_name", "readable"]
 
@@ -44,7 +44,7 @@ class PoolWords:
 
     def block(self, region: bytes, block: int) -> list[str]:
         """The 16 slots of a block."""
-        first = (GUARD_BYTES + block * BLOCK_SIZE) // KV_SIZE
+        first = GUARD_WORDS + block * KV_PER_BLOCK
         words = array("I", region)
         return [self.text(words[place], place) for place in range(first, first + KV_PER_BLOCK)]
 
@@ -64,7 +64,7 @@ def readable(state: RecordState, seed: int) -> dict[str, object]:
 def _engine(slot: Slot, words: PoolWords) -> dict[str, object]:
     region = array("I", slot.region)
     blocks = slot.pool_bytes // BLOCK_SIZE
-    inside = range(GUARD_BYTES // KV_SIZE, GUARD_BYTES // KV_SIZE + blocks * KV_PER_BLOCK)
+    inside = range(GUARD_WORDS, GUARD_WORDS + blocks * KV_PER_BLOCK)
     outside = [place for place in range(len(region)) if place not in inside and region[place] != words.magic[place]]
     pool: dict[str, object] = {
         "pool_bytes": slot.pool_bytes,
