@@ -16,7 +16,7 @@ from grader.replay import BlockEvent, Event, Fault, Played
 from grader.tests.mistakes import LAST_FIT, MISTAKES, NO_COPY
 from grader.tests.programs import changed, comparisons, expected_records, first_case, made, told
 from reference.model import Judgement
-from reference.operation import Operation, Reply
+from reference.operation import Operation
 from reference.paged_kv import PagedKV
 
 _STORY = made(
@@ -280,30 +280,6 @@ def test_the_first_program_of_a_class_may_be_a_wrong_one() -> None:
 
         assert (facets(known), known.allowed) == (facets(alone), alone.allowed)
         assert bool(known.deviations) is (records is not right)
-
-
-def test_a_reference_that_was_interrupted_is_played_anew() -> None:
-    """Ctrl-C in the middle of a case: half of what was to be kept is not kept."""
-    left = [4]
-
-    class Interrupted(PagedKV):
-        """The model, interrupted once."""
-
-        def apply(self, operation: Operation) -> Reply:
-            """The fifth call does not come back."""
-            left[0] -= 1
-            if left[0] == -1:
-                raise KeyboardInterrupt
-            return super().apply(operation)
-
-    case = replace(_STORY, trace=replace(_STORY.trace))
-    played = reported(case, expected_records(_STORY))
-    with pytest.raises(KeyboardInterrupt):
-        compare(played, Interrupted)
-    again, alone = (compare(played, model) for model in (Interrupted, lab().model))
-
-    assert (again.deviations, again.end) == ((), End.REACHED)
-    assert (again.allowed, again.expected) == (alone.allowed, alone.expected)
 
 
 def test_a_right_program_is_never_decoded() -> None:

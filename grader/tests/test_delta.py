@@ -20,6 +20,8 @@ from grader.replay import Played, PlayedStep
 from grader.tests import programs
 from grader.tests.programs import expected_records, made
 from reference.delta import whole
+from reference.operation import Operation, Reply
+from reference.paged_kv import PagedKV
 
 _CASE = made(
     "told", "create_sequence 1 40 -> seq; fork_sequence 1 2 -> seq; append_kv 2 7 -> 0; append_kv 2 8 -> 0; "
@@ -139,3 +141,27 @@ def test_the_driver_tells_what_the_model_foretells() -> None:
 
     assert {name for name, same in told if not same} <= {"append_kv", "llm_init", "move_l2", "set_kv_count", "unmap"}
     assert sum(same for _, same in told) > 0.95 * len(told)
+
+
+def test_a_reference_that_was_interrupted_is_played_anew() -> None:
+    """Ctrl-C in the middle of a case: half of what was to be kept is not kept."""
+    left = [4]
+
+    class Interrupted(PagedKV):
+        """The model, interrupted once."""
+
+        def apply(self, operation: Operation) -> Reply:
+            """The fifth call does not come back."""
+            left[0] -= 1
+            if left[0] == -1:
+                raise KeyboardInterrupt
+            return super().apply(operation)
+
+    case = replace(_CASE, trace=replace(_CASE.trace))
+    told = played(case, expected_records(_CASE), shortly)
+    with pytest.raises(KeyboardInterrupt):
+        compare(told, Interrupted)
+    again, alone = (compare(told, model) for model in (Interrupted, lab().model))
+
+    assert again.end is End.REACHED
+    assert (seen(again), again.expected) == (seen(alone), alone.expected)
