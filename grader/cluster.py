@@ -67,6 +67,8 @@ class _Cluster(Executor):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._lock = threading.Lock()
+        self._taking = threading.Lock()
+        """Held while a result is asked for: a client that is closed meanwhile may never answer."""
         self._under_way: dict[Future[Graded], Remote[Graded]] = {}
         self._ended = threading.Event()
 
@@ -80,6 +82,11 @@ class _Cluster(Executor):
         return future
 
     def _take(self, future: Future[Graded], remote: Remote[Graded], key: str) -> None:
+        with self._taking:
+            if not self._ended.is_set():
+                self._ask(future, remote, key)
+
+    def _ask(self, future: Future[Graded], remote: Remote[Graded], key: str) -> None:
         try:
             self._end(future, remote.result())
         except KilledWorker:
@@ -129,6 +136,8 @@ class _Cluster(Executor):
             left, self._under_way = list(self._under_way.values()), {}
         if left:
             self._client.cancel(left)
+        if self._taking.acquire(timeout=_CONNECT_SECONDS):  # the last one that asks; Python waits for it at its end
+            self._taking.release()
 
 
 class _There:

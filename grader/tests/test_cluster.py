@@ -30,6 +30,7 @@ from grader.collect import Source
 from grader.confine.slot import user_of_this_process
 from grader.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
 from grader.tests.classes import finished, made_class, records, start
+from grader.tests.command import ROOT
 from grader.tests.test_batch import deadly
 from grader.workers import KILLED, MOST_SECONDS_TO_END, Graded, Task, grade
 
@@ -150,6 +151,29 @@ def user(one: Task) -> Graded:
     """Instead of a grading: who a submission would be. Its process keeps that user."""
     time.sleep(0.5)
     return Graded(key=one.key, trouble=f"{user_of_this_process()}")
+
+
+_CLOSED_WHILE_ASKED = """
+import sys, threading, time, types
+from distributed import utils
+from grader.cluster import cluster
+from grader.tests.test_cluster import task, user
+def event():
+    time.sleep(threading.current_thread().name.startswith("Dask-Callback"))
+    return threading.Event()
+utils.threading = types.SimpleNamespace(**vars(threading) | {"Event": event})
+with cluster(sys.argv[1], print) as executor:
+    executor.submit(user, task())
+    (remote,) = executor._under_way.values()
+    while not remote.done():
+        time.sleep(0.01)
+    time.sleep(0.2)
+"""
+
+
+def test_a_client_is_not_closed_while_it_is_asked(there: LocalCluster) -> None:
+    """It would never answer, and Python waits for the thread that asks: Ctrl-C would not end a batch."""
+    subprocess.run([sys.executable, "-c", _CLOSED_WHILE_ASKED, address(there)], cwd=ROOT, timeout=60, check=True)
 
 
 def test_no_two_gradings_of_a_machine_have_one_user(there: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
