@@ -85,7 +85,7 @@ class Engine:
 
     @free_local_blocks.setter
     def free_local_blocks(self, blocks: int) -> None:
-        """Whoever takes a block or gives one back counts it here."""
+        """For pokes, and for what a program left; the calls count in `head` themselves, which is quicker."""
         self.head[_FREE] = blocks
 
     def create_sequence(self, seq_id: int, initial_kv_len: int) -> Outcome:

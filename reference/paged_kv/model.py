@@ -24,7 +24,6 @@ from reference.paged_kv.record import (
     decode,
     encode,
     encode_reply,
-    encode_sequence,
 )
 from reference.paged_kv.restored import restored_engine
 from reference.paged_kv.sequence import KV_COUNT
@@ -53,6 +52,7 @@ _REPLIES = {
     "engine": encode_reply(ReplyKind.ENGINE, 0),
 }
 _ZERO = _REPLIES["0"]
+_encode_sequence = partial(encode_reply, ReplyKind.SEQUENCE)
 _MOST_DECODED = 4  # judging one operation looks at the records before, expected and after it several times
 
 
@@ -154,7 +154,7 @@ class PagedKV:
         """The reply as a record begins with it."""
         if not self._reply:
             text = self.outcome.reply.text
-            self._reply = _REPLIES.get(text) or encode_sequence(_requested_id(self._operation))
+            self._reply = _REPLIES.get(text) or _encode_sequence(_requested_id(self._operation))
         return self._reply
 
     def allowed(self) -> tuple[Span, ...]:

@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import partial
 
 from reference.delta import Part
 from reference.paged_kv.engine import Engine
@@ -39,7 +37,6 @@ __all__ = [
     "decode",
     "encode",
     "encode_reply",
-    "encode_sequence",
 ]
 
 
@@ -107,10 +104,6 @@ _NO_POOL = _PAIR.pack(-1, 0)
 def encode_reply(kind: ReplyKind, value: int) -> bytes:
     """The first two words of a record."""
     return _PAIR.pack(kind, value)
-
-
-encode_sequence: Callable[[int], bytes] = partial(_PAIR.pack, ReplyKind.SEQUENCE)
-"""The same of a pointer to a live sequence."""
 
 
 def encode(engine: Engine | None, pool: Pool | None) -> tuple[Part, ...]:

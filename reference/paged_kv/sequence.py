@@ -7,15 +7,10 @@ from enum import IntEnum
 
 from reference.paged_kv.words import L1_PT_SIZE, L2_PT_SIZE
 
-__all__ = ["KV_COUNT", "UNMAPPED", "Pointer", "Sequence", "SequenceList", "new_l2_table"]
+__all__ = ["KV_COUNT", "UNMAPPED", "Pointer", "Sequence", "SequenceList"]
 
 UNMAPPED = -1
-_NEW_L2_TABLE = array("i", [UNMAPPED] * L2_PT_SIZE)
-
-
-def new_l2_table() -> array[int]:
-    """An L2 block table as the handout wants it: 16 ints, all -1 (Task 2)."""
-    return _NEW_L2_TABLE[:]
+_NEW_L2_TABLE = array("i", [UNMAPPED] * L2_PT_SIZE)  # as the handout wants it (Task 2)
 
 
 class Pointer(IntEnum):

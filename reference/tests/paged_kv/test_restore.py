@@ -262,3 +262,21 @@ def test_a_call_to_another_engine_is_not_blamed_for_an_earlier_defect(name: str)
     readable_damage()[name](state)
 
     assert [] == facets(right.model.judge(before, operation("@2 append_kv 1 7"), pack(state)))
+
+
+def test_a_model_that_raised_is_of_use_again() -> None:
+    """After a state that cannot be taken over, and after a poke that does not fit, in whatever order they are met."""
+    played = Played(4)
+    played.do("create_sequence 1 20")
+    good, fork = played.record(), operation("fork_sequence 1 2")
+    state = played.state
+    engine_of(state).ref_pointer = Pointer.NULL
+    played.do("fork_sequence 1 2")
+    forked = played.record()
+
+    for broken, what in ((pack(state), "fork_sequence 1 2"), (good, "unmap 1 200"), (pack(state), "unmap 1 0")):
+        with pytest.raises((CannotGoOn, CannotPoke)):
+            played.model.judge(broken, operation(what), forked)
+        assert played.model.judge(good, fork, forked).differences == ()
+        played.model.restore(good)
+        assert played.record() == good

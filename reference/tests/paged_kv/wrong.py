@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 
 from reference.paged_kv.record import Pointer, RecordState, ReplyKind
-from reference.paged_kv.sequence import new_l2_table
 from reference.tests.paged_kv.edits import engine_of, l2_table, sequence_of
 from reference.tests.paged_kv.played import Played
 
@@ -78,7 +77,7 @@ def no_ref_count(state: RecordState) -> None:
 
 def more_l2(state: RecordState) -> None:
     """An L2 table too many."""
-    sequence_of(state, 1).l1[3], sequence_of(state, 1).tables[3] = Pointer.OK, new_l2_table()
+    sequence_of(state, 1).l1[3], sequence_of(state, 1).tables[3] = Pointer.OK, array("i", [-1] * 16)
 
 
 def less_l2(state: RecordState) -> None:
