@@ -19,10 +19,9 @@ from grader.plain import one_line
 from grader.record import Override, Student
 from grader.result import Entry
 from grader.roster import Roster
-from grader.rubric import Judged
 from grader.sandbox import LEVELS
 from grader.store import Run, Store
-from grader.verdict import Finding, Tool, Verdict
+from grader.verdict import Finding, Judged, Tool, Verdict
 from grader.workers import KILLED, Graded, Task, Workers, grade
 
 __all__ = ["Tell", "grade_run", "place_of", "plan", "replan", "settings_of"]

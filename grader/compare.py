@@ -28,6 +28,9 @@ REFUSALS = ("NULL", "-1")
 ALLOCATED = "allocated"
 """Tag of a difference: a call that must fail allocated memory."""
 
+LOST = "lost"
+"""Tag of a difference: memory that nobody freed."""
+
 _MOST_KEPT = 1024
 _REPLY_BYTES = 8
 
@@ -73,6 +76,8 @@ class Comparison:
     """Allocations that nobody freed, when the case reached its end."""
     allowed: tuple[tuple[Span, ...], ...] = ()
     """What each operation may touch (see `Model.allowed`), up to the first one that went wrong physically."""
+    unreadable: str = ""
+    """Why nothing follows from the state in which the case ended; empty where it ended otherwise."""
 
     def is_cleanup(self, number: int) -> bool:
         """Is it an operation that the grader added to clean up behind the case?"""
@@ -90,8 +95,19 @@ class Comparison:
             for deviation in self.deviations
             for difference in deviation.judgement.differences
             if (not rule.calls or operations[deviation.operation].name in rule.calls)
-            and (rule.covers_cleanup or "lost" in difference.tags or not self.is_cleanup(deviation.operation))
+            and (
+                self._may_lose(rule)
+                if LOST in difference.tags
+                else rule.covers_cleanup or not self.is_cleanup(deviation.operation)
+            )
         )
+
+    def _may_lose(self, rule: Rule) -> bool:
+        """Is what was lost this rule's business, by the calls that allocated it?"""
+        operations = self.case.trace.operations
+        makers = {event.allocated_by for event in self.played.events if event.event is Event.LIVE}
+        names = {operations[maker].name for maker in makers if 0 <= maker < len(operations)}
+        return not (rule.allocated_by and names) or bool(rule.allocated_by & names)
 
 
 def compare(played: Played, model: ModelFactory) -> Comparison:
@@ -103,15 +119,15 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
     deviations = list(_heap_alone(right.replies, steps[:follows]))
     allowed = right.allowed[:follows]
     own: Model | None = None
-    unreadable = False
+    unreadable = ""
     refused: int | None = None
     for number in range(follows, min(len(steps), len(operations))):
         own = own or model(played.case.trace)
         before = steps[number - 1].record if number else None
         try:
             judgement = own.judge(before, operations[number], steps[number].record)
-        except (CannotGoOn, CannotPoke):
-            unreadable = True
+        except (CannotGoOn, CannotPoke) as error:
+            unreadable = str(error)
             break
         if number == follows:
             allowed.append(own.allowed())  # after the program's own choice of blocks
@@ -137,6 +153,7 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         refused=refused,
         lost=lost,
         allowed=tuple(allowed),
+        unreadable=unreadable,
     )
 
 
@@ -255,7 +272,7 @@ def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -
         field="allocations never freed",
         expected="0",
         actual=str(lost),
-        tags=frozenset({"lost"}),
+        tags=frozenset({LOST}),
     )
     if deviations and deviations[-1].operation == last:
         judgement = deviations.pop().judgement

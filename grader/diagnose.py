@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from grader.compare import Comparison, End
 from grader.lab import SEVERAL_TARGETS, Clue, Lab
 from grader.memcheck import Checked
-from grader.rubric import Judged
 from grader.symptom import Lines, Symptom, finding_of
 from grader.symptoms import symptoms
-from grader.verdict import Diagnosis, Finding, Tool, Verdict, Visibility
+from grader.verdict import Diagnosis, Finding, Judged, Tool, Verdict, Visibility
 from reference.model import SHARED_MEMORY
 from reference.operation import Operation
 

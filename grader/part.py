@@ -14,9 +14,9 @@ from grader import casefile, tomlfile
 from grader.errors import CaseFileError, Problem, RubricError, UsageError
 from grader.grammar import Case, Number
 from grader.lab import Lab
-from grader.rubric import Judged, Rubric
+from grader.rubric import Rubric
 from grader.table import Table
-from grader.verdict import Visibility
+from grader.verdict import Judged, Visibility
 
 __all__ = ["HIDDEN_FILE", "Part", "given", "hidden_text", "part", "weights"]
 

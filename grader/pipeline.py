@@ -26,11 +26,10 @@ from grader.memcheck import MOST_PROCESSES, Checked, memcheck
 from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed
 from grader.record import Record
 from grader.replay import replay
-from grader.rubric import Judged
 from grader.score import rule_scores, total
 from grader.symbols import source_lines
 from grader.symptoms import stacks_of
-from grader.verdict import Advice
+from grader.verdict import Advice, Judged
 
 __all__ = ["STEPS", "Early", "Progress", "grade"]
 

@@ -1,30 +1,26 @@
-"""The rubric: which rules there are, what each is worth, and what its cases are judged on."""
+"""The rubric: which rules there are, what each is worth, and what its cases are judged on.
+
+Rules are judged by their own cases, by the build, or by what is found in every case (leaks, memory errors). A program
+that does nothing shows none of these findings; so such a rule earns no greater share of its points than the *other
+rules* earned of theirs, rounded up. The other rules are those that are judged by their own cases.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from pathlib import Path
 
 from grader import tomlfile
 from grader.errors import Problem, RubricError
 from grader.grammar import Number
 from grader.table import Table
+from grader.verdict import Judged
 
-__all__ = ["SEED", "Judged", "Rubric", "Rule", "load", "load_clauses"]
+__all__ = ["SEED", "Rubric", "Rule", "load", "load_clauses"]
 
 SEED = Number("seed", 0, 2**31 - 1)
 _POINTS = Number("points", 0, 100)
-
-
-class Judged(StrEnum):
-    """What a rule is judged by."""
-
-    CASES = "cases"  # the cases that name it, on its facets
-    BUILD = "build"  # compiling and linking
-    LEAK = "leak"  # every case: is anything lost?
-    MEMORY_ERROR = "memory-error"  # every case: a bad access, a bad free, a crash?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +35,8 @@ class Rule:
     judged: Judged
     calls: frozenset[str]
     """Only differences at these operations count; empty: at all."""
+    allocated_by: frozenset[str]
+    """Of memory that was lost only what these operations allocated counts; empty: all."""
     covers_cleanup: bool
     """Is a crash in the clean-up that ends every case its business?"""
 
@@ -105,6 +103,7 @@ def _rule(name: str, table: Table, facets: Collection[str], calls: Collection[st
         facets=table.words("facets", sorted(facets)),
         judged=Judged(table.chosen("judged", [member.value for member in Judged], Judged.CASES) or Judged.CASES),
         calls=table.words("calls", calls),
+        allocated_by=table.words("allocated_by", calls),
         covers_cleanup=table.switch("covers_cleanup"),
     )
     if len(table.problems) == before and (rule.judged is Judged.CASES) != bool(rule.facets):

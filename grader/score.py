@@ -8,12 +8,17 @@ from dataclasses import replace
 from grader.compare import Comparison, End
 from grader.diagnose import CaseFindings
 from grader.grammar import Case
-from grader.rubric import Judged, Rubric, Rule
-from grader.verdict import RuleScore
+from grader.rubric import Rubric, Rule
+from grader.verdict import Judged, RuleScore
 
 __all__ = ["most_points", "passes", "rule_scores", "total"]
 
 _NOTHING: Mapping[str, int] = {}
+_EVERYWHERE: Mapping[Judged, Callable[[CaseFindings], bool]] = {
+    Judged.LEAK: lambda one: one.leaks,
+    Judged.MEMORY_ERROR: lambda one: one.memory_errors,
+}
+"""What is judged in every case: is there such a finding?"""
 
 
 def passes(comparison: Comparison, rule: Rule) -> bool:
@@ -35,9 +40,10 @@ def rule_scores(
     `hidden` is what cases weigh, by rule, that are not run here: they count as not passed, so that what is earned is
     certain, and nothing of them can be earned.
 
-    The build's points are earned only together with some other point. A defect that was seen, but that no case of
-    its rule caught, costs one point of the rule that was `diagnosed`: full marks are for programs without one. A rule
-    of which no case was chosen (`--case`) can neither earn nor lose.
+    What is judged in every case earns no greater share than the other rules did (see grader.rubric). The build's points
+    are earned only together with some other point. A defect that was seen, but that no case of its rule caught, costs
+    one point of the rule that was `diagnosed`: full marks are for programs without one. A rule of which no case was
+    chosen (`--case`) can neither earn nor lose.
     """
     elsewhere = hidden or _NOTHING
     scores = {
@@ -45,6 +51,12 @@ def rule_scores(
         for rule in rubric.rules
         if rule.judged is not Judged.BUILD
     }
+    others = [rule for rule in rubric.rules if rule.judged is Judged.CASES]
+    whole = sum(rule.points for rule in others if _is_judged(rule, cases, elsewhere))
+    earned, most = (sum(getattr(scores[rule.id], name) for rule in others) for name in ("points", "max_points"))
+    for rule in rubric.rules:
+        if rule.judged in _EVERYWHERE:
+            scores[rule.id] = _capped(scores[rule.id], _cap(rule, earned, whole), _cap(rule, most, whole))
     earned = any(score.points for score in scores.values())
     for rule in rubric.rules:
         if rule.judged is Judged.BUILD:
@@ -61,11 +73,40 @@ def total(scores: Sequence[RuleScore]) -> int:
     return sum(score.points for score in scores)
 
 
-def most_points(rule: Rule, cases: Sequence[Case], hidden: Mapping[str, int] | None = None) -> int:
-    """What the rule can earn with these cases, when others of this weight are `hidden` elsewhere."""
-    own = len(cases) if rule.judged is not Judged.CASES else sum(case.weight for case in cases if case.rule == rule.id)
-    elsewhere = 0 if rule.judged is Judged.BUILD else (hidden or _NOTHING).get(rule.id, 0)
-    return _share(rule, own, own, elsewhere)[1]
+def most_points(rubric: Rubric, cases: Sequence[Case], hidden: Mapping[str, int] | None = None) -> int:
+    """What all rules together can earn with these cases, when others of this weight are `hidden` elsewhere."""
+    elsewhere = hidden or _NOTHING
+    alone = {
+        rule.id: _share(rule, own, own, 0 if rule.judged is Judged.BUILD else elsewhere.get(rule.id, 0))[1]
+        for rule in rubric.rules
+        for own in [_own_weight(rule, cases)]
+    }
+    others = [rule for rule in rubric.rules if rule.judged is Judged.CASES]
+    whole = sum(rule.points for rule in others if _is_judged(rule, cases, elsewhere))
+    most = sum(alone[rule.id] for rule in others)
+    caps = {rule.id: _cap(rule, most, whole) for rule in rubric.rules if rule.judged in _EVERYWHERE}
+    return sum(min(points, caps.get(rule, points)) for rule, points in alone.items())
+
+
+def _own_weight(rule: Rule, cases: Sequence[Case]) -> int:
+    return len(cases) if rule.judged is not Judged.CASES else sum(case.weight for case in cases if case.rule == rule.id)
+
+
+def _is_judged(rule: Rule, cases: Sequence[Case], elsewhere: Mapping[str, int]) -> bool:
+    """Has it a case at all, here or elsewhere?"""
+    return _own_weight(rule, cases) + elsewhere.get(rule.id, 0) > 0
+
+
+def _cap(rule: Rule, earned: int, whole: int) -> int:
+    """The share of the other rules' points that was earned, of this rule's points; rounded up."""
+    return -(-rule.points * earned // whole) if whole else 0
+
+
+def _capped(score: RuleScore, cap: int, most: int) -> RuleScore:
+    """With at most so many points now, and as the most; a case with a finding still costs one of them."""
+    most = min(score.max_points, most)
+    points = score.points if score.passed == score.cases else max(0, min(score.points, most - 1))
+    return replace(score, points=min(points, cap), max_points=most, withheld=max(0, min(points, most) - cap))
 
 
 def _accepts(comparison: Comparison, rule: Rule) -> bool:
@@ -83,13 +124,9 @@ def _ran(comparison: Comparison, rule: Rule) -> bool:
 
 
 def _score(rule: Rule, found: Sequence[CaseFindings], cases: Sequence[Case], elsewhere: int) -> RuleScore:
-    judges: dict[Judged, Callable[[CaseFindings], bool]] = {
-        Judged.LEAK: lambda one: _worked(one.comparison) and not one.leaks,
-        Judged.MEMORY_ERROR: lambda one: _worked(one.comparison) and not one.memory_errors,
-    }
-    if rule.judged in judges:
-        passed = sum(judges[rule.judged](one) for one in found)
-        return _rule_score(rule, _share(rule, passed, len(cases), elsewhere), len(cases), passed)
+    if rule.judged is not Judged.CASES:
+        clean = sum(not _EVERYWHERE[rule.judged](one) for one in found)
+        return _rule_score(rule, _share(rule, clean, len(cases), elsewhere), len(cases), clean)
     own = [case for case in cases if case.rule == rule.id]
     right = [
         one.comparison.case for one in found if one.comparison.case.rule == rule.id and passes(one.comparison, rule)
@@ -108,12 +145,6 @@ def _share(rule: Rule, earned: int, weight: int, elsewhere: int) -> tuple[int, i
     return points if earned == weight else max(0, min(points, most - 1)), most
 
 
-def _worked(comparison: Comparison) -> bool:
-    """Only a case that did its work shows that no memory is lost in it."""
-    at = comparison.refused
-    return comparison.end is End.REACHED and (at is None or comparison.is_cleanup(at))
-
-
 def _rule_score(rule: Rule, share: tuple[int, int], cases: int, passed: int) -> RuleScore:
     return RuleScore(
         rule=rule.id,
@@ -123,4 +154,5 @@ def _rule_score(rule: Rule, share: tuple[int, int], cases: int, passed: int) -> 
         max_points=share[1],
         cases=cases,
         passed=passed,
+        judged=rule.judged,
     )

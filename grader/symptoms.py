@@ -112,7 +112,7 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
         End.STOPPED: (Verdict.RUN_TIME_ERROR, f"the program ends in {call} without a word"),
         End.UNREADABLE: (
             Verdict.WRONG_ANSWER,
-            f"{call} leaves structures that nobody can follow; the rest of this case cannot be judged",
+            f"{call} cannot be judged: {comparison.unreadable}; the case ends here",
         ),
     }
     verdict, message = words[comparison.end]

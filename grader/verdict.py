@@ -9,6 +9,7 @@ __all__ = [
     "Advice",
     "Diagnosis",
     "Finding",
+    "Judged",
     "Outcome",
     "OutcomeDifference",
     "RuleScore",
@@ -42,6 +43,15 @@ class Verdict(StrEnum):
     def is_ours(self) -> bool:
         """Is it the grader that failed?"""
         return self is Verdict.JUDGE_ERROR
+
+
+class Judged(StrEnum):
+    """What a rule is judged by."""
+
+    CASES = "cases"  # the cases that name it, on its facets
+    BUILD = "build"  # compiling and linking
+    LEAK = "leak"  # every case: is anything lost?
+    MEMORY_ERROR = "memory-error"  # every case: a bad access, a bad free, a crash?
 
 
 class Visibility(StrEnum):
@@ -142,7 +152,7 @@ class Outcome:
     verdict: Verdict
     passed: bool
     clean: bool
-    """Ran to its end as the handout wants, no leak and no memory error: counts for the rules judged everywhere."""
+    """Did everything as the handout wants, without a leak or a memory error."""
     findings: tuple[int, ...] = ()
     difference: OutcomeDifference | None = None
     cause: str = ""
@@ -163,6 +173,9 @@ class RuleScore:
     max_points: int
     cases: int
     passed: int
+    judged: Judged = Judged.CASES
+    withheld: int = 0
+    """Points that are missing without a finding: not earned because too little of the other rules was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

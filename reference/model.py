@@ -36,7 +36,7 @@ UNFILLED = "fill"
 
 
 class CannotGoOn(Exception):
-    """The state taken over from a program is so broken that the handout no longer says what comes next."""
+    """Nothing follows from the state taken over from a program; the message says what about it cannot be."""
 
 
 class CannotPoke(Exception):
@@ -118,7 +118,11 @@ class Model(Protocol):
         """Take over the state of a record. Raises `CannotGoOn` when it is too broken to continue from."""
 
     def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
-        """Compare `actual` with what the operation should have made of `before` (None: the start)."""
+        """Compare `actual` with what the operation should have made of `before` (None: the start).
+
+        What cannot be in `before` counts as the reference's value, if `before` was judged last. Raises `CannotGoOn`
+        when nothing follows from what is left, `CannotPoke` when a poke does not fit.
+        """
 
     def describe(self, record: bytes) -> dict[str, object]:
         """The record, readable: plain values by their names in the handout."""

@@ -20,8 +20,8 @@ from grader.errors import ExitCode
 from grader.gather import Handed, gather
 from grader.record import Override
 from grader.roster import Roster
-from grader.rubric import Judged
 from grader.store import Run, Store, open_store
+from grader.verdict import Judged
 
 __all__ = ["batch", "options"]
 

@@ -32,7 +32,7 @@ def cases(lab: str, case: str, *, public_only: bool) -> ExitCode:
     asked = chosen_part(chosen, case, None, public_only=public_only)
     found, points = asked.cases, f"{chosen.rubric.max_score} points"
     if asked.hidden is not None:
-        most = sum(most_points(rule, found, asked.hidden) for rule in chosen.rubric.rules)
+        most = most_points(chosen.rubric, found, asked.hidden)
         points = f"{most} of {points}; hidden cases are not in this list"
     table = Table(title=f"{chosen.title}: {len(found)} cases, {points}", title_justify="left")
     for heading in ("case", "rule", "seen by", "title"):

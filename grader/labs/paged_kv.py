@@ -16,7 +16,7 @@ from grader.labs.paged_kv_clues import CLUES
 from grader.labs.paged_kv_picture import picture
 from grader.labs.paged_kv_repro import COMMAND, reproduce
 from grader.labs.paged_kv_words import describe_poke, draw
-from grader.rubric import Judged
+from grader.verdict import Judged
 from reference.operation import Operation, Trace
 from reference.paged_kv import PagedKV
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from grader.record import Record
-from grader.verdict import Finding, Outcome, Verdict, Visibility
+from grader.verdict import Finding, Judged, Outcome, Verdict, Visibility
 
 __all__ = [
     "Audience",
@@ -25,7 +25,11 @@ __all__ = [
 ]
 
 
-_UNFINISHED = (Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
+_EVERYWHERE = {
+    Judged.LEAK: (Verdict.MEMORY_LEAK,),
+    Judged.MEMORY_ERROR: (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED),
+}
+"""The findings that cost points of a rule which is judged in every case."""
 
 
 class Audience(StrEnum):
@@ -103,7 +107,8 @@ def guilty_of(record: Record, rule: str) -> list[Outcome]:
     own = [one for one in record.outcomes if one.rule == rule]
     if own:
         return [one for one in own if not one.passed]
-    return [one for one in record.outcomes if one.findings and _has(record, one, rule)]
+    judged = next((score.judged for score in record.rules if score.rule == rule), Judged.CASES)
+    return [one for one in record.outcomes if any(_costs(found, rule, judged) for found in findings_of(record, one))]
 
 
 def hidden_failures(record: Record, audience: Audience) -> list[Outcome]:
@@ -148,9 +153,9 @@ def hint_of(record: Record, group: Group) -> str:
     return "" if hint == first else hint
 
 
-def _has(record: Record, outcome: Outcome, rule: str) -> bool:
-    """Did this case cost points of a rule judged everywhere? One that did not end costs all of them."""
-    return any(one.rule == rule or one.verdict in _UNFINISHED for one in findings_of(record, outcome))
+def _costs(found: Finding, rule: str, judged: Judged) -> bool:
+    """Did this finding cost points of a rule that no case names?"""
+    return found.verdict in _EVERYWHERE[judged] if judged in _EVERYWHERE else found.rule == rule
 
 
 def _length(outcome: Outcome) -> int:

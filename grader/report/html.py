@@ -25,7 +25,7 @@ from grader.report.start import shown_hint, what_it_means, why_not
 from grader.report.trace import bad_place, besides, case_file
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import all_pass, cost_of, points_of, result_of
+from grader.report.words import all_pass, cost_of, points_of, result_of, withheld_of
 from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 
 __all__ = ["render"]
@@ -52,6 +52,7 @@ def render(record: Record, view: View) -> Document:
         causes=[_cause(record, group) for group in groups[:_MOST_CAUSES]],
         brief=[(group.shown.title, cost_of(group)) for group in groups[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
+        withheld={score.rule: withheld_of(score) for score in record.rules},
         lines=record.submission.source,
         marks=_marks(record, audience),
         graded=list(graded_how(record)),

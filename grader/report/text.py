@@ -22,7 +22,7 @@ from grader.report.groups import (
 from grader.report.page import Page, bad, dim, glued, good, pad, strong
 from grader.report.start import start_here
 from grader.report.trace import case_file, show_case
-from grader.report.words import all_pass, cost_of, counted, points_of, result_of
+from grader.report.words import all_pass, cost_of, counted, points_of, result_of, withheld_of
 from grader.verdict import RuleScore, Verdict
 
 __all__ = ["Audience", "Part", "render"]
@@ -120,7 +120,9 @@ def _points(page: Page, record: Record) -> None:
             continue
         place = dim(glued(f"({score.handout})"))
         hang = len(figures) + 2
-        page.write(bad(figures[:5]), strong(figures[5:]), score.title, " ", place, indent=2, hang=hang)
+        withheld = withheld_of(score)
+        said = f"; {withheld}" if withheld else ""
+        page.write(bad(figures[:5]), strong(figures[5:]), score.title, " ", place, said, indent=2, hang=hang)
 
 
 class _Widths:

@@ -8,7 +8,7 @@ from grader.report.document import Document
 from grader.report.groups import Audience, grouped, guilty_of, is_hidden, of_the_build
 from grader.report.page import Page
 from grader.report.trace import show_case
-from grader.report.words import counted
+from grader.report.words import counted, withheld_of
 from grader.verdict import Outcome, RuleScore
 
 __all__ = ["case_in_full", "judged", "not_run", "why"]
@@ -41,6 +41,9 @@ def why(record: Record, score: RuleScore, audience: Audience) -> Document:
     page.write(f"{score.passed} of {counted(score.cases, 'case')} passed (handout: {score.handout}).")
     if score.points == score.max_points:
         return page.text()
+    withheld = withheld_of(score)
+    if withheld:
+        page.write(f"{withheld[0].upper()}{withheld[1:]}.")
     building = [finding for finding in of_the_build(record) if finding.rule == score.rule]
     guilty = guilty_of(record, score.rule)
     for finding in building:
@@ -52,7 +55,7 @@ def why(record: Record, score: RuleScore, audience: Audience) -> Document:
         page.blank()
         page.write(f"{counted(len(hidden), 'hidden case')} failed; what they do is not shown:")
         _titles(page, hidden)
-    if not building and not guilty and not decision:
+    if not building and not guilty and not decision and not withheld:
         page.blank()
         page.write(_without_guilty(record, score))
     return page.text()
@@ -63,7 +66,7 @@ def _without_guilty(record: Record, score: RuleScore) -> str:
     if not record.score:
         return "It counts together with other rules only, and none has earned a point yet."
     if score.passed < score.cases:
-        return "The other cases did not do their work, so they show nothing for this rule."
+        return "The other cases were not seen to their end, so they show nothing for this rule."
     return "A mistake was seen that no case of this rule catches; the report begins with it."
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from grader.record import Record
 from grader.report.groups import Group
-from grader.verdict import Verdict
+from grader.verdict import RuleScore, Verdict
 
-__all__ = ["NOT_RUN", "all_pass", "cost_of", "counted", "part_of", "points_of", "result_of"]
+__all__ = ["NOT_RUN", "all_pass", "cost_of", "counted", "part_of", "points_of", "result_of", "withheld_of"]
 
 NOT_RUN = "hidden cases not run here"
 
@@ -63,3 +63,10 @@ def cost_of(group: Group) -> str:
 def counted(number: int, word: str) -> str:
     """`1 case`, `2 cases`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def withheld_of(score: RuleScore) -> str:
+    """Why points of a rule are missing that no finding cost; empty when none are."""
+    if not score.withheld or score.points == score.max_points:
+        return ""
+    return f"it is not earned because too little else works yet: {counted(score.withheld, 'point')} without a finding"

@@ -7,7 +7,6 @@ from hypothesis import given, settings, strategies as st
 
 from grader.labs.paged_kv import FACETS, lab
 from grader.replay import BlockEvent, Event, Fault
-from grader.rubric import Judged
 from grader.tests.mistakes import MISTAKES
 from grader.tests.programs import (
     POSIX,
@@ -23,7 +22,7 @@ from grader.tests.programs import (
     right,
     second_case,
 )
-from grader.verdict import Verdict
+from grader.verdict import Judged, Verdict
 
 _HIDDEN = 'pool_blocks = 4; visibility = "hidden"'
 

@@ -9,7 +9,8 @@ import pytest
 from grader import rubric
 from grader.errors import RubricError
 from grader.labs.paged_kv import FACETS, lab
-from grader.rubric import Judged, Rubric
+from grader.rubric import Rubric
+from grader.verdict import Judged
 
 REAL = (lab().cases / "rubric.toml").read_text(encoding="utf-8")
 CALLS = tuple(lab().grammar.operations)
@@ -73,7 +74,7 @@ def test_unknown_facets_calls_and_ways_of_judging(tmp_path: Path) -> None:
     lines = [line_of(text, word) for word in ("choise", "apend_kv", "leek")]
     assert [int(line.partition(":")[0]) for line in found] == lines
     assert ": unknown word 'choise' in rules.first-fit.facets (did you mean choice?)" in found[0]
-    assert ": unknown word 'apend_kv' in rules.cow.calls (did you mean append_kv?)" in found[1]
+    assert ": unknown word 'apend_kv' in rules.traversal.allocated_by (did you mean append_kv?)" in found[1]
     assert ": unknown rules.leak.judged 'leek' (did you mean leak?)" in found[2]
 
 

@@ -10,7 +10,7 @@ from grader import casefile
 from grader.grammar import Case
 from grader.labs.paged_kv import lab
 from grader.record import Record
-from grader.replay import BlockEvent, Event, Fault
+from grader.replay import Fault
 from grader.tests.programs import (
     POSIX,
     SAMPLES,
@@ -86,18 +86,6 @@ def test_any_failing_case_costs_a_point_of_its_rule_and_none_of_another() -> Non
 
     assert [rule for rule, score in scores.items() if score.points < score.max_points] == ["free-count"]
     assert scores["free-count"].points == 5
-
-
-def test_leak_and_memory_error_are_judged_in_every_case() -> None:
-    """By the share of cases without one; no weight counts there."""
-    leaking, crashing = by_hand(counting("leaking", 9)), by_hand(counting("crashing", 1))
-    leaking.events.append(BlockEvent(Event.LIVE, 0, 2, 1, 64, 0, 0))
-    del crashing.steps[1:]
-    crashing.fault = Fault(1, 11, 0, ())
-    _, scores = judged(leaking, crashing, by_hand(first_case()), by_hand(first_case()))
-
-    assert (scores["leak"].points, scores["leak"].passed, scores["leak"].cases) == (3, 2, 4)
-    assert (scores["memory-error"].points, scores["memory-error"].passed) == (3, 3)
 
 
 def test_compiling_alone_earns_nothing() -> None:

@@ -2,45 +2,73 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from reference.model import Difference
 from reference.paged_kv.outcome import Outcome
-from reference.paged_kv.record import EngineState, SequenceState
-from reference.paged_kv.sequence import UNMAPPED
+from reference.paged_kv.record import EngineState
 from reference.paged_kv.words import L2_PT_SIZE
 
-__all__ = ["choice_difference", "own_choice"]
+__all__ = ["Choice", "own_choice"]
 
 
-def own_choice(outcome: Outcome, before: EngineState, after: EngineState) -> tuple[int, ...] | None:
-    """The blocks that a program took in a call, if they were free and are not the ones of this outcome."""
-    sequences = {sequence.seq_id: sequence for sequence in after.sequences}
-    sequence = sequences.get(outcome.seq_id)
-    chosen = tuple(_mapped(sequence, logical) for logical, _ in enumerate(outcome.taken, outcome.logical))
-    if not all(_was_taken(block, before, after) for block in chosen) or len(set(chosen)) < len(chosen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a program took in a call in the place of the first free blocks."""
+
+    blocks: tuple[int, ...]
+    could_be: bool
+    """Were all of them free? Then everything else follows from this choice."""
+    difference: Difference
+
+
+def own_choice(outcome: Outcome, before: EngineState, after: EngineState) -> Choice | None:
+    """What a program took in a call, if it is not what this outcome took.
+
+    A block in use counts, and so does what is no block where the call counted one. None when the first free blocks
+    were taken, or none at all: that the tables map something else then is another matter.
+    """
+    chosen = _mapped(outcome, after)
+    if chosen is None or chosen == outcome.taken:
         return None
-    return chosen if chosen != outcome.taken else None
+    could_be = len(set(chosen)) == len(chosen) and all(
+        _is_block(block, before) and before.ref_count[block] == 0 and _is_used(block, after) for block in chosen
+    )
+    if not could_be and after.ref_count and all(_is_used(block, after) for block in outcome.taken):
+        return None
+    counted = before.free_local_blocks - after.free_local_blocks == len(chosen)
+    for place, (want, took) in enumerate(zip(outcome.taken, chosen, strict=True)):
+        was_taken = _is_used(took, after) if _is_block(took, before) else counted
+        if took != want and was_taken and not (outcome.copied and took == outcome.copied[0]):
+            return Choice(blocks=chosen, could_be=could_be, difference=_difference(outcome, place, took))
+    return None
 
 
-def choice_difference(outcome: Outcome, taken: tuple[int, ...]) -> Difference:
-    """The program took free blocks, but not the first free ones."""
-    at = next(i for i, (want, took) in enumerate(zip(outcome.taken, taken, strict=True)) if want != took)
-    tags = {"copy-on-write"} if outcome.copied else set()
+def _difference(outcome: Outcome, place: int, took: int) -> Difference:
     return Difference(
         facet="choice",
-        field=f"the block taken for logical block {outcome.logical + at} of sequence {outcome.seq_id}",
-        expected=f"block {outcome.taken[at]}, the first with ref_count 0",
-        actual=f"block {taken[at]}",
-        tags=frozenset(tags),
+        field=f"the block taken for logical block {outcome.logical + place} of sequence {outcome.seq_id}",
+        expected=f"block {outcome.taken[place]}, the first with ref_count 0",
+        actual=f"block {took}",
+        tags=frozenset({"copy-on-write"} if outcome.copied else ()),
     )
 
 
-def _was_taken(block: int, before: EngineState, after: EngineState) -> bool:
-    """Was this block free before the call, and is it in use after it?"""
-    known = 0 <= block < min(len(before.ref_count), len(after.ref_count))
-    return known and before.ref_count[block] == 0 != after.ref_count[block]
+def _is_block(block: int, state: EngineState) -> bool:
+    return 0 <= block < len(state.ref_count)
 
 
-def _mapped(sequence: SequenceState | None, logical: int) -> int:
-    l1, l2 = divmod(logical, L2_PT_SIZE)
-    table = sequence.tables[l1] if sequence is not None and sequence.tables else None
-    return UNMAPPED if table is None else table[l2]
+def _is_used(block: int, state: EngineState) -> bool:
+    """Is it in use, as far as the program's array can be read?"""
+    return not _is_block(block, state) or state.ref_count[block] != 0
+
+
+def _mapped(outcome: Outcome, state: EngineState) -> tuple[int, ...] | None:
+    """What the tables have where the blocks of this outcome belong; None when one of them cannot be read."""
+    sequence = next((sequence for sequence in state.sequences if sequence.seq_id == outcome.seq_id), None)
+    if sequence is None or not sequence.tables:
+        return None
+    places = [divmod(outcome.logical + number, L2_PT_SIZE) for number, _ in enumerate(outcome.taken)]
+    tables = [sequence.tables[l1] for l1, _ in places]
+    entries = [table[l2] for table, (_, l2) in zip(tables, places, strict=True) if table is not None]
+    return tuple(entries) if len(entries) == len(places) else None

@@ -15,7 +15,7 @@ from reference.paged_kv.record import EngineState, Pointer, RecordState, ReplyKi
 from reference.paged_kv.sequence import UNMAPPED
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
-__all__ = ["differences"]
+__all__ = ["differences", "standing"]
 
 _MOST_PER_FACET = 24  # a zeroed pool differs in thousands of words; nobody reads more than a few
 
@@ -27,11 +27,12 @@ def differences(
     expected: RecordState,
     actual: RecordState,
     seed: int,
+    known: frozenset[Difference] = frozenset(),
 ) -> list[Difference]:
     """All places where `actual` is not `expected`, the reply first, then in the order of a record.
 
     In another engine than the called one everything is facet `isolation`; in a call that must fail everything but
-    the reply is facet `failing`.
+    the reply is facet `failing`. What is `known` from before the call is left out.
     """
     found: list[Difference] = []
     accepted_instead = False
@@ -45,10 +46,21 @@ def differences(
         words = PoolWords(seed, number, want.pool_bytes)
         counted: dict[str, int] = {}
         for difference in _slot(want, have, _PoolFacets(operation, outcome, words)):
+            placed = _placed(difference, number, own=own, refused=outcome.reply.refused)
+            if placed in known:
+                continue
             counted[difference.facet] = counted.get(difference.facet, 0) + 1
             if counted[difference.facet] <= _MOST_PER_FACET:
-                found.append(_placed(difference, number, own=own, refused=outcome.reply.refused))
+                found.append(placed)
     return found
+
+
+def standing(number: int, *, believed: RecordState, left: RecordState) -> frozenset[Difference]:
+    """Where engine `number` cannot be as the program left it: as long as it stays so, no later call is to blame."""
+    want, have = (state.slots[number - 1].engine for state in (believed, left))
+    if want is None or have is None or want is have:
+        return frozenset()
+    return frozenset(_placed(one, number, own=True, refused=False) for one in _engine(want, have))
 
 
 def _placed(difference: Difference, number: int, *, own: bool, refused: bool) -> Difference:

@@ -12,12 +12,12 @@ from reference.delta import WORD, Part, the_rest, two_words, unchanged, whole
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, Span
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv import pokes
-from reference.paged_kv.choice import choice_difference, own_choice
-from reference.paged_kv.differences import differences
+from reference.paged_kv.choice import Choice, own_choice
+from reference.paged_kv.differences import differences, standing
 from reference.paged_kv.engine import Engine, first_fit, llm_init, null_engine
 from reference.paged_kv.outcome import Outcome
 from reference.paged_kv.pool import GUARD_WORDS, Pool
-from reference.paged_kv.readable import readable
+from reference.paged_kv.readable import readable, reply_text, requested_id
 from reference.paged_kv.record import (
     RecordState,
     ReplyKind,
@@ -25,7 +25,7 @@ from reference.paged_kv.record import (
     encode,
     encode_reply,
 )
-from reference.paged_kv.restored import restored_engine
+from reference.paged_kv.restored import believed, recounted, restored_engine
 from reference.paged_kv.sequence import KV_COUNT
 
 __all__ = ["PagedKV"]
@@ -72,6 +72,8 @@ class PagedKV:
         self._operation = _NO_OPERATION
         self._last = self.slots[-1]
         self._decoded: dict[bytes, RecordState] = {}
+        self._judged: tuple[bytes, RecordState | None] = (b"", None)
+        """The record that was judged last, and what the reference had in its place."""
         self._front: list[Part] = []
         """What stands in a record between the reply and the memory: the words themselves that engines keep."""
         self._memory = _NO_REGION
@@ -154,7 +156,7 @@ class PagedKV:
         """The reply as a record begins with it."""
         if not self._reply:
             text = self.outcome.reply.text
-            self._reply = _REPLIES.get(text) or _encode_sequence(_requested_id(self._operation))
+            self._reply = _REPLIES.get(text) or _encode_sequence(requested_id(self._operation))
         return self._reply
 
     def allowed(self) -> tuple[Span, ...]:
@@ -163,7 +165,9 @@ class PagedKV:
 
     def restore(self, record: bytes) -> None:
         """Take over the state that a program was in; see `reference.model.Model`."""
-        state = self._decode(record)
+        self._take_over(self._believed(record))
+
+    def _take_over(self, state: RecordState) -> None:
         self.engines.clear()
         self.pools.clear()
         self._reply = encode_reply(state.reply_kind, state.reply_value)
@@ -179,42 +183,50 @@ class PagedKV:
         """Compare by facets; the blocks that this very call took may be others than the first free ones.
 
         The choice itself is one difference of facet `choice`; everything else is then compared with what the
-        reference makes of the program's own choice, so that only first-fit judges which block was taken.
+        reference makes of the program's own choice, so that only first-fit judges which block was taken. What cannot
+        be in the state before the call was wrong then, so it is no difference of this one.
         """
-        reply = self._redo(before, operation)
+        start = None if before is None else self._believed(before)
+        try:
+            reply = self._redo(start, operation)
+        except CannotGoOn:
+            start = recounted(start, self._right_of(before))
+            reply = self._redo(start, operation)
         found = self._decode(actual)
-        taken = self._own_choice(before, operation, found)
-        choice: list[Difference] = []
-        if taken is not None:
-            choice = [choice_difference(self.outcome, taken)]
-            self._choose = partial(_these, list(taken))
+        choice = self._own_choice(start, operation, found)
+        if choice is not None and choice.could_be:
+            self._choose = partial(_these, list(choice.blocks))
             try:
-                reply = self._redo(before, operation)
+                reply = self._redo(start, operation)
             finally:
                 self._choose = first_fit
-        expected = self._decode(self.record())
-        if before is not None:
-            expected = self._with_untouched(expected, before, operation, reply)
-        others = differences(operation, self.outcome, expected=expected, actual=found, seed=self.seed)
+        expected = right = self._decode(self.record())
+        known: frozenset[Difference] = frozenset()
+        if before is not None and start is not None:
+            left = self._decode(before)
+            expected = self._with_untouched(right, left, operation, reply)
+            known = standing(operation.target or 1, believed=start, left=left)
+        others = differences(operation, self.outcome, expected=expected, actual=found, seed=self.seed, known=known)
+        self._judged = actual, right
         return Judgement(
             expected=reply,
-            actual=Reply(text=_reply_text(operation, found.reply_kind, found.reply_value)),
-            differences=(*choice, *others),
+            actual=Reply(text=reply_text(operation, found.reply_kind, found.reply_value)),
+            differences=(*([choice.difference] if choice is not None else []), *others),
         )
 
     def describe(self, record: bytes) -> dict[str, object]:
         """The record as plain values by the handout's names."""
         return readable(self._decode(record), self.seed)
 
-    def _with_untouched(self, expected: RecordState, before: bytes, operation: Operation, reply: Reply) -> RecordState:
-        """What a call must leave alone stays as the program had it, earlier mistakes and all.
+    def _with_untouched(self, right: RecordState, left: RecordState, operation: Operation, reply: Reply) -> RecordState:
+        """What a call must leave alone stays as the program `left` it before, earlier mistakes and all.
 
         That is every other engine, and this one too when the call must fail.
         """
         fails = reply.refused and operation.name != "llm_init"
-        pairs = zip(self.slots, expected.slots, self._decode(before).slots, strict=True)
+        pairs = zip(self.slots, right.slots, left.slots, strict=True)
         slots = [old if fails or number != operation.target else new for number, new, old in pairs]
-        return replace(expected, slots=slots)
+        return replace(right, slots=slots)
 
     def _poke(self, engine: Engine | None, operation: Operation) -> Outcome:
         if engine is None:
@@ -237,12 +249,20 @@ class PagedKV:
             self.engines[slot].set_pool_bytes(size)
         return outcome
 
-    def _redo(self, before: bytes | None, operation: Operation) -> Reply:
-        if before is None:
+    def _believed(self, record: bytes) -> RecordState:
+        return believed(self._decode(record), self._right_of(record))
+
+    def _right_of(self, record: bytes | None) -> RecordState | None:
+        """What the reference had where the program left this record, if that was judged last."""
+        actual, right = self._judged
+        return right if record is not None and actual == record else None
+
+    def _redo(self, start: RecordState | None, operation: Operation) -> Reply:
+        if start is None:
             self.engines.clear()
             self.pools.clear()
         else:
-            self.restore(before)
+            self._take_over(start)
         try:
             return self.apply(operation)
         except OverflowError as error:
@@ -260,36 +280,13 @@ class PagedKV:
             self._decoded[record] = state
         return self._decoded[record]
 
-    def _own_choice(self, before: bytes | None, operation: Operation, found: RecordState) -> tuple[int, ...] | None:
-        """The blocks that the program took in this call, if they were free and are not the first free ones."""
+    def _own_choice(self, start: RecordState | None, operation: Operation, found: RecordState) -> Choice | None:
         number = (operation.target or 1) - 1
         after = found.slots[number].engine
-        if after is None or before is None or not self.outcome.taken:
-            return None
-        earlier = self._decode(before).slots[number].engine
-        assert earlier is not None
-        return own_choice(self.outcome, earlier, after)
+        before = start.slots[number].engine if start is not None else None
+        return own_choice(self.outcome, before, after) if before is not None and after is not None else None
 
 
 def _these(blocks: list[int], _: array[int], __: int) -> list[int]:
     """A choice of blocks as `first_fit` is one, but made already."""
     return blocks
-
-
-def _requested_id(operation: Operation) -> int:
-    """The seq_id that a sequence returned by this call must have."""
-    requested = operation.arguments[-1 if operation.name == "fork_sequence" else 0]
-    assert isinstance(requested, int)
-    return requested
-
-
-def _reply_text(operation: Operation, kind: ReplyKind, value: int) -> str:
-    """What a program returned, in the words of a case file."""
-    if kind is ReplyKind.INT:
-        return str(value)
-    if kind is ReplyKind.SEQUENCE:
-        returns_sequence = operation.name in ("create_sequence", "fork_sequence")
-        right = returns_sequence and value == _requested_id(operation)
-        return "seq" if right else f"a pointer to sequence {value}"
-    words = {ReplyKind.NOTHING: "", ReplyKind.NULL: "NULL", ReplyKind.ENGINE: "engine"}
-    return words.get(kind, "a pointer to something else")

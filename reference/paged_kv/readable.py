@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array import array
 
+from reference.operation import Operation
 from reference.paged_kv.pool import GUARD_WORDS, magic_words, place_name
-from reference.paged_kv.record import EngineState, Pointer, RecordState, SequenceState, Slot
+from reference.paged_kv.record import EngineState, Pointer, RecordState, ReplyKind, SequenceState, Slot
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
-__all__ = ["PoolWords", "pointer_name", "readable"]
+__all__ = ["PoolWords", "pointer_name", "readable", "reply_text", "requested_id"]
 
 _POINTERS = {
     Pointer.OK: "allocated",
@@ -23,6 +24,25 @@ _POINTERS = {
 def pointer_name(pointer: Pointer) -> str:
     """A pointer as the table of allocations knows it."""
     return _POINTERS[pointer]
+
+
+def requested_id(operation: Operation) -> int:
+    """The seq_id that a sequence returned by this call must have."""
+    requested = operation.arguments[-1 if operation.name == "fork_sequence" else 0]
+    assert isinstance(requested, int)
+    return requested
+
+
+def reply_text(operation: Operation, kind: ReplyKind, value: int) -> str:
+    """What a program returned, in the words of a case file."""
+    if kind is ReplyKind.INT:
+        return str(value)
+    if kind is ReplyKind.SEQUENCE:
+        returns_sequence = operation.name in ("create_sequence", "fork_sequence")
+        right = returns_sequence and value == requested_id(operation)
+        return "seq" if right else f"a pointer to sequence {value}"
+    words = {ReplyKind.NOTHING: "", ReplyKind.NULL: "NULL", ReplyKind.ENGINE: "engine"}
+    return words.get(kind, "a pointer to something else")
 
 
 class PoolWords:

@@ -1,47 +1,144 @@
-"""Engines taken over from what a program left: the state from which its next call is judged."""
+"""Engines taken over from what a program left: the state from which its next call is judged.
+
+What cannot be (a negative kv_count, an entry that is no block, a table or a list that cannot be read) counts as what
+the reference has in its place: it was wrong when the program left it so, and the case goes on for everything else.
+"""
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
+from dataclasses import replace
+from operator import is_
 
 from reference.model import CannotGoOn
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.pool import Pool
-from reference.paged_kv.record import Pointer, SequenceState, Slot
+from reference.paged_kv.record import EngineState, Pointer, RecordState, SequenceState, Slot
 from reference.paged_kv.sequence import UNMAPPED
 from reference.paged_kv.words import BLOCK_SIZE
 
-__all__ = ["restored_engine"]
+__all__ = ["believed", "recounted", "restored_engine"]
 
 
 def restored_engine(slot: Slot, pool: Pool, number: int) -> Engine:
-    """Engine `number`, of a slot that has one, with a pool of its own. Raises `CannotGoOn` when it is too broken."""
+    """Engine `number`, of a slot with a `believed` one, with a pool of its own."""
     state = slot.engine
     assert state is not None
-    if state.ref_pointer is not Pointer.OK or state.list_pointer is not Pointer.OK:
-        raise CannotGoOn("ref_count or the list of sequences cannot be read")
     engine = Engine(pool.memory, pool.pool_bytes // BLOCK_SIZE, number)
     engine.total_local_blocks = state.total_local_blocks
     engine.free_local_blocks = state.free_local_blocks
     engine.ref_count = state.ref_count[:]
     for sequence in state.sequences:
-        if sequence.seq_id in engine.active_seqs:
-            raise CannotGoOn(f"two sequences have the id {sequence.seq_id}")
-        _restore(sequence, engine)
+        taken_over = engine.sequences.append(sequence.seq_id, sequence.kv_count, [])
+        for place, table in enumerate(sequence.tables):
+            if table is not None:
+                taken_over.hang(place, table)
     return engine
 
 
-def _restore(state: SequenceState, engine: Engine) -> None:
-    """Take over what can be read. A slot that leads nowhere counts as NULL, an entry that is no block as -1.
+def believed(state: RecordState, right: RecordState | None) -> RecordState:
+    """The state that a program left, as it can be; the very same one where all of it can be.
 
-    Those places stay different from what they should be, so they are still judged; but one bad table does not end
-    the case for everything else.
+    `right` is what the reference had in its place, None where nobody knows. Raises `CannotGoOn` when something cannot
+    be and nothing is known to take instead.
     """
-    if state.kv_count < 0 or not state.table.readable:
-        raise CannotGoOn(f"sequence {state.seq_id} cannot be read")
-    sequence = engine.sequences.append(state.seq_id, state.kv_count, [])
-    blocks = len(engine.ref_count)
-    for slot, table in enumerate(state.tables):
-        if table is not None:
-            valid = (block if UNMAPPED <= block < blocks else UNMAPPED for block in table)
-            sequence.hang(slot, array("i", valid))
+    slots = list(map(_slot, state.slots, _references(state, right)))
+    return state if all(map(is_, slots, state.slots)) else replace(state, slots=slots)
+
+
+def recounted(state: RecordState | None, right: RecordState | None) -> RecordState | None:
+    """The believed state with the reference's count wherever the program's is negative.
+
+    Nobody can say whether such a block is free, so it is asked only when nothing follows from the program's counts.
+    """
+    if state is None:
+        return None
+    slots = list(map(_recounted, state.slots, _references(state, right)))
+    return replace(state, slots=slots)
+
+
+def _references(state: RecordState, right: RecordState | None) -> Iterator[EngineState | None]:
+    """For each slot the reference's engine over a pool of the same size."""
+    for slot, other in zip(state.slots, right.slots if right is not None else state.slots, strict=True):
+        yield other.engine if right is not None and other.pool_bytes == slot.pool_bytes else None
+
+
+def _recounted(slot: Slot, right: EngineState | None) -> Slot:
+    state = slot.engine
+    if state is None or right is None:
+        return slot
+    counts = zip(state.ref_count, right.ref_count, strict=True)
+    ref_count = array("i", (there if here < 0 else here for here, there in counts))
+    return replace(slot, engine=replace(state, ref_count=ref_count))
+
+
+def _slot(slot: Slot, right: EngineState | None) -> Slot:
+    state = slot.engine
+    if state is None:
+        return slot
+    ref_count = state.ref_count
+    if state.ref_pointer is not Pointer.OK:
+        if right is None:
+            raise CannotGoOn("the array ref_count cannot be read")
+        ref_count = right.ref_count
+    sequences = list(_sequences(state, right, slot.pool_bytes // BLOCK_SIZE))
+    believable = state.ref_pointer is state.list_pointer is Pointer.OK
+    if believable and len(sequences) == len(state.sequences) and all(map(is_, sequences, state.sequences)):
+        return slot
+    engine = replace(state, ref_pointer=Pointer.OK, ref_count=ref_count, list_pointer=Pointer.OK, sequences=sequences)
+    return replace(slot, engine=engine)
+
+
+def _sequences(state: EngineState, right: EngineState | None, blocks: int) -> Iterator[SequenceState]:
+    """The sequences in the order of the list; of a list that cannot be, those that should be there."""
+    found = {sequence.seq_id: sequence for sequence in reversed(state.sequences)}
+    wanted = {sequence.seq_id: sequence for sequence in right.sequences} if right is not None else {}
+    in_order = [sequence.seq_id for sequence in state.sequences]
+    if state.list_pointer is not Pointer.OK or len(found) < len(in_order):
+        if right is None:
+            raise CannotGoOn(_what_is_wrong_with_the_list(state))
+        in_order = list(wanted)
+    for seq_id in in_order:
+        sequence, known = found.get(seq_id, wanted.get(seq_id)), wanted.get(seq_id)
+        assert sequence is not None
+        if known is None and not _can_be(sequence):
+            if right is None:
+                raise CannotGoOn(f"sequence {seq_id} has a negative kv_count or a block_table that cannot be read")
+            continue  # a call that had to fail made it
+        yield _sequence(sequence, known, blocks)
+
+
+def _what_is_wrong_with_the_list(state: EngineState) -> str:
+    if state.list_pointer is not Pointer.OK:
+        return "the list of sequences does not come back to its dummy head"
+    ids = [sequence.seq_id for sequence in state.sequences]
+    twice = next(seq_id for seq_id in ids if ids.count(seq_id) > 1)
+    return f"two sequences have the id {twice}"
+
+
+def _can_be(state: SequenceState) -> bool:
+    return state.kv_count >= 0 and state.table.readable
+
+
+def _sequence(state: SequenceState, right: SequenceState | None, blocks: int) -> SequenceState:
+    """One sequence, the very same where it can be as it is; a slot or an entry that nobody knows is unused."""
+    if right is not None and not state.table.readable:
+        state = replace(state, table=Pointer.OK, l1=right.l1, tables=right.tables)
+    if right is not None and state.kv_count < 0:
+        state = replace(state, kv_count=right.kv_count)
+    wanted = right.tables if right is not None else [None] * len(state.tables)
+    tables = list(map(_table, state.l1, state.tables, wanted, [blocks] * len(wanted)))
+    if all(one is other for one, other in zip(tables, state.tables, strict=True)):
+        return state
+    l1 = [Pointer.NULL if table is None else Pointer.OK for table in tables]
+    return replace(state, l1=l1, tables=tables)
+
+
+def _table(pointer: Pointer, table: array[int] | None, right: array[int] | None, blocks: int) -> array[int] | None:
+    if table is None:
+        return None if pointer is Pointer.NULL else right
+    if min(table) >= UNMAPPED and max(table) < blocks:
+        return table
+    known = right if right is not None else [UNMAPPED] * len(table)
+    return array("i", (here if UNMAPPED <= here < blocks else there for here, there in zip(table, known, strict=True)))

@@ -11,7 +11,7 @@ import pytest
 
 from reference.model import Difference
 from reference.paged_kv.record import RecordState
-from reference.tests.paged_kv.edits import facets, judged, sequence_of
+from reference.tests.paged_kv.edits import Edit, engine_of, facets, judged, l2_table, sequence_of
 from reference.tests.paged_kv.played import Played, operation
 
 Choice: TypeAlias = "Callable[[array[int], int], list[int]]"
@@ -115,8 +115,8 @@ def test_the_model_is_first_fit_again_after_a_choice() -> None:
         ([3, 9], "no block at all"),
     ],
 )
-def test_blocks_that_were_not_free_to_take_are_wrong_tables(blocks: list[int], why: str) -> None:
-    """A choice must be among the free blocks, each once; else the tables are wrong."""
+def test_tables_that_map_others_than_were_taken_are_wrong_tables(blocks: list[int], why: str) -> None:
+    """The first free blocks are in use afterwards, so they were taken."""
 
     def maps(state: RecordState) -> None:
         table = sequence_of(state, 4).tables[0]
@@ -157,3 +157,61 @@ def test_a_dead_engine_chose_nothing() -> None:
         state.slots[0].engine = None
 
     assert ["counters"] == facets(judged("create_sequence 4 30", dead))
+
+
+def taking(*blocks: int, free: int = 2) -> Edit:
+    """A call that took these in the place of blocks 3 and 4, and left so many free."""
+
+    def edit(state: RecordState) -> None:
+        engine = engine_of(state)
+        engine.ref_count[3:5] = array("i", [0, 0])
+        for block in blocks:
+            if 0 <= block < len(engine.ref_count):
+                engine.ref_count[block] += 1
+        engine.free_local_blocks = free
+        l2_table(state, 4)[:2] = array("i", blocks)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("blocks", "place"),
+    [
+        pytest.param([0, 3], 0, id="in use, then the first free one"),
+        pytest.param([3, 2], 1, id="the first free one, then one in use"),
+        pytest.param([3, 3], 1, id="one block twice"),
+        pytest.param([-1, -1], 0, id="no block, and counted"),
+        pytest.param([3, 9], 1, id="behind the last block, and counted"),
+    ],
+)
+def test_a_block_that_was_not_free_is_a_choice_too(blocks: list[int], place: int) -> None:
+    """First fit is the lowest free one. The tables are then compared with that, for nothing follows from the other."""
+    found = judged("create_sequence 4 30", taking(*blocks, free=1), blocks=6)
+    choice = next(one for one in found.differences if one.facet == "choice")
+
+    assert f"the block taken for logical block {place} of sequence 4" == choice.field
+    assert (f"block {3 + place}, the first with ref_count 0", f"block {blocks[place]}") == (
+        choice.expected,
+        choice.actual,
+    )
+    assert {"tables", "ref_count"} <= set(facets(found))
+
+
+def test_no_block_that_was_not_counted_is_no_choice() -> None:
+    """Such a call maps too few blocks; it took none."""
+    found = facets(judged("create_sequence 4 30", taking(-1, -1, free=3)))
+
+    assert ("tables" in found, "choice" in found) == (True, False)
+
+
+def test_who_does_not_copy_chose_nothing() -> None:
+    """The shared block that stays mapped is a matter of copy-on-write."""
+
+    def in_place(state: RecordState) -> None:
+        engine = engine_of(state)
+        engine.ref_count[3], engine.ref_count[1], engine.free_local_blocks = 0, 2, 3
+        l2_table(state, 3)[1] = 1
+
+    found = facets(judged("append_kv 3 7", in_place))
+
+    assert ("tables" in found, "choice" in found) == (True, False)
