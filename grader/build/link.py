@@ -72,7 +72,7 @@ class Symbols:
             return None
         try:
             return cls.of(data)
-        except (ELFError, LookupError, ValueError):
+        except (ELFError, LookupError, OverflowError, ValueError):
             return None
 
     @classmethod
