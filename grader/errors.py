@@ -7,6 +7,7 @@ GraderError                 exit code 3: our fault; costs no student a point
 ├── OtherGrader             who should grade has another grader, other cases or other tools than we
 ├── NoWorkers               no machine is there that grades for us
 ├── TooBusy                 this machine has no time for a program that does its work
+├── OutOfRoom               this machine has no disk, memory, processes or descriptors left for it
 ├── Unprotected             this machine cannot take as much from a program as was asked for
 └── InputError              exit code 2: what we were given to read is wrong
     ├── UsageError          an option or a path
@@ -33,6 +34,7 @@ __all__ = [
     "InputError",
     "NoWorkers",
     "OtherGrader",
+    "OutOfRoom",
     "Problem",
     "RubricError",
     "StoreError",
@@ -91,6 +93,10 @@ class NoWorkers(GraderError):
 
 class TooBusy(GraderError):
     """The machine gives a program no time, so nothing can be said about it."""
+
+
+class OutOfRoom(GraderError):
+    """The machine has too little left of something; the message says of what, where, and what to do."""
 
 
 class Unprotected(GraderError):

@@ -114,6 +114,8 @@ class Lab:
     build: Build
     build_watched: Callable[[Workspace, bytes], Built]
     """The same file once more, so that it tells of undefined behaviour; for advice only."""
+    innocent: Callable[[Workspace], Program]
+    """A program of a submission with nothing wrong in it, which does nothing: it shows what this machine can do."""
     driver_settings: Callable[[Trace], tuple[int, ...]]
     clues: tuple[Clue, ...]
     describe_poke: Callable[[Operation], str]

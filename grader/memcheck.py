@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from grader.breaches import LEAK, Contract, MemoryFault, Place, Told
-from grader.errors import DriverError
 from grader.frames import Frames, Kind
 from grader.grammar import Case
 from grader.lab import Program
@@ -42,6 +41,7 @@ _SILENT_SECONDS = 0.3  # between two operations; right ones need a few milliseco
 _START_SECONDS = 8.0  # before the first case: Valgrind's own affair
 _MOST_OF = 0.7  # of its limit: the kernel counts by ticks and is not exact
 _SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those around it
+_EXIT_BY_STUDENT, _LAST_WORD = 98, b"</valgrindoutput>"
 _COUNT = struct.Struct("<i")
 _COMMAND = (
     "valgrind",
@@ -81,6 +81,16 @@ class Checked:
     """The lines that stored into shared memory which the operation may not touch, repeated ones too."""
     copies: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The lines that read what the operation may only read; of a few cases with a difference."""
+    cut: bool = False  # did it stop in the middle of its report, although all cases were through?
+    unexplained: bool = False  # or in the middle of a case, and neither we nor the harness ended it?
+    refused: str = ""  # what it said when it did not begin with any case
+
+    @property
+    def odd(self) -> str:
+        """What somebody who ended Valgrind could have done as well; "" when nothing is."""
+        middle = "of its report" if self.cut else "of a case" if self.unexplained else ""
+        ended = f"Valgrind ended in the middle {middle}, and nobody says why" if middle else ""
+        return f"Valgrind did not start the program: {self.refused}" if self.refused else ended
 
     @property
     def shunned(self) -> frozenset[int]:
@@ -143,6 +153,9 @@ def memcheck(
         breaches=tuple(told.breaches),
         stores=told.lines(stores=True),
         copies=told.lines(stores=False) if strict else {},
+        cut=any(run.cut for run in runs),
+        unexplained=any(run.unexplained for run in runs),
+        refused=next((run.said or "it says nothing" for run in runs if not run.begun), ""),
     )
 
 
@@ -157,7 +170,8 @@ def _all_runs(
     while (left or suspect is not None) and may_go_on(len(runs)):
         run = run_of(left, 1) if suspect is None else run_of([suspect], 2)
         if not run.begun:
-            raise DriverError(f"Valgrind did not start the program: {run.said or 'it says nothing'}")
+            runs.append(replace(run, errors=()))
+            break
         left = [number for number in left if number not in run.begun]
         cut_off = run.begun[-1] if run.begun[-1] not in run.ended else None
         if suspect is not None:
@@ -201,6 +215,8 @@ class _Run:
     """The last case needs more memory than Valgrind was told of, which says nothing about it."""
     said: str
     cpu_seconds: float
+    cut: bool
+    unexplained: bool
     drags: bool = False
     """Was that far more than Valgrind needs for what its cases do natively?"""
 
@@ -249,10 +265,13 @@ def _run(
     def look_up(stack: tuple[int, ...]) -> tuple[SourceLine, ...]:
         return source_lines(work, program, [stack], checked=True)[stack]
 
+    ended = frozenset(frame.case for frame in frames if frame.kind == Kind.END)
+    no_room = any(frame.kind == Kind.NO_ROOM for frame in frames)
     by_limit = done.signal in (signal.SIGKILL, signal.SIGXCPU) and done.cpu_seconds > _MOST_OF * cpu_limit
+    explained = by_limit or no_room or done.timed_out or done.exit_code == _EXIT_BY_STUDENT
     return _Run(
         begun=begun,
-        ended=frozenset(frame.case for frame in frames if frame.kind == Kind.END),
+        ended=ended,
         at=at,
         errors=tuple(attributed(done.channels[1], at, program.source_name, look_up)),
         counted={place: count for place, count in counts.items() if count},
@@ -261,9 +280,11 @@ def _run(
         out_of_time=done.timed_out and not done.silent,
         by_limit=by_limit,
         did=did,
-        no_room=any(frame.kind == Kind.NO_ROOM for frame in frames),
+        no_room=no_room,
         said=done.stderr.decode(errors="replace").strip()[-500:],
         cpu_seconds=done.cpu_seconds,
+        unexplained=not (explained or ended.issuperset(begun)),
+        cut=any(frame.kind == Kind.DONE for frame in frames) and not done.channels[1].rstrip().endswith(_LAST_WORD),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from grader import sandbox, tools
@@ -18,6 +19,7 @@ from grader.attempt import Attempt
 from grader.collect import Source, collect
 from grader.compare import compare
 from grader.diagnose import case_findings, diagnose
+from grader.errors import DriverError
 from grader.grammar import Case
 from grader.instructions import count_instructions
 from grader.lab import Built, Lab
@@ -29,6 +31,7 @@ from grader.replay import replay
 from grader.score import rule_scores, total
 from grader.symbols import source_lines
 from grader.symptoms import stacks_of
+from grader.trust import surely
 from grader.verdict import Advice, Judged
 
 __all__ = ["STEPS", "Early", "Progress", "grade"]
@@ -109,13 +112,9 @@ def _replay(attempt: Attempt) -> Attempt:
     program = attempt.program
     if program is None:
         return attempt
-    replayed = replay(
-        attempt.work,
-        program,
-        attempt.cases,
-        codes=attempt.lab.codes,
-        settings=attempt.lab.driver_settings,
-    )
+    codes, settings = attempt.lab.codes, attempt.lab.driver_settings
+    run = partial(replay, cases=attempt.cases, codes=codes, settings=settings)
+    replayed = surely(attempt.lab, attempt.work, program, run)
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"replay": replayed.cpu_seconds})
 
 
@@ -148,11 +147,10 @@ def _memcheck(attempt: Attempt) -> Attempt:
     sound = _sound(attempt)
     if not sound:
         return attempt
-    checked = memcheck(
-        attempt.work,
-        program,
-        attempt.cases,
-        sound,
+    run = partial(
+        memcheck,
+        cases=attempt.cases,
+        numbers=sound,
         natively={i: attempt.comparisons[i].played.cpu_seconds for i in sound},
         building=attempt.spent["build"],
         codes=attempt.lab.codes,
@@ -160,6 +158,9 @@ def _memcheck(attempt: Attempt) -> Attempt:
         allowed={i: attempt.comparisons[i].allowed for i in sound},
         steps={i: attempt.comparisons[i].played.steps for i in sound},
     )
+    checked = surely(attempt.lab, attempt.work, program, run)
+    if checked.cut:
+        raise DriverError(checked.odd)
     return replace(
         attempt,
         checked=checked,

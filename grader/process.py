@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grader.errors import CannotStart
+from grader.errors import CannotStart, OutOfRoom
 from grader.reaper import adopt_orphans, end_leftovers
 from grader.silence import Silence
 from grader.traffic import Pipes, Stopped, Traffic
 
 __all__ = ["Completed", "Patience", "run"]
+
+_PAUSES = (0.05, 0.5, None)
+"""Seconds between tries to get a process."""
 
 _MARK = "GRADE_RUN"
 """The variable by which a program's children are known, wherever they go."""
@@ -84,7 +87,7 @@ def run(
     Output beyond `most_output` (`most_channel` for the extra pipes) bytes is read and thrown away. `becomes` is the
     user that the program turns into, and whose processes are killed too. `wrapped`: it is a child of what we start.
     """
-    with Pipes() as pipes:
+    with _machine_trouble(), Pipes() as pipes:
         read_ends, feed_ends = pipes.make(len(feeds))
         channel_ends, write_ends = pipes.make(channels)
         theirs = [*read_ends, *write_ends]
@@ -122,6 +125,18 @@ def run(
     )
 
 
+@contextlib.contextmanager
+def _machine_trouble() -> Iterator[None]:
+    """What the system refuses us (descriptors, processes, memory) says nothing about a program."""
+    try:
+        yield
+    except OSError as error:
+        raise OutOfRoom(
+            f"no program can be run and listened to here: {error.strerror or error}. The machine, or a limit of this "
+            "shell (ulimit -a), leaves too little"
+        ) from error
+
+
 def _silence(pid: int, limits: Patience, *, wrapped: bool) -> Silence | None:
     if limits.silent_seconds is None:
         return None
@@ -137,19 +152,25 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, with nothing of ours but these descriptors."""
     adopt_orphans()
-    try:
-        return subprocess.Popen(
-            list(arguments),
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=pass_fds,
-            start_new_session=True,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise CannotStart(f"{arguments[0]} cannot be started: {error}") from error
+    for pause in _PAUSES:
+        try:
+            return subprocess.Popen(
+                list(arguments),
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+        except BlockingIOError as error:  # no process is free; one may soon be
+            if pause is None:
+                raise CannotStart(f"{arguments[0]} cannot be started: {error.strerror} (ulimit -u)") from error
+            time.sleep(pause)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise CannotStart(f"{arguments[0]} cannot be started: {error}") from error
+    raise AssertionError
 
 
 @contextlib.contextmanager

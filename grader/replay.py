@@ -8,6 +8,7 @@ finding about the case in which it stopped, and states are judged elsewhere.
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import signal
 import struct
@@ -40,7 +41,7 @@ _TRACING_SECONDS = 2.0
 _SILENT_SECONDS = 2.0  # the harness says something after every operation, and after every hang
 _MOST_PROCESSES = 3
 _MOST_OUTPUT = 2000
-_EXIT_BAD_PLAN = 100
+_EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
 _HUNG, _WITHOUT_TIME = 1, 2
 _RECURSION = 8
 
@@ -118,6 +119,18 @@ class Played:
     cpu_seconds: float = 0.0
 
     @property
+    def odd(self) -> str:
+        """What somebody outside the program could have done to it as well."""
+        if self.no_time or self.hung:
+            return ""
+        if not self.ended:
+            return "was not seen to its end"
+        if self.fault is None and self.left is None and os.WIFSIGNALED(self.status):
+            return f"was ended by signal {os.WTERMSIG(self.status)}"
+        code = os.waitstatus_to_exitcode(self.status)
+        return f"gave up with exit code {code}" if code in (_EXIT_NO_REPORT, _EXIT_BAD_PLAN) else ""
+
+    @property
     def complete(self) -> bool:
         """Did every operation come back?"""
         return len(self.steps) == len(self.case.trace.operations)
@@ -130,6 +143,11 @@ class Replayed:
     played: tuple[Played, ...]
     output: bytes
     cpu_seconds: float
+
+    @property
+    def odd(self) -> str:
+        """A case that ended as no program should and any program may, when somebody else ends it; "" without one."""
+        return next((f"case {one.case.name} {why}" for one in self.played if (why := one.odd)), "")
 
 
 def replay(

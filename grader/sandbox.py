@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,19 +14,21 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from grader import process
+from grader import process, room
 from grader.budget import Budget
 from grader.confine.bubble import bubble
 from grader.confine.launcher import launcher
 from grader.confine.machine import machine
-from grader.confine.slot import user_of_this_process
+from grader.confine.slot import USERS, user_of_this_process
 from grader.errors import CannotStart, Unprotected
+from grader.private import private_folder, remove, sweep
 from grader.process import Command, Completed, Patience
 from grader.record import Protection
 
 __all__ = [
     "COMPILE_LIMITS",
     "LEVELS",
+    "LINK_LIMITS",
     "RUN_LIMITS",
     "Limits",
     "Workspace",
@@ -63,6 +64,8 @@ class Limits(Patience):
 
 
 COMPILE_LIMITS = Limits(wall_seconds=30, cpu_seconds=3, address_space=1 << 30, file_size=64 << 20, processes=64)
+LINK_LIMITS = replace(COMPILE_LIMITS, file_size=128 << 20)
+"""A program may be larger than the largest object that it is made of."""
 RUN_LIMITS = Limits(
     wall_seconds=120, cpu_seconds=12, address_space=8 << 30, file_size=1 << 20, processes=64, sees_processes=True
 )
@@ -148,53 +151,55 @@ class Workspace:
     def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
         """Put a file of ours there in the place of what is there; what runs there may not write to it."""
         path = self.folder / name
-        if path.is_dir() and not path.is_symlink():
-            _remove(path)
-        path.unlink(missing_ok=True)
-        path.write_bytes(content)
-        path.chmod(mode)
+        try:
+            if path.is_dir() and not path.is_symlink():
+                remove(path)
+            path.unlink(missing_ok=True)
+            path.write_bytes(content)
+            path.chmod(mode)
+        except OSError as error:
+            raise room.no_room(path, error) from error
         return path
+
+    def read(self, name: str) -> bytes:
+        """What a program wrote there; nothing when it did not."""
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise room.no_room(self.folder / name, error) from error
+
+    def clear(self) -> None:
+        """Take everything away, so that what comes next finds the folder as the first did."""
+        try:
+            for path in self.folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    remove(path)
+                else:
+                    path.unlink()
+        except OSError as error:
+            raise room.no_room(self.folder, error) from error
 
 
 @contextlib.contextmanager
 def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
-    """A fresh private folder, gone with everything in it at the end; with what is left of a budget, or a new one."""
-    user = user_of_this_process() if machine().user else None  # first: nothing may come between the folder and its end
-    folder = Path(tempfile.gettempdir(), f"grade-{secrets.token_hex(8)}")
-    try:
-        folder.mkdir(mode=0o700)
-        if user is not None:
-            os.chown(folder, user, user)
-        folder.chmod(0o700)
-        yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget or Budget())
-    finally:
-        try:
-            _remove(folder)
-        except KeyboardInterrupt:  # it comes once, but may come just here
-            _remove(folder)
-            raise
+    """A fresh private folder, gone with everything in it at the end; with what is left of a budget, or a new one.
 
-
-def _remove(folder: Path) -> None:
-    """Remove a folder in which a program may have dug as deep as it liked, and shut folders. No program is left there.
-
-    What is below a folder in it is moved up, so that no path becomes long and nothing calls itself.
+    Raises `OutOfRoom` where this machine has less left than a grading may need.
     """
-    with contextlib.suppress(OSError):  # of a disk that fails what we can remove is removed
-        folder.chmod(0o700)
-        left = _folders(folder)
-        while left:
-            inner = left.pop()
-            inner.chmod(0o700)
-            for deeper in _folders(inner):
-                deeper.chmod(0o700)
-                left.append(deeper.rename(folder / secrets.token_hex(8)))
-            shutil.rmtree(inner)
-    shutil.rmtree(folder, ignore_errors=True)
+    user = user_of_this_process() if machine().user else None  # first: nothing may come between the folder and its end
+    _swept()
+    room.check_limits()
+    room.check_room(Path(tempfile.gettempdir()))
+    with private_folder(user) as folder:
+        yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget or Budget())
 
 
-def _folders(folder: Path) -> list[Path]:
-    return [Path(entry) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+@cache
+def _swept() -> None:
+    """What dead graders left goes before we take more; once for each process."""
+    sweep((os.geteuid(), *(USERS if os.geteuid() == 0 else ())))
 
 
 def _as_inside(done: Completed, status: int) -> Completed:

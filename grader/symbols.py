@@ -15,6 +15,7 @@ from grader.verdict import SourceLine
 __all__ = ["lines_at", "source_lines"]
 
 _PAIR = 2
+_TRIES, _WALL_SECONDS = 2, 30
 _ADDRESS = re.compile("0x[0-9a-f]+")
 
 
@@ -50,16 +51,24 @@ def lines_at(
     In an object file an address is a place in `section`.
     """
     place = [f"--section={section}"] if section else []
-    done = work.run(
-        ["addr2line", "-a", "-i", "-f", *place, "-e", file, *map(hex, addresses)],
-        limits=Limits(wall_seconds=30),
-    )
-    if not done.succeeded:
-        raise DriverError(f"addr2line failed: {done.stderr.decode(errors='replace')}")
+    command = ["addr2line", "-a", "-i", "-f", *place, "-e", file, *map(hex, addresses)]
+    why = ""
+    for _ in range(_TRIES):
+        done = work.run(command, limits=Limits(wall_seconds=_WALL_SECONDS))
+        found = _answers(decoded(done.stdout), source_name)
+        if done.succeeded and found.keys() >= set(addresses):
+            return found
+        why = done.stderr.decode(errors="replace").strip()
+        if done.timed_out:
+            break
+    raise DriverError(f"addr2line failed: {why or 'not every address has an answer'}")
+
+
+def _answers(said: str, source_name: str) -> dict[int, list[SourceLine]]:
     found: dict[int, list[SourceLine]] = {}
     frames: list[str] = []
     current = -1
-    for text in [*decoded(done.stdout).splitlines(), "0x0"]:
+    for text in [*said.splitlines(), "0x0"]:
         if len(frames) % _PAIR == 0 and _ADDRESS.fullmatch(text):  # a name may hold anything
             found[current] = list(_frames(frames, source_name))
             current, frames = int(text, 16), []

@@ -34,9 +34,11 @@ class Pipes:
 
     def make(self, count: int) -> tuple[list[int], list[int]]:
         """`count` pipes, as (ends to read, ends to write)."""
-        pairs = [os.pipe() for _ in range(count)]
-        for pair in pairs:
+        pairs: list[tuple[int, int]] = []
+        for _ in range(count):
+            pair = os.pipe()
             self._open.update(pair)
+            pairs.append(pair)
             with contextlib.suppress(OSError):  # a hint: fewer switches between writer and reader
                 fcntl.fcntl(pair[1], fcntl.F_SETPIPE_SZ, _CHUNK)
         return [reader for reader, _ in pairs], [writer for _, writer in pairs]

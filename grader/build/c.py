@@ -9,20 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from grader import tools
 from grader.build import diagnostics
 from grader.build.diagnostics import Diagnostic
-from grader.build.foreign import TELL, foreign_files
-from grader.build.innocent import check_compiler
-from grader.build.link import Symbols, link
+from grader.build.link import Linked, Symbols
 from grader.build.project import CProject
 from grader.build.rejected import needless_advice, object_findings, program_findings
+from grader.build.surely import Compiled, compile_surely, link_surely
 from grader.lab import Built, Program
-from grader.process import Completed
 from grader.sandbox import COMPILE_LIMITS, Workspace
 from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
 
 __all__ = ["build"]
 
 _MOST_FINDINGS = 20
-_SIGNALLED = b"signal terminated program"  # gcc's exit code does not tell that a limit ended its compiler
 _STOPPED = "compiler-stopped"
 
 _ASSEMBLER = re.compile(r"^/\S+\.s:\d+: (Error: .*)", re.MULTILINE)  # its file is a temporary one
@@ -43,44 +40,39 @@ def build(
 
     `own_headers` are only consulted to explain a failure. `relaxed` forgives warnings and missing functions, to
     tell what a submission that does not compile would have scored. For `allowed` symbols nothing is rejected.
+    Raises `GraderError` when a tool fails for reasons that are not the file's own.
     """
     tools.require("gcc", "objcopy")
-    work.add(project.source_name, source)
-    work.add(project.header.name, project.header.read_bytes())
     command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]
-    compiled = work.run([*command, *TELL], limits=COMPILE_LIMITS)
-    spent = compiled.cpu_seconds
     findings: list[Finding] = []
     suspicions: list[Finding] = []
     advice: tuple[Advice, ...] = ()
     program = None
-    foreign = foreign_files(work)
-    if not compiled.succeeded or foreign:
-        check_compiler(project)
-    if not compiled.succeeded:
+    compiled = compile_surely(project, work, source, command)
+    spent = compiled.cpu_seconds
+    if compiled.symbols is None:
         if not relaxed:
             findings += _compile_findings(project, work, compiled, own_headers)
-    elif foreign:
-        findings += [_finding(project, "foreign-file", _FOREIGN.format(name)) for name in foreign[:_MOST_FINDINGS]]
+    elif compiled.foreign:
+        findings += [_finding(project, "foreign-file", _FOREIGN.format(name)) for name in compiled.foreign]
     else:
-        data = (work.folder / project.object_name).read_bytes()
-        symbols = Symbols.of(data)
+        data, symbols = compiled.data, compiled.symbols
         suspicions += object_findings(project, work, data)
         advice = tuple(needless_advice(project, work, data, symbols.undefined))
         missing = [name for name in project.functions if name not in symbols.defined]
         findings += _symbol_findings(project, symbols, missing)
         if not missing or relaxed:
-            linked = link(project, work, symbols, missing)
+            linked = link_surely(project, work, compiled, missing)
             spent += linked.cpu_seconds
-            if linked.done.succeeded:
+            if linked.step:
+                findings.append(_link_finding(project, work, linked))
+            else:
                 program = Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
                 suspicions += program_findings(project, work, data, linked)
-            else:
-                findings.append(_link_finding(project, work, linked.done))
     rejected = [finding for finding in dict.fromkeys(suspicions) if finding.field not in allowed]
     return Built(
         program=program if not rejected else None,
-        findings=(*rejected[:_MOST_FINDINGS], *findings),
+        findings=(*rejected[:_MOST_FINDINGS], *findings[:_MOST_FINDINGS]),
         advice=advice,
         allowed=tuple(dict.fromkeys(finding.field for finding in suspicions if finding.field in allowed)),
         stopped=any(finding.kind == _STOPPED for finding in findings),
@@ -104,25 +96,25 @@ def _symbol_findings(project: CProject, symbols: Symbols, missing: Sequence[str]
 
 
 def _compile_findings(
-    project: CProject, work: Workspace, compiled: Completed, own_headers: Mapping[str, bytes]
+    project: CProject, work: Workspace, compiled: Compiled, own_headers: Mapping[str, bytes]
 ) -> list[Finding]:
-    """Ask gcc once more, now for machine-readable messages."""
-    if compiled.timed_out or compiled.signal is not None or _SIGNALLED in compiled.stderr:
+    """What gcc said when it was asked for machine-readable messages."""
+    if compiled.too_large:
+        return [_finding(project, _STOPPED, "what gcc makes of this file is larger than 64 MB; gcc was stopped")]
+    if compiled.stopped or compiled.again is None:
         return [_finding(project, _STOPPED, "gcc needed too much time or memory for this file and was stopped")]
-    option = diagnostics.diagnostics_option(tools.gcc_major())
-    again = work.run([*project.compile_command, option], limits=COMPILE_LIMITS)
-    errors = [diagnostic for diagnostic in diagnostics.parse(again.stderr) if diagnostic.is_error]
+    errors = [diagnostic for diagnostic in diagnostics.parse(compiled.again.stderr) if diagnostic.is_error]
     own = own_headers.get(project.header.name)
     if own is not None and own != project.header.read_bytes():
         blamed = _blame_header(project, work, own_headers, errors)
         if blamed is not None:
             return [blamed, *(_gcc_finding(project, error) for error in errors[: _MOST_FINDINGS - 1])]
     errors = list(dict.fromkeys(errors))
-    if not errors and "stderr" in again.cut:
+    if not errors and "stderr" in compiled.again.cut:
         message = "gcc complains about this file for more than a megabyte. Run it yourself and mend the first mistake"
         return [_finding(project, "compiler", message)]
     if not errors:
-        text = "; ".join(dict.fromkeys(_ASSEMBLER.findall(compiled.stderr.decode(errors="replace")[:2000])))
+        text = "; ".join(dict.fromkeys(_ASSEMBLER.findall(compiled.done.stderr.decode(errors="replace")[:2000])))
         return [_finding(project, "compiler", f"gcc refuses the file: {text or 'it does not say why'}")]
     return [_gcc_finding(project, error) for error in errors[:_MOST_FINDINGS]]
 
@@ -163,13 +155,15 @@ def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
     )
 
 
-def _link_finding(project: CProject, work: Workspace, linked: Completed) -> Finding:
+def _link_finding(project: CProject, work: Workspace, linked: Linked) -> Finding:
     """What the linker says, with its own file names taken back to the student's."""
-    said = linked.stderr.decode(errors="replace").replace(f"{work.folder}/", "").splitlines()
+    said = linked.done.stderr.decode(errors="replace").replace(f"{work.folder}/", "").splitlines()
     lines = [line.split(": ", 1)[-1] if line.startswith("/") else line for line in said]
-    text = "; ".join(line for line in lines if line.startswith(project.source_name))[:2000]
-    message = f"it compiles, but cannot be linked: {text.strip() or 'a function is missing'}"
-    return _finding(project, "linker", message, field="A function is used that no file defines.")
+    text = "; ".join(line for line in lines if line.startswith(project.source_name))[:2000].strip()
+    otherwise = "a function is missing" if linked.unresolved else f"{linked.step} cannot make a program of it"
+    message = f"it compiles, but cannot be linked: {text or otherwise}"
+    field = "A function is used that no file defines." if linked.unresolved else ""
+    return _finding(project, "linker", message, field=field)
 
 
 def _finding(

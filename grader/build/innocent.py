@@ -1,39 +1,75 @@
-"""Before a student's file is blamed: does the compiler here compile anything?"""
+"""Before a student's file is blamed: is an innocent one compiled and linked here and now?
+
+It is built whenever a tool failed, never from memory: in the same folder, by the same user, under the same protection,
+and as large as the file that failed. So a disk that is full, a tool that is gone and a limit that is too low are found
+for what they are.
+"""
 
 from __future__ import annotations
 
-from grader.build.foreign import TELL, foreign_files
-from grader.build.project import CProject
-from grader.errors import DriverError
-from grader.sandbox import COMPILE_LIMITS, workspace
+from dataclasses import replace
 
-__all__ = ["check_compiler"]
+from grader import room
+from grader.budget import Budget
+from grader.build.foreign import TELL, foreign_files
+from grader.build.link import Symbols, link
+from grader.build.project import CProject
+from grader.errors import DriverError, TooBusy
+from grader.lab import Program
+from grader.process import Completed
+from grader.sandbox import COMPILE_LIMITS, Workspace
+
+__all__ = ["innocent_program"]
 
 _HEADERS = ("assert", "errno", "limits", "math", "stdbool", "stddef", "stdint", "stdio", "stdlib", "string")
+_USE = """
+void *innocent(size_t size);
+void *innocent(size_t size)
+{
+    char *memory = calloc(size, 2);
+    if (memory == NULL || strlen(memory) > size)
+        printf("%zu\\n", size);
+    free(memory);
+    return malloc(size);
+}
+"""
+"""Of libc what many submissions call."""
 
-_found_well: set[tuple[str, ...]] = set()
 
+def innocent_program(project: CProject, work: Workspace, size: int = 0) -> Program:
+    """A program of a submission that has no mistake and does nothing; its object has `size` bytes at least.
 
-def check_compiler(project: CProject) -> None:
-    """Raise `DriverError` when gcc cannot compile an innocent file under the same protection: then it is our fault.
-
-    So it is where gcc lies in a place that the sandbox does not know. Asked once for each command, when something
-    did not compile.
+    Takes everything out of the folder, before and after. Raises `GraderError` when it cannot be built: then no failure
+    of another file says anything about that.
     """
-    if project.compile_command in _found_well:
-        return
-    source = "".join(f"#include <{header}.h>\n" for header in _HEADERS) + f'#include "{project.header.name}"\n'
-    with workspace() as work:
-        work.add(project.source_name, source.encode())
-        work.add(project.header.name, project.header.read_bytes())
-        done = work.run([*project.compile_command, *TELL], limits=COMPILE_LIMITS)
-        elsewhere = foreign_files(work)
-    if not done.succeeded:
-        said = done.stderr.decode(errors="replace").strip()[:2000]
-        raise DriverError(f"gcc does not even compile a file with nothing but headers here; nobody is graded:\n{said}")
+    work = replace(work, budget=Budget())  # what a submission used up is not missing here
+    work.clear()
+    padding = f"char innocent_padding[{size}] = {{1}};\n" if size else ""
+    headers = "".join(f"#include <{header}.h>\n" for header in _HEADERS) + f'#include "{project.header.name}"\n'
+    source = headers + padding + _USE + "".join(f"{stub}\n" for stub in project.functions.values())
+    work.add(project.source_name, source.encode())
+    work.add(project.header.name, project.header.read_bytes())
+    compiled = work.run([*project.compile_command, *TELL], limits=COMPILE_LIMITS)
+    elsewhere = foreign_files(work) if compiled.succeeded else []
     if elsewhere:
         raise DriverError(
             f"gcc takes its own headers from {elsewhere[0]}, where no submission may read; put a gcc on /usr/bin or "
             "/usr/local/bin whose files lie beside it"
         )
-    _found_well.add(project.compile_command)
+    data = work.read(project.object_name)
+    symbols = Symbols.read(data) if compiled.succeeded else None
+    if symbols is None:
+        raise _broken("gcc", compiled)
+    linked = link(project, work, data, symbols, missing=())
+    if linked.step:
+        raise _broken(linked.step, linked.done)
+    room.check_room(work.folder)
+    work.clear()
+    return Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
+
+
+def _broken(tool: str, done: Completed) -> DriverError | TooBusy:
+    if done.timed_out:
+        return TooBusy(f"{tool} does not come to an end here, not even with an innocent file")
+    said = done.stderr.decode(errors="replace").strip()[:2000]
+    return DriverError(f"{tool} does not even make a program of an innocent file here:\n{said or 'it says nothing'}")

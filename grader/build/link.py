@@ -18,7 +18,7 @@ from grader.build.project import FLAGS, CProject
 from grader.errors import DriverError
 from grader.kept import kept
 from grader.process import Completed, Patience
-from grader.sandbox import COMPILE_LIMITS, Workspace
+from grader.sandbox import LINK_LIMITS, Workspace
 
 __all__ = ["Linked", "Symbols", "link"]
 
@@ -64,6 +64,18 @@ class Symbols:
     """Of the defined those that objcopy cannot hide: common and unique ones. They could take the place of libc's."""
 
     @classmethod
+    def read(cls, data: bytes) -> Symbols | None:
+        """Those of a file that may be anything; None when it is no object, or not a whole one."""
+        from elftools.common.exceptions import ELFError  # noqa: PLC0415 - slow to import
+
+        if not scan.is_whole(data):
+            return None
+        try:
+            return cls.of(data)
+        except (ELFError, LookupError, OverflowError, ValueError):
+            return None
+
+    @classmethod
     def of(cls, data: bytes) -> Symbols:
         """Read them from the bytes of an object file."""
         from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - slow to import
@@ -106,6 +118,11 @@ class Linked:
     """The two programs of one submission, or what the linker has against them."""
 
     done: Completed
+    """How the last of its steps ended."""
+    step: str = ""
+    """The tool that failed; "" when none did."""
+    unresolved: bool = False
+    """Would it be linked, were it not for functions that no file defines?"""
     native: bytes = b""
     checked: bytes = b""
     """The one that Valgrind runs."""
@@ -114,10 +131,13 @@ class Linked:
     cpu_seconds: float = 0.0
 
 
-def link(project: CProject, work: Workspace, symbols: Symbols, missing: Sequence[str]) -> Linked:
-    """Hide everything but the demanded functions, rename what the harness replaces, link with the driver."""
+def link(project: CProject, work: Workspace, data: bytes, symbols: Symbols, *, missing: Sequence[str]) -> Linked:
+    """Hide everything but the demanded functions, rename what the harness replaces, link with the driver.
+
+    `data` is the student's object. A step that fails comes back: whose fault that is the caller has to find out.
+    """
     ours = _ours(project)
-    for name, content in ours.objects.items():
+    for name, content in {**ours.objects, project.object_name: data}.items():
         work.add(name, content)
     failing = needless.called(symbols.undefined)
     renamed = [f"{name} {ours.prefix}{name}" for name in (*symbols.undefined.intersection(_RENAMED), *failing)]
@@ -125,39 +145,51 @@ def link(project: CProject, work: Workspace, symbols: Symbols, missing: Sequence
     renamed += [f"{name} s{secrets.token_hex(8)}" for name in stubborn if name.isidentifier()]
     _add_lines(work, "theirs.sym", renamed)
     _add_lines(work, "api.sym", project.functions)
-    variables, code = _renames((work.folder / project.object_name).read_bytes())
+    variables, code = _renames(data)
     hide = ("--redefine-syms=theirs.sym", "--keep-global-symbols=api.sym")
-    spent = _must(work, ["objcopy", *hide, *variables, project.object_name, "student.o"])
-    spent += _must(work, ["objcopy", *code, "student.o", "gated.o"])
+    steps = [
+        ["objcopy", *hide, *variables, project.object_name, "student.o"],
+        ["objcopy", *code, "student.o", "gated.o"],
+    ]
     others: list[str] = []
     if missing or failing:
         stubs = [needless.stub(name, f"{ours.prefix}{name}") for name in failing]
         stubs += [project.functions[name] for name in missing]
+        work.add(project.header.name, project.header.read_bytes())
         _add_lines(work, "stubs.c", ("#include <errno.h>", f'#include "{project.header.name}"', *stubs))
-        spent += _must(work, ["gcc", "-std=c11", "-O2", "-c", "stubs.c", "-o", "stubs.o"])
+        steps.append(["gcc", "-std=c11", "-O2", "-c", "stubs.c", "-o", "stubs.o"])
         others.append("stubs.o")
+    spent = 0.0
+    for command in steps:
+        done = work.run(command, limits=LINK_LIMITS)
+        spent += done.cpu_seconds
+        if not done.succeeded:
+            return Linked(done=done, step=command[0], cpu_seconds=spent)
     lanes = (_freestanding, _dynamic) if "freestanding.o" in ours.objects else (_dynamic,)
-    native = _first_that_links(work, (_static, _dynamic), "program", ["marker.o", "gated.o", *others, "native.o"])
-    objects = ["marker.o", "student.o", *others, "valgrind.o"]
-    checked = _first_that_links(work, lanes, "checked", objects) if native.succeeded else native
-    spent += native.cpu_seconds + checked.cpu_seconds
-    if not checked.succeeded:
-        return Linked(done=checked, cpu_seconds=spent)
-    return Linked(
-        done=checked,
-        native=(work.folder / "program").read_bytes(),
-        checked=(work.folder / "checked").read_bytes(),
-        prefix=ours.prefix,
-        cpu_seconds=spent,
-    )
+    objects = ["marker.o", "gated.o", *others, "native.o"]
+    made = _first_that_links(work, (_static, _dynamic), "program", objects)
+    native, spent = work.read("program"), spent + made.cpu_seconds
+    checked = b""
+    if made.succeeded and scan.is_whole(native):
+        objects = ["marker.o", "student.o", *others, "valgrind.o"]
+        made = _first_that_links(work, lanes, "checked", objects)
+        checked, spent = work.read("checked"), spent + made.cpu_seconds
+    if not made.succeeded or not scan.is_whole(checked):
+        blind = work.run([*_dynamic("blind", objects), _IGNORE], limits=LINK_LIMITS)
+        spent += blind.cpu_seconds
+        return Linked(done=made, step="ld", unresolved=blind.succeeded and not made.succeeded, cpu_seconds=spent)
+    return Linked(done=made, native=native, checked=checked, prefix=ours.prefix, cpu_seconds=spent)
 
+
+_IGNORE = "-Wl,--unresolved-symbols=ignore-all"
+"""Only by this ld tells, without a text to read, that undefined references are all that is wrong."""
 
 _Lane = Callable[[str, Sequence[str]], list[str]]
 """A way to link objects to a program of that name."""
 
 
 def _first_that_links(work: Workspace, lanes: Sequence[_Lane], target: str, objects: Sequence[str]) -> Completed:
-    done = work.run(lanes[0](target, objects), limits=COMPILE_LIMITS)
+    done = work.run(lanes[0](target, objects), limits=LINK_LIMITS)
     if done.succeeded or len(lanes) == 1:
         return done
     again = _first_that_links(work, lanes[1:], target, objects)
@@ -181,14 +213,6 @@ def _freestanding(target: str, objects: Sequence[str]) -> list[str]:
     """See freestanding.c. It fails where the student's object needs more than that has."""
     code_apart = ("-znoexecstack", "-zseparate-code")
     return ["ld", "-static", "--gc-sections", *code_apart, "-o", target, *objects, "freestanding.o"]
-
-
-def _must(work: Workspace, command: list[str]) -> float:
-    """A step that can only fail by our own fault; returns its CPU seconds."""
-    done = work.run(command, limits=COMPILE_LIMITS)
-    if not done.succeeded:
-        raise DriverError(f"{' '.join(command)}: {done.stderr.decode(errors='replace')}")
-    return done.cpu_seconds
 
 
 def _add_lines(work: Workspace, name: str, lines: Iterable[str]) -> None:
@@ -244,6 +268,9 @@ def _make(project: CProject, made: Path) -> None:
         known = [f"{old} {prefix}{old}\n" for old in functions if not re.match(f"main$|__ubsan_|{prefix}", old)]
         (made / "functions.sym").write_text("".join(known))
         _run_ours(["objcopy", "--redefine-syms=functions.sym", name], made)
+        defined = Symbols.of((made / name).read_bytes()).defined
+        if not any(symbol.startswith(prefix) for symbol in defined):  # nothing is kept that does not work
+            raise DriverError(f"our own driver was not made as it must be: objcopy did not rename what {name} defines")
     for path in made.iterdir():
         if path.name not in ("prefix", "marker.o", "native.o", "valgrind.o", "freestanding.o"):
             path.unlink()

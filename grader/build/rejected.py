@@ -92,9 +92,10 @@ def _is_instruction(work: Workspace, name: str, data: bytes, address: int) -> bo
     # an instruction over its beginning is whole within the order's length
     window = [f"--start-address={start}", f"--stop-address={address + scan.ORDER_BYTES}"]
     done = work.run(["objdump", "-d", "--no-show-raw-insn", *window, name], limits=Limits(wall_seconds=30))
-    if not done.succeeded:
-        raise DriverError(f"objdump failed: {done.stderr.decode(errors='replace')}")
-    return address in {int(found, 16) for found in _INSTRUCTION.findall(done.stdout)}
+    found = _INSTRUCTION.findall(done.stdout)
+    if not done.succeeded or not found:
+        raise DriverError(f"objdump failed: {done.stderr.decode(errors='replace') or 'it says nothing'}")
+    return address in {int(place, 16) for place in found}
 
 
 def _finding(project: CProject, suspect: Suspect, source: Iterable[SourceLine]) -> Finding:

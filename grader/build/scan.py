@@ -24,6 +24,7 @@ __all__ = [
     "calls",
     "function_before",
     "functions",
+    "is_whole",
     "named",
     "program_requests",
     "suspects",
@@ -90,6 +91,16 @@ def calls(data: bytes, names: Collection[str]) -> dict[str, dict[int, str]]:
 def functions(data: bytes) -> list[str]:
     """The names of all functions that an object of ours defines, hidden ones too."""
     return sorted({symbol.name for symbol in _functions(_elf(data))})
+
+
+def is_whole(data: bytes) -> bool:
+    """Is it an ELF file with all that its header says it has? A tool that fails may leave anything."""
+    header = struct.Struct("<16x2HIQQQI6H")
+    if len(data) < header.size or not data.startswith(b"\x7fELF"):
+        return False
+    fields: tuple[int, ...] = header.unpack_from(data)
+    sections, size, count = fields[5], fields[10], fields[11]
+    return 0 < sections <= len(data) - size * count
 
 
 def program_requests(data: bytes, prefix: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from grader.build.link import Symbols, link
 from grader.build.project import CProject
+from grader.errors import DriverError
 from grader.lab import Built, Program
 from grader.sandbox import COMPILE_LIMITS, Workspace
 
@@ -26,9 +27,12 @@ def build_watched(project: CProject, work: Workspace, source: bytes) -> Built:
     spent = done.cpu_seconds
     if not done.succeeded:
         return Built(program=None, cpu_seconds=spent)
-    symbols = Symbols.of((work.folder / project.object_name).read_bytes())
-    linked = link(project, work, symbols, missing=())
+    data = work.read(project.object_name)
+    symbols = Symbols.read(data)
+    if symbols is None:
+        raise DriverError("gcc says that it compiled the file, and left no object")
+    linked = link(project, work, data, symbols, missing=())
     program = None
-    if linked.done.succeeded:
+    if not linked.step:
         program = Program(content=linked.native, source_name=project.source_name)
     return Built(program=program, cpu_seconds=spent + linked.cpu_seconds)

@@ -15,6 +15,7 @@ __all__ = ["launcher"]
 
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
+_PATIENCE = Patience(wall_seconds=60)
 
 
 @cache
@@ -31,12 +32,16 @@ def _make(folder: Path) -> None:
         done = _compiled(folder)
     if not done.succeeded:
         raise DriverError(f"our own launcher does not compile:\n{done.stderr.decode(errors='replace')}")
+    paths = {"PATH": "/usr/bin:/bin"}
+    starts = process.run(["./confine", "--", "true"], cwd=folder, limits=_PATIENCE, environment=paths)
+    if not starts.succeeded:  # nothing is kept that does not work
+        raise DriverError(f"our own launcher does not work:\n{starts.stderr.decode(errors='replace')}")
 
 
 def _compiled(folder: Path, *options: str) -> Completed:
     return process.run(
         ["gcc", *_FLAGS, *options, "-o", "confine", str(_HERE / "confine.c")],
         cwd=folder,
-        limits=Patience(wall_seconds=60),
+        limits=_PATIENCE,
         environment={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"},
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from grader import process
 from grader.confine.bubble import bubble
 from grader.confine.launcher import launcher
+from grader.errors import CannotStart
 from grader.process import Patience
 
 __all__ = ["Machine", "machine"]
@@ -45,7 +46,9 @@ class Machine:
 
 @cache
 def machine() -> Machine:
-    """Try everything once."""
+    """Try everything once. Raises `CannotStart` where nothing starts: then nothing is known of what can be had."""
+    if not _works([]):
+        raise CannotStart("programs cannot be started here by the grader's own launcher; `ulimit -a` may say why")
     return Machine(
         user=os.geteuid() == 0 and _works([f"user={_NOBODY}"]),
         landlock=_landlock() if _works(["landlock", *(f"read={path}" for path in _EVERYTHING)]) else 0,

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from grader.errors import TooBusy
 
-__all__ = ["user_of_this_process"]
+__all__ = ["USERS", "user_of_this_process"]
 
 _FIRST, _COUNT = 61_184, 64
+
+USERS = range(_FIRST, _FIRST + _COUNT)
+"""All users that it may be."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from grader import rubric
 from grader.build.c import build
+from grader.build.innocent import innocent_program
 from grader.build.project import CProject
 from grader.build.watched import build_watched
 from grader.grammar import Grammar, Number, Signature
@@ -110,6 +111,7 @@ def lab() -> Lab:
         model=PagedKV,
         build=partial(build, project),
         build_watched=partial(build_watched, project),
+        innocent=partial(innocent_program, project),
         driver_settings=_driver_settings,
         clues=CLUES,
         describe_poke=describe_poke,

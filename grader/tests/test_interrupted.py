@@ -192,7 +192,7 @@ def test_a_hanging_program_does_not_outlive_its_killed_grader(folder: Path) -> N
     "where",
     [
         *("grader.sandbox.user_of_this_process", "pathlib.Path.mkdir", "os.chown", "pathlib.Path.chmod"),
-        *("grader.sandbox._remove", "grader.sandbox._folders", "shutil.rmtree"),
+        *("grader.private.remove", "grader.private._folders", "shutil.rmtree"),
     ],
 )
 def test_an_interrupt_while_the_workspace_is_made_or_removed_leaves_none(

@@ -1,10 +1,11 @@
 /* The official header of CS110 Homework 3: the constants, structures and calls that the handout shows,
- * and the two constants that the course's starter header has besides. The grader puts this file in the
- * place of whatever llm_memory.h a submission brings. */
+ * and what the course's starter header has besides: two constants and <stdint.h>. The grader puts this
+ * file in the place of whatever llm_memory.h a submission brings. */
 #ifndef LLM_MEMORY_H
 #define LLM_MEMORY_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define BLOCK_SIZE 64          /* bytes of a physical block (handout, Part 2.1) */
 #define KV_SIZE 4              /* bytes of a KV record */

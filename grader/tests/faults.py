@@ -1,0 +1,147 @@
+"""Machines in trouble, for the trials of what a grader does on them: disks, limits, memory and tools that fail.
+
+Everything happens in a mount namespace of its own, so nobody else on this machine meets it. That takes root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["MODES", "TOOLS", "disk", "fill", "in_namespace", "memory_group", "own_namespace", "tool", "tools_replaced"]
+
+_MARK = "FAULT_TRIALS_NAMESPACE"
+_GCC_FILES = Path("/usr/lib/gcc")
+
+TOOLS = ("gcc", "cc1", "as", "ld", "ld.gold", "objcopy", "addr2line", "valgrind")
+
+_WRAPPER = """#!/bin/sh
+read -r mode <{switch} 2>/dev/null
+case $mode in
+exit) echo 'cannot do that' >&2; exit 1 ;;
+garbage)
+    echo '@#$%^&*()'
+    while [ $# -gt 0 ]; do [ "$1" = -o ] && echo '@#$%^&*()' >"$2"; shift; done
+    exit 0 ;;
+hang) exec sleep 600 ;;
+crash) kill -SEGV $$ ;;
+kill) kill -KILL $$ ;;
+late) {real} "$@" & sleep 0.4; kill -KILL $! 2>/dev/null; wait $!; exit $? ;;
+esac
+exec {real} "$@"
+"""
+MODES = ("exit", "garbage", "crash", "kill", "vanish", "hang")
+"""How a tool can fail. With `late` it works for 0.4 s before it is killed."""
+
+
+def in_namespace() -> bool:
+    """Are we where mounts are our own?"""
+    return os.environ.get(_MARK) == "1"
+
+
+def own_namespace(arguments: list[str]) -> int | None:
+    """Run the same program again in a mount namespace of its own; its exit code, None where that is not permitted."""
+    command = ["unshare", "--mount", "--propagation", "private", "--"]
+    with contextlib.suppress(OSError):
+        if subprocess.run(
+            [*command, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False
+        ).returncode:
+            return None
+        return subprocess.run([*command, *arguments], env={**os.environ, _MARK: "1"}, check=False).returncode
+    return None
+
+
+def _mount(*words: str | Path) -> None:
+    subprocess.run(["mount", *map(str, words)], check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def disk(place: Path, options: str) -> Iterator[Path]:
+    """A memory-backed file system of that size there."""
+    place.mkdir(exist_ok=True)
+    _mount("-t", "tmpfs", "-o", f"mode=1777,{options}", "none", place)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(place: Path, leave: int) -> None:
+    """Write until only so many bytes are left on the file system."""
+    system = os.statvfs(place)
+    descriptor = os.open(place / "ballast", os.O_CREAT | os.O_WRONLY)
+    try:
+        os.posix_fallocate(descriptor, 0, max(1, system.f_bavail * system.f_frsize - leave))
+    finally:
+        os.close(descriptor)
+
+
+def tools_replaced(place: Path) -> None:
+    """Put a wrapper in the place of each tool, which fails as its switch says. For good, in this namespace."""
+    place.mkdir(mode=0o755)
+    (cc1,) = list(_GCC_FILES.glob("*/*/cc1"))[:1]
+    for folder in (Path("/usr/bin"), cc1.parent):
+        layers = place / f"layers{folder.name}"
+        layers.mkdir()
+        _mount("-t", "tmpfs", "none", layers)
+        for layer in ("upper", "work"):
+            (layers / layer).mkdir(mode=0o755)
+        _mount(
+            "-t", "overlay", "-o", f"lowerdir={folder},upperdir={layers}/upper,workdir={layers}/work", "none", folder
+        )
+    switches = Path("/usr/bin/faults")  # where everything inside the sandbox may read
+    switches.mkdir(mode=0o755)
+    for name in TOOLS:
+        path = cc1 if name == "cc1" else Path("/usr/bin", name)
+        real = path.with_name(f"real-{name}")
+        if path.is_symlink():
+            real.symlink_to(path.readlink())
+            path.unlink()
+        else:
+            path.rename(real)
+        path.write_text(_WRAPPER.format(switch=switches / name, real=real), encoding="utf-8")
+        path.chmod(0o755)
+        (switches / name).write_text("works\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def tool(name: str, mode: str) -> Iterator[None]:
+    """Let a tool fail in this way, until the end."""
+    switch = Path("/usr/bin/faults", name)
+    path = next(iter(_GCC_FILES.glob("*/*/cc1"))) if name == "cc1" else Path("/usr/bin", name)
+    if mode == "vanish":
+        path.rename(path.with_name(f"gone-{name}"))
+    else:
+        switch.write_text(f"{mode}\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        if mode == "vanish":
+            path.with_name(f"gone-{name}").rename(path)
+        else:
+            switch.write_text("works\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def memory_group(megabytes: int) -> Iterator[Path | None]:
+    """A control group with so much memory; the file that takes process numbers. None where none can be made."""
+    lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    own = next((line.split(":", 2)[2] for line in lines if line.split(":")[1] == "memory"), None)
+    root, limit = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
+    if own is None:
+        own, root, limit = lines[-1].split(":", 2)[2], Path("/sys/fs/cgroup"), "memory.max"
+    group = Path(f"{root}{own}", f"fault-trial-{os.getpid()}")
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(megabytes << 20), encoding="ascii")
+    except OSError:
+        yield None
+        return
+    try:
+        yield group / "cgroup.procs"
+    finally:
+        with contextlib.suppress(OSError):
+            group.rmdir()
