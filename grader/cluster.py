@@ -23,7 +23,7 @@ from uuid import uuid4
 from distributed import Client, Future as Remote, KilledWorker, get_worker
 
 from grader.errors import GraderError, NoWorkers
-from grader.workers import KILLED, Graded, Task, processes
+from grader.workers import KILLED, Graded, Task, outcome, processes
 
 __all__ = ["WINDOW", "cluster"]
 
@@ -171,8 +171,7 @@ class _Child:
             try:
                 for _ in range(2):
                     with contextlib.suppress(BrokenExecutor):
-                        return self._started(task.fingerprint).submit(grade, task).result()
-                    self._close()
+                        return outcome(self._started(task.fingerprint).submit(grade, task), task)
                 return Graded(key=task.key, trouble=KILLED)
             except BaseException:
                 self._close()

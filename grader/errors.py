@@ -7,6 +7,7 @@ GraderError                 exit code 3: our fault; costs no student a point
 ├── OtherGrader             who should grade has another grader, other cases or other tools than we
 ├── NoWorkers               no machine is there that grades for us
 ├── TooBusy                 this machine has no time for a program that does its work
+├── StoreTrouble            a store cannot be used any longer: it is gone, its disk is full, a part of it is damaged
 ├── Unprotected             this machine cannot take as much from a program as was asked for
 └── InputError              exit code 2: what we were given to read is wrong
     ├── UsageError          an option or a path
@@ -36,6 +37,7 @@ __all__ = [
     "Problem",
     "RubricError",
     "StoreError",
+    "StoreTrouble",
     "TooBusy",
     "ToolMissing",
     "Unprotected",
@@ -91,6 +93,10 @@ class NoWorkers(GraderError):
 
 class TooBusy(GraderError):
     """The machine gives a program no time, so nothing can be said about it."""
+
+
+class StoreTrouble(GraderError):
+    """A store was usable, and is no longer, or not all of it."""
 
 
 class Unprotected(GraderError):

@@ -34,6 +34,7 @@ __all__ = [
     "is_of_the_system",
     "protection",
     "require",
+    "sweep",
     "workspace",
 ]
 
@@ -160,7 +161,7 @@ class Workspace:
 def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
     """A fresh private folder, gone with everything in it at the end; with what is left of a budget, or a new one."""
     user = user_of_this_process() if machine().user else None  # first: nothing may come between the folder and its end
-    folder = Path(tempfile.gettempdir(), f"grade-{secrets.token_hex(8)}")
+    folder = Path(tempfile.gettempdir(), f"grade-{os.getpid()}-{secrets.token_hex(8)}")
     try:
         folder.mkdir(mode=0o700)
         if user is not None:
@@ -173,6 +174,12 @@ def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
         except KeyboardInterrupt:  # it comes once, but may come just here
             _remove(folder)
             raise
+
+
+def sweep(pid: int) -> None:
+    """Remove the folders of a process that was killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"grade-{pid}-*"):
+        _remove(folder)
 
 
 def _remove(folder: Path) -> None:

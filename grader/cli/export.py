@@ -63,7 +63,7 @@ def export(
         check_output(output)
     elif output is None:
         raise UsageError(f"--format {format} makes a file for each submission: write --output FOLDER")
-    with open_store(store) as kept:
+    with open_store(store, read_only=True) as kept:
         chosen = chosen_run(kept, run)
         _check_complete(kept, chosen, partial=partial)
         if format in GRADEBOOKS:

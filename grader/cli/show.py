@@ -44,7 +44,7 @@ def show(
         grade show jane@example.edu --run 2 --instructor
     """
     check_format(format, FORMATS)
-    with open_store(store) as kept:
+    with open_store(store, read_only=True) as kept:
         result = _found(kept, chosen_run(kept, run), submission)
     sys.stdout.write(FORMATS[format](result.record, view_of(instructor=instructor)))
     return ExitCode.ACCEPTED if result.is_graded else ExitCode.JUDGE_ERROR

@@ -20,11 +20,11 @@ from grader import asked, batch, pipeline, workers
 from grader.claims import claims
 from grader.errors import DriverError, OtherGrader
 from grader.gather import gather
-from grader.migrations import packed
 from grader.record import from_json
 from grader.result import Kept
 from grader.store import Run, Store, open_store
 from grader.tests.command import ROOT, SAMPLES, environment
+from grader.tests.made import outcome, record_of
 from grader.workers import Graded, Task, grade, processes
 
 _FEW = asked.Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
@@ -40,10 +40,11 @@ class Here(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call it now; die at a source that holds what it breaks at."""
         self.broken = self.broken or (self.breaks_at is not None and self.breaks_at in args[0].source.content)
-        if self.broken:
-            raise BrokenExecutor
         future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
+        if self.broken:
+            future.set_exception(BrokenExecutor())
+        else:
+            future.set_result(fn(*args, **kwargs))
         return future
 
 
@@ -194,9 +195,7 @@ def deadly(task: Task) -> Graded:
     """Instead of a grading: one source ends its process, the others have a point."""
     if b"deadly" in task.source.content:
         os.kill(os.getpid(), signal.SIGKILL)
-    return Graded(
-        key=task.key, kept=Kept(key=task.key, packed=packed("{}"), verdict="x", score=1, max_score=1, rule=None)
-    )
+    return Graded(key=task.key, kept=Kept.of(task.key, record_of(outcome("append/one"))))
 
 
 def test_a_worker_that_is_killed_takes_nobody_with_it(

@@ -29,10 +29,11 @@ from grader.cluster import cluster
 from grader.collect import Source
 from grader.confine.slot import user_of_this_process
 from grader.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
+from grader.pool import MOST_SECONDS_TO_END
 from grader.tests.classes import finished, made_class, records, start
 from grader.tests.command import ROOT
 from grader.tests.test_batch import deadly
-from grader.workers import KILLED, MOST_SECONDS_TO_END, Graded, Task, grade
+from grader.workers import KILLED, Graded, Task, grade
 
 _COUNT = 7
 _OPTIONS = ("--case", "append/copy_*", "--without-valgrind", "--require-sandbox", "limits")
