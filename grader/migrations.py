@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["FUNCTIONS", "MIGRATIONS", "checksum", "packed", "points_in", "unpacked"]
+__all__ = ["FUNCTIONS", "MIGRATIONS", "NONE_FITS", "checksum", "packed", "points_in", "unpacked"]
+
+NONE_FITS = -1
+"""The checksum of a row that was damaged already when it got one."""
 
 
 def packed(text: str | bytes) -> bytes:
@@ -45,11 +48,11 @@ def _read(record: bytes) -> dict[str, Any]:
 
 
 def checksum(record: bytes, *beside: str | int | None) -> int:
-    """Of a packed record and what is kept beside it; none that fits where that lacks the points.
+    """Of a packed record and what is kept beside it; `NONE_FITS` where that lacks the points.
 
     Raises `TypeError` and `ValueError` for values of other kinds, which are damaged too.
     """
-    return zlib.crc32(record, zlib.crc32(json.dumps(beside).encode())) if "" not in beside else -1
+    return zlib.crc32(record, zlib.crc32(json.dumps(beside).encode())) if "" not in beside else NONE_FITS
 
 
 FUNCTIONS: Mapping[str, tuple[Callable[..., Any], int]] = {

@@ -21,7 +21,7 @@ from pathlib import Path
 from grader.collect import Source
 from grader.database import Database, opened
 from grader.errors import StoreTrouble, UsageError
-from grader.migrations import packed, unpacked
+from grader.migrations import NONE_FITS, packed, unpacked
 from grader.record import Override, Student
 from grader.result import Entry, Kept, Result
 
@@ -277,7 +277,7 @@ def _kept(row: sqlite3.Row) -> Kept | None:
         return None
     kept = Kept(**{name: row[name] for name in _KEPT})
     try:
-        return kept if kept.checksum == row["checksum"] else None
+        return kept if kept.checksum == row["checksum"] != NONE_FITS else None
     except _DAMAGE:
         return None
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -77,11 +77,19 @@ def planned(store: Store, folder: Path, settings: asked.Settings = _FEW) -> Run:
     return batch.plan(store, asked.asked(settings), folder, gather(folder, "llm_memory.c", "compile"))
 
 
-def graded(store: Store, folder: Path, run: Run, make: workers.Workers = here, *, window: int = 2) -> list[Graded]:
+def graded(
+    store: Store,
+    folder: Path,
+    run: Run,
+    make: workers.Workers = here,
+    *,
+    window: int = 2,
+    again: Collection[str] = (),
+) -> list[Graded]:
     """Grade a run; returns what was told."""
     told: list[Graded] = []
     with claims(folder) as claimed:
-        batch.grade_run(store, run, make, claimed, window=window, tell=told.append)
+        batch.grade_run(store, run, make, claimed, window=window, tell=told.append, again=again)
     return told
 
 

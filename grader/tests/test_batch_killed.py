@@ -59,7 +59,7 @@ def test_a_killed_batch_goes_on_to_the_same_store(folder: Path, undisturbed: Pat
     assert wait_for_silence(folder.parent, 10) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_batch_keeps_what_is_finished(folder: Path, number: signal.Signals) -> None:
     """It ends with 130 and says how to go on; nothing of it is left, but for the store."""
     store = folder.parent / f"interrupted_{number}.sqlite"

@@ -109,7 +109,7 @@ def test_students_do_not_learn_the_names_of_hidden_cases() -> None:
 def test_every_report_has_a_file_of_its_own() -> None:
     """On systems that take A for a, too; no name leads out of the folder or is that of the page itself."""
     names = ["a", "A", "../../a", "x/a", "index", "", "é", "a b.c", "con/../a-2", "a" * 300]
-    files = page_names([record_of(submission=Submission(name=name)) for name in names])
+    files = page_names(names)
 
     assert len({file.casefold() for file in files}) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,70}\.html", file) for file in files)

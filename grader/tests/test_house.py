@@ -57,7 +57,7 @@ LEVELS = (
     ("grader.assemble",),
     ("grader.pipeline",),
     ("grader.labs",),
-    ("grader.asked", "grader.changes"),
+    ("grader.asked", "grader.changes", "grader.prune"),
     ("grader.workers",),
     ("grader.batch", "grader.cluster"),
     ("grader.deploy",),
