@@ -32,6 +32,7 @@ WINDOW = 512
 
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
+_END_SECONDS = 2.0
 _IDLE_SECONDS = 20.0
 _GOES_ON = "What is finished is kept; the same command goes on from there"
 
@@ -53,12 +54,21 @@ def cluster(address: str, tell: Callable[[str], None], *, patience: float = 60.0
     executor = _Cluster(client)
     watch = threading.Thread(target=executor.watch, args=(address, tell, patience), daemon=True)
     watch.start()
-    try:
-        yield executor
-    finally:
+
+    def end() -> None:
         executor.close()
         watch.join()
         client.close()
+
+    ending = threading.Thread(target=end, daemon=True)
+    try:
+        yield executor
+    except BaseException:
+        ending.start()
+        ending.join(_END_SECONDS)  # a scheduler that does not answer keeps nobody from ending
+        raise
+    ending.start()
+    ending.join()
 
 
 class _Cluster(Executor):

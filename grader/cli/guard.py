@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from grader.cli.log import complain
-from grader.cli.streams import drop_output, drop_what_fails, reader_is_gone
+from grader.cli.streams import drop_what_failed
 from grader.errors import ExitCode, GraderError, InputError
 
 __all__ = ["guarded"]
@@ -28,9 +28,8 @@ def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]
             finally:
                 sys.stdout.flush()  # Python's own flush at the end could only complain
         except BrokenPipeError as error:
-            if not reader_is_gone():
+            if not drop_what_failed():
                 return _broken(error)
-            drop_output()
             return ExitCode.NOT_ACCEPTED  # a reader that has gone, such as `head`, is nobody's fault: quiet
         except InputError as error:
             return _end(str(error), error.exit_code)
@@ -47,7 +46,7 @@ def _broken(error: Exception) -> ExitCode:
         raise error
     message = f"the grader broke: {type(error).__name__}: {error}"
     if isinstance(error, OSError) and error.errno in _FULL:
-        place = "stdout" if drop_what_fails() else error.filename or "a disk"
+        place = "stdout" if drop_what_failed() else error.filename or "a disk"
         message = f"{place}: {error.strerror}: make room there, or write somewhere else"
     hint = "(Our fault; it costs nobody a point. GRADE_TRACEBACK=1 shows where.)"
     return _end(f"{message}\n{hint}", ExitCode.JUDGE_ERROR)

@@ -6,14 +6,13 @@ import contextlib
 import errno
 import io
 import os
-import select
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["drop_output", "drop_what_fails", "reader_is_gone", "set_up"]
+__all__ = ["drop_what_failed", "set_up"]
 
 _OUT, _ERR = 1, 2
 
@@ -26,6 +25,20 @@ class _Lossy(io.FileIO):
         with contextlib.suppress(OSError):
             super().write(data)
         return memoryview(data).nbytes
+
+
+class _Noting(io.FileIO):
+    """Who cannot write to it is known afterwards: the error itself does not say where it comes from."""
+
+    failed = False
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write it."""
+        try:
+            return super().write(data)
+        except OSError:
+            _Noting.failed = True
+            raise
 
 
 def set_up() -> None:
@@ -41,36 +54,25 @@ def set_up() -> None:
             if error.errno != errno.EBADF:
                 raise
             _open_nowhere(number)
-    if sys.stdout is None:
-        sys.stdout = open(_OUT, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as we live
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    if sys.stderr is None or isinstance(sys.stderr, io.TextIOWrapper):
-        encoding = sys.stderr.encoding if sys.stderr is not None else "utf-8"
-        raw = io.BufferedWriter(_Lossy(_ERR, "wb", closefd=False))
-        sys.stderr = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace", line_buffering=True)
+    sys.stdout = _stream(sys.stdout, _Noting(_OUT, "wb", closefd=False), errors="replace")
+    sys.stderr = _stream(sys.stderr, _Lossy(_ERR, "wb", closefd=False), errors="backslashreplace", by_line=True)
 
 
-def reader_is_gone() -> bool:
-    """Of stdout, such as `head`?"""
-    poll = select.poll()
-    poll.register(_OUT, 0)
-    return any(what & select.POLLERR for _, what in poll.poll(0))
+def _stream(before: TextIO | None, raw: io.FileIO, *, errors: str, by_line: bool = False) -> TextIO:
+    """What takes the place of a stream of Python's own; one that a test has put there stays."""
+    if before is not None and not isinstance(before, io.TextIOWrapper):
+        return before
+    encoding, as_before = (before.encoding, before.line_buffering) if before is not None else ("utf-8", False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=by_line or as_before
+    )
 
 
-def drop_output() -> None:
-    """What stdout still holds cannot be written: it goes nowhere, and Python does not complain at its end."""
-    _open_nowhere(_OUT)
-
-
-def drop_what_fails() -> bool:
-    """Can stdout not be written to? Then what it holds is dropped."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        drop_output()
-        return True
-    return False
+def drop_what_failed() -> bool:
+    """Could stdout not be written to? Then what it holds goes nowhere, and Python does not complain at its end."""
+    if _Noting.failed:
+        _open_nowhere(_OUT)
+    return _Noting.failed
 
 
 def _open_nowhere(number: int) -> None:

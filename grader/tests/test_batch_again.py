@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import sqlite3
+import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,11 +15,14 @@ from pathlib import Path
 import pytest
 
 from grader import batch
+from grader.budget import MOST_SECONDS
 from grader.cli.batch import _named
 from grader.errors import DriverError, StoreTrouble, UsageError
+from grader.pool import Pool
 from grader.store import Store, open_store
 from grader.tests.command import SAMPLES, grade
 from grader.tests.test_batch import folder, graded, planned, store
+from grader.tests.test_cluster import until
 from grader.workers import LATE, Graded, Task, processes
 
 __all__ = ["folder", "store"]
@@ -33,7 +38,7 @@ def test_names_and_patterns_choose_and_all_that_fit_none_are_said() -> None:
     with pytest.raises(UsageError) as error:
         _named(["jnae", "x*", "joe"], names)
     said = str(error.value).splitlines()
-    assert said[0] == "--again jnae: there is no such submission; did you mean jane?"
+    assert said[0] == "--again jnae: there is no such submission (did you mean jane?)"
     assert (len(said), said[1].startswith("--again x*: there is no such submission")) == (2, True)
 
 
@@ -102,18 +107,31 @@ def test_what_was_handed_in_and_is_damaged_stops_no_other(tmp_path: Path, store:
 def stuck(task: Task) -> Graded:
     """Instead of a grading: one source never comes back, the others cannot be graded."""
     if b"stuck" in task.source.content:
+        Path(task.source.content.decode().split()[1]).touch()
         os.kill(os.getpid(), signal.SIGSTOP)
     return Graded(key=task.key, trouble="not today")
 
 
 def test_a_grading_that_does_not_end_is_noted_and_the_class_goes_on(
-    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a score: it is no verdict."""
-    (folder / "sign_compare.c").write_text("stuck", encoding="utf-8")
+    mark = tmp_path / "mark"
+    (folder / "sign_compare.c").write_text(f"stuck {mark}", encoding="utf-8")
     monkeypatch.setattr(batch, "grade", stuck)
     run = planned(store, folder)
-    graded(store, folder, run, partial(processes, 2, 30))
+    with processes(1) as pool:
+        assert isinstance(pool, Pool)
+        (place,) = pool._places
+
+        def look_at_the_clock() -> None:
+            until(mark.exists, 120)
+            place.wait_less(MOST_SECONDS)
+
+        thread = threading.Thread(target=look_at_the_clock)
+        thread.start()
+        graded(store, folder, run, lambda: nullcontext(pool))
+        thread.join()
     troubles = {one.name: one.entry.trouble for one in store.results(run) if not one.is_graded}
 
     assert troubles.pop("sign_compare") == LATE
@@ -124,7 +142,7 @@ def test_a_store_that_is_gone_ends_a_batch(
     tmp_path: Path, store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Soon, though nothing ends that could be kept."""
-    (folder / "sign_compare.c").write_text("stuck", encoding="utf-8")
+    (folder / "sign_compare.c").write_text(f"stuck {tmp_path / 'mark'}", encoding="utf-8")
     monkeypatch.setattr(batch, "grade", stuck)
     run = planned(store, folder)
     (tmp_path / "grades.sqlite").unlink()
