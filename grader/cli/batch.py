@@ -76,8 +76,7 @@ def batch(
 
     Examples:
         grade batch submissions/ --roster class.csv
-        grade batch assignment_123_export/ --store hw3.sqlite --jobs 4
-        grade batch submissions/ --again jane --again 'team_*'
+        grade batch assignment_123_export/ --store hw3.sqlite --jobs 4 --again jane
         grade show jane && grade export > grades.csv
     """
     chosen = asked.asked(
@@ -105,11 +104,9 @@ def batch(
         if decided is None:
             decided = _decided_before(kept, chosen.lab.name, folder)
         run = batches.plan(kept, chosen, folder, handed, overrides=decided, roster=people)
-        before = kept.current(run.lab, run.folder)
         failed = grade_all(kept, store, run, where=where, claimed=claimed, again=anew)
-        _make_current(kept, run, before)
-        code = summary(kept, run)
-        return ExitCode.JUDGE_ERROR if failed else code
+        _make_current(kept, run)
+        return summary(kept, run, failed=failed)
 
 
 def _named(patterns: list[str], names: list[str]) -> set[str]:
@@ -125,8 +122,9 @@ def _named(patterns: list[str], names: list[str]) -> set[str]:
     return {name for fitting in found.values() for name in fitting}
 
 
-def _make_current(store: Store, run: Run, before: Run | None) -> None:
+def _make_current(store: Store, run: Run) -> None:
     """What was graded last counts, and nothing is replaced without a word."""
+    before = store.current(run.lab, run.folder)
     store.make_current(run)
     if before is not None and before.id != run.id:
         said(f"run {run.id} counts now, in the place of run {before.id}: grade diff {before.id} {run.id}")

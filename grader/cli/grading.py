@@ -139,8 +139,11 @@ def _tell_anew(before: Result, now: Graded) -> None:
         said(f"{before.name}: {now.kept.score} points, {same}")
 
 
-def summary(store: Store, run: Run) -> ExitCode:
-    """Print how a run ended: a table, a line for all, and those without a score apart. Returns what to exit with."""
+def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
+    """Print how a run ended: a table, a line for all, and those without a score apart. Returns what to exit with.
+
+    So many `failed` to be graded anew, and have the score of before.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -167,7 +170,7 @@ def summary(store: Store, run: Run) -> ExitCode:
     print(f"run {run.id}: {', '.join(parts)}")
     _list("no score yet, and tried again by the same command", without)
     _list("in the roster, but handed in nothing", [student.name for student in store.missing(run)])
-    if without:
+    if without or failed:
         return ExitCode.JUDGE_ERROR
     return ExitCode.ACCEPTED if accepted == table.row_count else ExitCode.NOT_ACCEPTED
 

@@ -7,10 +7,7 @@ import errno
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any, TextIO
 
 __all__ = ["drop_what_failed", "set_up"]
 
@@ -20,7 +17,7 @@ _OUT, _ERR = 1, 2
 class _Lossy(io.FileIO):
     """What cannot be written is lost: the reader has gone, the disk is full, the terminal is closed."""
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         """Write what can be written, and say that it was all."""
         with contextlib.suppress(OSError):
             super().write(data)
@@ -32,7 +29,7 @@ class _Noting(io.FileIO):
 
     failed = False
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         """Write it."""
         try:
             return super().write(data)
