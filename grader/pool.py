@@ -222,6 +222,13 @@ def _work(connection: Connection[Any, Any]) -> None:
     calls: SimpleQueue[_Call | None] = SimpleQueue()
     threading.Thread(target=_read, args=(connection, calls), daemon=True).start()  # it has to be deaf still
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    try:
+        _make_calls(connection, calls)
+    except KeyboardInterrupt:
+        os._exit(130)
+
+
+def _make_calls(connection: Connection[Any, Any], calls: SimpleQueue[_Call | None]) -> None:
     while not _state.ends:
         _state.idle = True
         call = calls.get()
@@ -238,8 +245,6 @@ def _answer(call: _Call) -> tuple[bool, Any]:
     try:
         _state.busy = True
         return True, function(*arguments)
-    except KeyboardInterrupt:
-        os._exit(130)
     except Exception as error:  # noqa: BLE001 - it is raised where the call was asked for
         return False, error
     finally:

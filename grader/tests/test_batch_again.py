@@ -20,9 +20,9 @@ from grader.cli.batch import _named
 from grader.errors import DriverError, StoreTrouble, UsageError
 from grader.pool import Pool
 from grader.store import Store, open_store
+from grader.tests.classes import until
 from grader.tests.command import SAMPLES, grade
 from grader.tests.test_batch import folder, graded, planned, store
-from grader.tests.test_cluster import until
 from grader.workers import LATE, Graded, Task, processes
 
 __all__ = ["folder", "store"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from grader.record import Record, Submission
@@ -128,3 +130,15 @@ def test_a_class_of_attackers_has_a_whole_page() -> None:
 
     reads_page(page, View())
     assert len(page) < 3_000_000
+
+
+def test_no_record_is_held_while_others_are_read() -> None:
+    """A class of thousands is read one by one."""
+
+    def records() -> Iterator[Record]:
+        for number in range(20):
+            yield replace(student(f"{number}", score=4, failing=("a", "b")), lab="read one by one")
+            whole = [one for one in gc.get_objects() if type(one) is Record and one.lab == "read one by one"]
+            assert sum(bool(one.outcomes) for one in whole) <= 2
+
+    assert "20 submissions" in class_page(records(), View())

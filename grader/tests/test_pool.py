@@ -15,7 +15,7 @@ import pytest
 
 from grader.pool import SIGNALS, Died, Late, Pool
 from grader.reaper import adopt_orphans
-from grader.tests.test_cluster import until
+from grader.tests.classes import until
 from grader.workers import processes
 
 
