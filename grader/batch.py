@@ -13,6 +13,7 @@ from pathlib import Path
 from grader.asked import Asked, Settings, asked, meant_headers, source_id
 from grader.claims import Claims
 from grader.collect import Source
+from grader.errors import StoreTrouble
 from grader.gather import Handed
 from grader.lab import Lab
 from grader.plain import one_line
@@ -22,11 +23,12 @@ from grader.roster import Roster
 from grader.sandbox import LEVELS
 from grader.store import Run, Store
 from grader.verdict import Finding, Judged, Tool, Verdict
-from grader.workers import KILLED, Graded, Task, Workers, grade
+from grader.workers import KILLED, Graded, Task, Workers, grade, outcome
 
 __all__ = ["Tell", "grade_run", "place_of", "plan", "replan", "settings_of"]
 
 _POLL_SECONDS = 0.2
+_LOOK_SECONDS = 1.0
 
 Tell = Callable[[Graded], None]
 """Told of each record when it is kept, and of each trouble."""
@@ -86,27 +88,38 @@ def _missing(roster: Roster | None, entries: Iterable[Entry]) -> tuple[Student, 
 
 def settings_of(run: Run) -> Settings:
     """How it was graded."""
-    values = loads(run.settings)
-    return Settings(**{**values, "allowed": tuple(values["allowed"])})
+    try:
+        values = loads(run.settings)
+        return Settings(**{**values, "allowed": tuple(values["allowed"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreTrouble(f"how run {run.id} was graded is damaged in its store: {error}") from None
 
 
 def grade_run(
-    store: Store, run: Run, workers: Workers, claims: Claims, *, window: int, tell: Tell, level: str = LEVELS[0]
+    store: Store,
+    run: Run,
+    workers: Workers,
+    claims: Claims,
+    *,
+    window: int,
+    tell: Tell,
+    level: str = LEVELS[0],
+    again: Collection[str] = (),
 ) -> None:
     """Grade what has no record yet, and keep each result at once; `window` tasks are under way at most.
+
+    What has one of these keys is graded `again`; the record that it has stays until there is a new one.
 
     What another batch has claimed is left to it, but for what it leaves behind when it is killed. Raises `OtherGrader`,
     and `Unprotected` where less than `level` stands between a submission and the machine that grades it.
     """
-    work = _Work(store=store, run=run, claims=claims, tell=tell, level=level)
-    waiting = store.pending(run)
+    work = _Work(store=store, run=run, claims=claims, tell=tell, level=level, again=frozenset(again))
+    waiting = store.pending(run, again=work.again)
     while waiting:
         elsewhere: list[tuple[str, str]] = []
-        tasks = work.tasks(waiting, elsewhere)
-        while suspects := _until_broken(tasks, workers, window, work.keep):
-            for task in suspects:  # once more, one by one: that shows which of them it is
-                if _until_broken(iter([task]), workers, 1, work.keep):
-                    work.keep(Graded(key=task.key, trouble=KILLED))
+        for task in _all_but_killed(work.tasks(waiting, elsewhere), work, workers, window):
+            if _all_but_killed(iter([task]), work, workers, 1):  # alone it has all the memory
+                work.keep(Graded(key=task.key, trouble=KILLED))
         waiting = [(key, known) for key, known in elsewhere if not work.is_done(key)]
         if waiting:
             time.sleep(_POLL_SECONDS)
@@ -121,6 +134,7 @@ class _Work:
     claims: Claims
     tell: Tell
     level: str
+    again: frozenset[str]
 
     def tasks(self, waiting: Iterable[tuple[str, str]], elsewhere: list[tuple[str, str]]) -> Iterator[Task]:
         """What is ours to grade; sources are read when their turn comes. What others have goes `elsewhere`."""
@@ -132,9 +146,14 @@ class _Work:
             elif self.is_done(key):
                 self.claims.give_back(key)
             else:
+                try:
+                    source = _source(self.store, chosen.lab, known)
+                except StoreTrouble as trouble:
+                    self.keep(Graded(key=key, trouble=str(trouble)))
+                    continue
                 yield Task(
                     key=key,
-                    source=_source(self.store, chosen.lab, known),
+                    source=source,
                     settings=settings,
                     fingerprint=self.run.fingerprint,
                     made_of=chosen.made_of,
@@ -143,7 +162,7 @@ class _Work:
 
     def is_done(self, key: str) -> bool:
         """Has another batch graded it meanwhile?"""
-        kept = self.store.record(key)
+        kept = self.store.record(key) if key not in self.again else None
         if kept is not None:
             self.tell(Graded(key=key, kept=kept))
         return kept is not None
@@ -151,35 +170,38 @@ class _Work:
     def keep(self, done: Graded) -> None:
         """Put it into the store, at once."""
         if done.kept is not None:
-            self.store.add_record(done.kept)
+            self.store.add_record(done.kept, anew=done.key in self.again)
         self.store.add_trouble(self.run, done.key, done.trouble)
         self.claims.give_back(done.key)
         self.tell(done)
 
 
-def _until_broken(tasks: Iterator[Task], workers: Workers, window: int, keep: Tell) -> list[Task]:
-    """Grade them, in any order. Returns those that were under way when the executor broke: none when all is done."""
+def _all_but_killed(tasks: Iterator[Task], work: _Work, workers: Workers, window: int) -> list[Task]:
+    """Grade them, in any order. Returns those whose process was killed."""
     task = next(tasks, None)
     if task is None:
         return []
     pending: dict[Future[Graded], Task] = {}
+    suspects: list[Task] = []
     try:
         with workers() as executor:
             while task is not None or pending:
                 while task is not None and len(pending) < window:
                     pending[executor.submit(grade, task)] = task
                     task = next(tasks, None)
-                for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                    keep(future.result())
+                for future in wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
+                    try:
+                        work.keep(outcome(future, pending[future]))
+                    except BrokenExecutor:
+                        suspects.append(pending[future])
                     del pending[future]
-    except BrokenExecutor:
-        return [*pending.values(), *([task] if task is not None else [])]
+                work.store.database.check()
     except BaseException:
         for future in pending:  # what ended meanwhile is finished
             if future.done() and not future.cancelled() and future.exception() is None:
-                keep(future.result())
+                work.keep(future.result())
         raise
-    return []
+    return suspects
 
 
 def _meant(source: Source | None) -> Source | None:

@@ -23,7 +23,7 @@ from uuid import uuid4
 from distributed import Client, Future as Remote, KilledWorker, get_worker
 
 from grader.errors import GraderError, NoWorkers
-from grader.workers import KILLED, Graded, Task, processes
+from grader.workers import KILLED, Graded, Task, outcome, processes
 
 __all__ = ["WINDOW", "cluster"]
 
@@ -32,6 +32,7 @@ WINDOW = 512
 
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
+_END_SECONDS = 2.0
 _IDLE_SECONDS = 20.0
 _GOES_ON = "What is finished is kept; the same command goes on from there"
 
@@ -53,12 +54,21 @@ def cluster(address: str, tell: Callable[[str], None], *, patience: float = 60.0
     executor = _Cluster(client)
     watch = threading.Thread(target=executor.watch, args=(address, tell, patience), daemon=True)
     watch.start()
-    try:
-        yield executor
-    finally:
+
+    def end() -> None:
         executor.close()
         watch.join()
         client.close()
+
+    ending = threading.Thread(target=end, daemon=True)
+    try:
+        yield executor
+    except BaseException:
+        ending.start()
+        ending.join(_END_SECONDS)  # a scheduler that does not answer keeps nobody from ending
+        raise
+    ending.start()
+    ending.join()
 
 
 class _Cluster(Executor):
@@ -171,8 +181,7 @@ class _Child:
             try:
                 for _ in range(2):
                     with contextlib.suppress(BrokenExecutor):
-                        return self._started(task.fingerprint).submit(grade, task).result()
-                    self._close()
+                        return outcome(self._started(task.fingerprint).submit(grade, task), task)
                 return Graded(key=task.key, trouble=KILLED)
             except BaseException:
                 self._close()

@@ -8,6 +8,7 @@ GraderError                 exit code 3: our fault; costs no student a point
 ├── NoWorkers               no machine is there that grades for us
 ├── TooBusy                 this machine has no time for a program that does its work
 ├── OutOfRoom               this machine has no disk, memory, processes or descriptors left for it
+├── StoreTrouble            a store cannot be used any longer: it is gone, its disk is full, a part of it is damaged
 ├── Unprotected             this machine cannot take as much from a program as was asked for
 └── InputError              exit code 2: what we were given to read is wrong
     ├── UsageError          an option or a path
@@ -38,6 +39,7 @@ __all__ = [
     "Problem",
     "RubricError",
     "StoreError",
+    "StoreTrouble",
     "TooBusy",
     "ToolMissing",
     "Unprotected",
@@ -97,6 +99,10 @@ class TooBusy(GraderError):
 
 class OutOfRoom(GraderError):
     """The machine has too little left of something; the message says of what, where, and what to do."""
+
+
+class StoreTrouble(GraderError):
+    """A store was usable, and is no longer, or not all of it."""
 
 
 class Unprotected(GraderError):

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-__all__ = ["private_folder", "remove", "sweep"]
+__all__ = ["private_folder", "remove", "remove_abandoned"]
 
 _NAME = re.compile(r"grade-(\d+)-(\d+)-[0-9a-f]{16}")
 _START = 19  # of /proc/PID/stat, counted behind the name: when the process began
@@ -47,16 +47,16 @@ def private_folder(user: int | None) -> Iterator[Path]:
                 os.close(lock)
 
 
-def sweep(users: Collection[int]) -> None:
+def remove_abandoned(users: Collection[int]) -> None:
     """Remove the private folders that dead graders left in the temporary one, if they belong to one of the users."""
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         named = {Path(entry): _NAME.fullmatch(entry.name) for entry in entries}
         for place in [place for place, made in named.items() if made and _start(int(made[1])) != made[2]]:
             with contextlib.suppress(OSError):
-                _sweep(place, users)
+                _remove_abandoned(place, users)
 
 
-def _sweep(place: Path, users: Collection[int]) -> None:
+def _remove_abandoned(place: Path, users: Collection[int]) -> None:
     lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         owner = os.fstat(lock).st_uid

@@ -176,7 +176,7 @@ def _start(
 @contextlib.contextmanager
 def _no_interrupt() -> Iterator[None]:
     """Ctrl-C waits until a program that is being started has a number, so that it can be ended."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
     finally:

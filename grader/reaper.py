@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-__all__ = ["adopt_orphans", "end_leftovers"]
+__all__ = ["adopt_orphans", "end_leftovers", "end_tree"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_SECONDS = 5.0
+_MOST_SECONDS_FOR_A_TREE = 1.0
 
 
 @cache
@@ -40,10 +41,41 @@ def end_leftovers(session: int, user: int | None, mark: str) -> None:
                 os.waitpid(child, 0)
 
 
-def _children() -> Iterator[int]:
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            yield from map(int, (task / "children").read_text().split())
+def end_tree(root: int) -> None:
+    """Kill a child of ours that adopts orphans, and everything that it has started, whatever they do.
+
+    It is stopped first: so it starts nothing more, and keeps the orphans below it until they are dead.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(root, signal.SIGSTOP)
+        deadline = time.monotonic() + _MOST_SECONDS_FOR_A_TREE
+        while (left := [*filter(_lives, _below(root))]) and time.monotonic() < deadline:
+            for one in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(one, signal.SIGKILL)
+            time.sleep(0.01)
+        os.kill(root, signal.SIGKILL)
+
+
+def _below(root: int) -> Iterator[int]:
+    for child in _children(root):
+        yield child
+        yield from _below(child)
+
+
+def _lives(process: int) -> bool:
+    """Is it there, and more than an entry in a table that waits for its parent?"""
+    try:
+        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def _children(parent: int | str = "self") -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{parent}/task").iterdir():
+            with contextlib.suppress(OSError):
+                yield from map(int, (task / "children").read_text().split())
 
 
 def _is_leftover(child: int, session: int, user: int | None, mark: str) -> bool:

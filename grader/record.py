@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -189,16 +190,22 @@ def schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA, **published}
 
 
-def write(path: Path, text: str) -> None:
-    """Put `text` at `path` in one step: whoever looks sees the old file or the new one, never half of it."""
+def write(path: Path, text: str | Iterable[str]) -> None:
+    """Put a text, or its parts, at `path` in one step: whoever looks sees the old file or the new one, never half.
+
+    Raises `OSError` that names the path.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")  # a name that is known whenever an interrupt comes
     try:
         temporary.unlink(missing_ok=True)
         with temporary.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

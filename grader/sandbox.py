@@ -21,7 +21,7 @@ from grader.confine.launcher import launcher
 from grader.confine.machine import machine
 from grader.confine.slot import USERS, user_of_this_process
 from grader.errors import CannotStart, Unprotected
-from grader.private import private_folder, remove, sweep
+from grader.private import private_folder, remove, remove_abandoned
 from grader.process import Command, Completed, Patience
 from grader.record import Protection
 
@@ -35,6 +35,7 @@ __all__ = [
     "is_of_the_system",
     "protection",
     "require",
+    "sweep",
     "workspace",
 ]
 
@@ -196,10 +197,13 @@ def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
         yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget or Budget())
 
 
-@cache
-def _swept() -> None:
-    """What dead graders left goes before we take more; once for each process."""
-    sweep((os.geteuid(), *(USERS if os.geteuid() == 0 else ())))
+def sweep() -> None:
+    """Remove the folders that killed graders left."""
+    remove_abandoned((os.geteuid(), *(USERS if os.geteuid() == 0 else ())))
+
+
+_swept = cache(sweep)
+"""Before we take more room; once for each process."""
 
 
 def _as_inside(done: Completed, status: int) -> Completed:

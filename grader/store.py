@@ -1,8 +1,9 @@
-"""The store: every record of every run in one SQLite file. Nothing in it is overwritten.
+"""The store: every record of every run in one SQLite file. Nothing in it is overwritten, but by `--again`.
 
 A record is kept once, by everything that it depends on (`grader.asked`). A run lists what was handed in by whom, and
 under which key its record is, or will be. So an unchanged submission is graded already when its run begins, a killed
-batch goes on where it was, and two of them at once cannot double anything.
+batch goes on where it was, and two of them at once cannot double anything. A row that was damaged is known by its
+checksum: it counts as not graded, and the same command makes it anew.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import contextlib
 import hashlib
 import json
 import sqlite3
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.collect import Source
-from grader.database import opened, transaction
-from grader.errors import UsageError
+from grader.database import Database, opened
+from grader.errors import StoreTrouble, UsageError
+from grader.migrations import NONE_FITS, packed, unpacked
 from grader.record import Override, Student
 from grader.result import Entry, Kept, Result
 
@@ -43,38 +46,48 @@ class Run:
 
 
 @contextlib.contextmanager
-def open_store(path: Path, *, create: bool = False) -> Iterator[Store]:
-    """The store in that file. Raises `StoreError`."""
-    with opened(path, create=create) as connection:
-        yield Store(connection)
+def open_store(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Store]:
+    """The store in that file. Raises `StoreError`, and `StoreTrouble` when it fails later on."""
+    with opened(path, create=create, read_only=read_only) as database:
+        yield Store(database)
 
 
 class Store:
     """What is kept, through one connection."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
     def add_sources(self, sources: Iterable[tuple[str, Source]]) -> None:
-        """Keep what was handed in, by its id, for later regrades."""
+        """Keep what was handed in, by its id, for later regrades; also in the place of what was damaged."""
         rows = (
             (
                 source_id,
-                source.content,
-                json.dumps({name: text.decode("latin-1") for name, text in source.own_headers.items()}),
+                packed(source.content),
+                packed(json.dumps({name: text.decode("latin-1") for name, text in source.own_headers.items()})),
                 source.finding.message if source.finding is not None else "",
             )
             for source_id, source in sources
         )
-        with transaction(self._connection):
-            self._connection.executemany("INSERT OR IGNORE INTO sources VALUES (?, ?, ?, ?)", rows)
+        with self.database.transaction():
+            self.database.change_all(
+                "INSERT INTO sources VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+                "content = excluded.content, headers = excluded.headers, trouble = excluded.trouble "
+                "WHERE (content, headers, trouble) IS NOT (excluded.content, excluded.headers, excluded.trouble)",
+                rows,
+            )
 
     def source(self, source_id: str) -> tuple[bytes, dict[str, bytes], str]:
-        """What was handed in: content, headers, and why there is no file."""
-        row = self._row("SELECT content, headers, trouble FROM sources WHERE id = ?", source_id)
-        assert row is not None
-        headers = {name: text.encode("latin-1") for name, text in json.loads(row["headers"]).items()}
-        return row["content"], headers, row["trouble"]
+        """What was handed in: content, headers, and why there is no file. Raises `StoreTrouble` when it is damaged."""
+        row = self.database.row("SELECT content, headers, trouble FROM sources WHERE id = ?", source_id)
+        try:
+            assert row is not None
+            headers = {name: text.encode("latin-1") for name, text in json.loads(unpacked(row["headers"])).items()}
+            return zlib.decompress(row["content"]), headers, row["trouble"]
+        except (AssertionError, *_DAMAGE) as error:
+            raise StoreTrouble(
+                f"what was handed in is damaged in {self.database.path}; `grade batch FOLDER` puts it back"
+            ) from error
 
     def add_run(
         self,
@@ -100,62 +113,78 @@ class Store:
         ]
         decided = sorted((one.submission, one.rule, one.points, one.reason, one.by) for one in overrides)
         identity = hashlib.sha256(json.dumps([parts, decided]).encode()).hexdigest()
-        with transaction(self._connection):
-            row = self._row("SELECT * FROM runs WHERE identity = ?", identity)
+        with self.database.transaction():
+            row = self.database.row("SELECT * FROM runs WHERE identity = ?", identity)
             if row is None:
                 self._insert_run(run, identity)
-                number = self._connection.execute("SELECT last_insert_rowid()").fetchone()[0]
-                self._fill("results", [(number, *row, e.trouble) for row, e in zip(rows, entries, strict=True)])
-                self._fill("overrides", [(number, *one) for one in decided])
-                self._fill("missing", [(number, student) for student in absent])
-                row = self._row("SELECT * FROM runs WHERE id = ?", number)
+                row = self.database.row("SELECT * FROM runs WHERE id = last_insert_rowid()")
+                assert row is not None
+                self._fill("overrides", [(row["id"], *one) for one in decided])
+                self._fill("missing", [(row["id"], student) for student in absent])
+            self._fill_results(row["id"], [(*one, e.trouble) for one, e in zip(rows, entries, strict=True)])
         return _run(row)
+
+    def _fill_results(self, run: int, rows: Sequence[tuple[object, ...]]) -> None:
+        """Those of a run, which may be there already: then they are the same, but for what was damaged."""
+        names = {row["submission"] for row in self.database.rows("SELECT submission FROM results WHERE run = ?", run)}
+        if names - {row[0] for row in rows}:
+            self.database.change("DELETE FROM results WHERE run = ?", run)
+        self.database.change_all(
+            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, submission) DO UPDATE SET "
+            "students = excluded.students, notes = excluded.notes, source = excluded.source, key = excluded.key "
+            "WHERE (students, notes, source, key) IS NOT "
+            "(excluded.students, excluded.notes, excluded.source, excluded.key)",
+            [(run, *row) for row in rows],
+        )
 
     def _insert_run(self, run: Run, identity: str) -> None:
         values = asdict(run) | {"identity": identity, "started": _now()}
         del values["id"]
-        names, places = ", ".join(values), ", ".join(f":{name}" for name in values)
-        self._connection.execute(f"INSERT INTO runs ({names}) VALUES ({places})", values)  # noqa: S608 - our names
+        names, places = ", ".join(values), ", ".join("?" * len(values))
+        self.database.change(f"INSERT INTO runs ({names}) VALUES ({places})", *values.values())  # noqa: S608 - our names
 
     def _fill(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
             places = ", ".join("?" * len(rows[0]))
-            self._connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our names
+            self.database.change_all(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our names
 
-    def add_record(self, kept: Kept) -> None:
-        """Keep a record; one that is there already stays."""
-        self._connection.execute(
-            "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (kept.key, kept.packed, kept.verdict, kept.score, kept.max_score, kept.rule, _now()),
-        )
+    def add_record(self, kept: Kept, *, anew: bool = False) -> None:
+        """Keep a record. One that is there already stays, unless it is damaged, or this one was made `anew`."""
+        with self.database.transaction():
+            if anew or self.record(kept.key) is None:
+                values = {**{name: getattr(kept, name) for name in _KEPT}, "checksum": kept.checksum, "graded": _now()}
+                names, places = ", ".join(values), ", ".join("?" * len(values))
+                self.database.change(
+                    f"INSERT OR REPLACE INTO records ({names}) VALUES ({places})",  # noqa: S608 - our names
+                    *values.values(),
+                )
 
     def add_trouble(self, run: Run, key: str, trouble: str) -> None:
         """Say why the submissions with that key could not be graded; "" takes it back."""
-        self._connection.execute("UPDATE results SET trouble = ? WHERE run = ? AND key = ?", (trouble, run.id, key))
+        self.database.change("UPDATE results SET trouble = ? WHERE run = ? AND key = ?", trouble, run.id, key)
 
     def record(self, key: str) -> Kept | None:
-        """What is kept for that key."""
-        row = self._row("SELECT key, packed, verdict, score, max_score, rule FROM records WHERE key = ?", key)
+        """What is kept for that key, whole."""
+        row = self.database.row(f"SELECT {_COLUMNS} FROM records WHERE key = ?", key)  # noqa: S608 - our names
         return _kept(row) if row is not None else None
 
-    def pending(self, run: Run) -> list[tuple[str, str]]:
-        """Keys that no record has yet, each once, with the ids of their sources."""
-        return [
-            (row["key"], row["source"])
-            for row in self._rows(
-                "SELECT DISTINCT key, source FROM results LEFT JOIN records USING (key) "
-                "WHERE run = ? AND source IS NOT NULL AND packed IS NULL ORDER BY submission",
-                run.id,
-            )
-        ]
+    def pending(self, run: Run, *, again: Collection[str] = ()) -> list[tuple[str, str]]:
+        """Keys that have no record yet, or a damaged one, or are wanted `again`, each once, with ids of sources."""
+        rows = self.database.rows(
+            f"SELECT {_COLUMNS}, source FROM results LEFT JOIN records USING (key) "  # noqa: S608 - our names
+            "WHERE run = ? AND source IS NOT NULL ORDER BY submission",
+            run.id,
+        )
+        wanted = ((row["key"], row["source"]) for row in rows if row["key"] in again or _kept(row) is None)
+        return list(dict.fromkeys(wanted))
 
     def make_current(self, run: Run) -> None:
         """From now on it is the one that counts."""
-        self._connection.execute("INSERT OR REPLACE INTO current VALUES (?, ?, ?)", (run.lab, run.folder, run.id))
+        self.database.change("INSERT OR REPLACE INTO current VALUES (?, ?, ?)", run.lab, run.folder, run.id)
 
     def current(self, lab: str, folder: str) -> Run | None:
         """The run that counts for a class."""
-        row = self._row(
+        row = self.database.row(
             "SELECT runs.* FROM runs JOIN current ON run = id WHERE current.lab = ? AND current.folder = ?", lab, folder
         )
         return _run(row) if row is not None else None
@@ -167,7 +196,7 @@ class Store:
 
     def all_current(self) -> list[Run]:
         """Those that count, of all classes; of a class that has none its newest."""
-        rows = self._rows(
+        rows = self.database.rows(
             "SELECT coalesce((SELECT run FROM current c WHERE c.lab = r.lab AND c.folder = r.folder), max(id)) AS id "
             "FROM runs r GROUP BY lab, folder ORDER BY 1"
         )
@@ -175,24 +204,25 @@ class Store:
 
     def runs(self) -> list[Run]:
         """All of them, the oldest first."""
-        return [_run(row) for row in self._rows("SELECT * FROM runs ORDER BY id")]
+        return [_run(row) for row in self.database.rows("SELECT * FROM runs ORDER BY id")]
 
     def run(self, number: int) -> Run:
         """The one with that number. Raises `UsageError` when there is none."""
-        row = self._row("SELECT * FROM runs WHERE id = ?", number)
+        row = self.database.row("SELECT * FROM runs WHERE id = ?", number)
         if row is None:
             raise UsageError(f"there is no run {number} in this store; `grade runs` lists them")
         return _run(row)
 
     def overrides(self, run: Run) -> tuple[Override, ...]:
         """What people decided, for this run."""
-        rows = self._rows("SELECT submission, rule, points, reason, by FROM overrides WHERE run = ?", run.id)
+        rows = self.database.rows("SELECT submission, rule, points, reason, by FROM overrides WHERE run = ?", run.id)
         return tuple(Override(**dict(row)) for row in rows)
 
     def missing(self, run: Run) -> tuple[Student, ...]:
         """Those of the roster who handed in nothing."""
         return tuple(
-            Student(**json.loads(row["student"])) for row in self._rows("SELECT * FROM missing WHERE run = ?", run.id)
+            Student(**json.loads(row["student"]))
+            for row in self.database.rows("SELECT * FROM missing WHERE run = ?", run.id)
         )
 
     def results(self, run: Run, submission: str | None = None) -> Iterator[Result]:
@@ -202,42 +232,59 @@ class Store:
         decided: dict[str, list[Override]] = {}
         for override in self.overrides(run):
             decided.setdefault(override.submission, []).append(override)
-        for row in self._rows(
-            "SELECT submission, students, notes, source, results.key, trouble, packed, verdict, score, max_score, rule "  # noqa: S608 - our words
+        for row in self.database.rows(
+            f"SELECT submission, students, notes, source, trouble, {_COLUMNS} "  # noqa: S608 - our words
             f"FROM results LEFT JOIN records USING (key) WHERE run = ? {chosen} ORDER BY submission",
             *values,
         ):
-            name = row["submission"]
+            entry, kept = _entry(row), _kept(row)
+            if entry is None or (kept is None and row["packed"] is not None):
+                why = f"its row in {self.database.path} is damaged; the same `grade batch` grades it anew"
+                entry = replace(entry or Entry(submission=str(row["submission"]), source=None, key=""), trouble=why)
             yield Result(
-                entry=Entry(
-                    submission=name,
-                    students=tuple(Student(**one) for one in json.loads(row["students"])),
-                    notes=tuple(json.loads(row["notes"])),
-                    source=row["source"],
-                    key=row["key"],
-                    trouble=row["trouble"],
-                ),
+                entry=entry,
                 lab=run.lab,
                 full=run.max_score,
-                overrides=tuple(decided.get(name, ())),
-                kept=_kept(row) if row["packed"] is not None else None,
+                overrides=tuple(decided.get(entry.submission, ())),
+                kept=kept if entry.key else None,
             )
 
-    def _row(self, query: str, *values: object) -> sqlite3.Row | None:
-        found: sqlite3.Row | None = self._connection.execute(query, values).fetchone()
-        return found
 
-    def _rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
-        yield from self._connection.execute(query, values)
+_DAMAGE = (ValueError, TypeError, AttributeError, KeyError, zlib.error)
+"""What reading a value raises that is not what was written."""
+_KEPT = tuple(field.name for field in fields(Kept))
+_COLUMNS = ", ".join((*_KEPT, "checksum"))
+
+
+def _entry(row: sqlite3.Row) -> Entry | None:
+    """None of a row that is damaged."""
+    try:
+        return Entry(
+            submission=row["submission"],
+            students=tuple(Student(**one) for one in json.loads(row["students"])),
+            notes=tuple(json.loads(row["notes"])),
+            source=row["source"],
+            key=row["key"],
+            trouble=row["trouble"],
+        )
+    except _DAMAGE:
+        return None
+
+
+def _kept(row: sqlite3.Row) -> Kept | None:
+    """None where there is nothing, or it is damaged."""
+    if row["packed"] is None:
+        return None
+    kept = Kept(**{name: row[name] for name in _KEPT})
+    try:
+        return kept if kept.checksum == row["checksum"] != NONE_FITS else None
+    except _DAMAGE:
+        return None
 
 
 def _run(row: sqlite3.Row | None) -> Run:
     assert row is not None
     return Run(**{field.name: row[field.name] for field in fields(Run)})
-
-
-def _kept(row: sqlite3.Row) -> Kept:
-    return Kept(**{field.name: row[field.name] for field in fields(Kept)})
 
 
 def _dumped(value: Student | Sequence[Student]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import signal
 import sys
 
@@ -14,8 +13,12 @@ __all__ = ["main"]
 def main() -> None:
     """Entry point. The commands are imported in here, so that Ctrl-C during that second ends like any other."""
     try:
-        signal.signal(signal.SIGTERM, _interrupt)
-        _write_anything()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+                signal.signal(number, _interrupt)
+        from grader.cli.streams import set_up
+
+        set_up()
         from grader.cli.app import app
 
         code = app(sys.argv[1:])
@@ -28,9 +31,3 @@ def main() -> None:
 def _interrupt(*_: object) -> None:
     """A signal that asks us to stop is the same as Ctrl-C."""
     raise KeyboardInterrupt
-
-
-def _write_anything() -> None:
-    """A character that the terminal's encoding lacks becomes a question mark; the rest of the report is shown."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")

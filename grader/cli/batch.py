@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 from pathlib import Path
 
 from grader import asked, batch as batches, overrides as decisions, roster as rosters
+from grader.claims import claims
 from grader.cli.classes import roster_option, said, store_option
 from grader.cli.grading import Where, grade_all, summary, where_options
 from grader.cli.options import (
@@ -16,11 +18,12 @@ from grader.cli.options import (
     seed_option,
 )
 from grader.cli.parser import Parser
-from grader.errors import ExitCode
+from grader.errors import ExitCode, UsageError
 from grader.gather import Handed, gather
 from grader.record import Override
 from grader.roster import Roster
 from grader.store import Run, Store, open_store
+from grader.table import suggestion
 from grader.verdict import Judged
 
 __all__ = ["batch", "options"]
@@ -40,6 +43,8 @@ def options(parser: Parser) -> None:
     public_option(parser)
     seed_option(parser)
     grading_options(parser)
+    text = "Grade this one anew, though its record is kept: its name, or a pattern such as 'team_*'."
+    parser.option("--again", metavar="NAME", action="append", default=[], help=text)
 
 
 def batch(
@@ -58,6 +63,7 @@ def batch(
     advice: bool,
     instructions: bool,
     allow: list[str],
+    again: list[str],
     require_sandbox: str | None,
 ) -> ExitCode:
     """Grade a class: every submission in a folder, as a run in a store.
@@ -70,7 +76,7 @@ def batch(
 
     Examples:
         grade batch submissions/ --roster class.csv
-        grade batch assignment_123_export/ --store hw3.sqlite --jobs 4
+        grade batch assignment_123_export/ --store hw3.sqlite --jobs 4 --again jane
         grade show jane && grade export > grades.csv
     """
     chosen = asked.asked(
@@ -92,19 +98,33 @@ def batch(
     handed = gather(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
     names = [one.name for one in handed]
     decided = decisions.load(overrides, chosen.lab.rubric, names) if overrides is not None else None
+    anew = _named(again, names)
     _name_strangers(handed, people)
-    with open_store(store, create=True) as kept:
+    with open_store(store, create=True) as kept, claims(store) as claimed:
         if decided is None:
             decided = _decided_before(kept, chosen.lab.name, folder)
         run = batches.plan(kept, chosen, folder, handed, overrides=decided, roster=people)
-        before = kept.current(run.lab, run.folder)
-        grade_all(kept, store, run, where)
-        _make_current(kept, run, before)
-        return summary(kept, run)
+        failed = grade_all(kept, store, run, where=where, claimed=claimed, again=anew)
+        _make_current(kept, run)
+        return summary(kept, run, failed=failed)
 
 
-def _make_current(store: Store, run: Run, before: Run | None) -> None:
+def _named(patterns: list[str], names: list[str]) -> set[str]:
+    """The submissions that are meant. Raises `UsageError` with all patterns that fit none."""
+    found = {one: [one] if one in names else fnmatch.filter(names, one) for one in patterns}
+    wrong = [
+        f"--again {one}: there is no such submission{suggestion(one, names)}"
+        for one, fitting in found.items()
+        if not fitting
+    ]
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    return {name for fitting in found.values() for name in fitting}
+
+
+def _make_current(store: Store, run: Run) -> None:
     """What was graded last counts, and nothing is replaced without a word."""
+    before = store.current(run.lab, run.folder)
     store.make_current(run)
     if before is not None and before.id != run.id:
         said(f"run {run.id} counts now, in the place of run {before.id}: grade diff {before.id} {run.id}")

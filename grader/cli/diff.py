@@ -35,7 +35,7 @@ def diff(old: int, new: int, *, store: Path, format: str, apply: bool) -> ExitCo
         grade diff 1 2
         grade diff 1 2 --apply
     """
-    with open_store(store) as kept:
+    with open_store(store, read_only=not apply) as kept:
         before, after = kept.run(old), kept.run(new)
         if before.lab != after.lab:
             raise UsageError(f"run {old} is of {before.lab}, run {new} of {after.lab}")

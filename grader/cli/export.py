@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from grader.cli.classes import chosen_run, said, store_option
@@ -10,9 +12,10 @@ from grader.cli.output import check_format, check_output
 from grader.cli.parser import Parser, number
 from grader.errors import ExitCode, UsageError
 from grader.grammar import Number
-from grader.record import write
-from grader.report import FORMATS, GRADEBOOKS, View
+from grader.record import Record, write
+from grader.report import FORMATS, GRADEBOOKS, LINE_BY_LINE, View
 from grader.report.class_page import class_page, page_names
+from grader.report.document import Document
 from grader.store import Run, Store, open_store
 
 __all__ = ["export", "options"]
@@ -63,7 +66,7 @@ def export(
         check_output(output)
     elif output is None:
         raise UsageError(f"--format {format} makes a file for each submission: write --output FOLDER")
-    with open_store(store) as kept:
+    with open_store(store, read_only=True) as kept:
         chosen = chosen_run(kept, run)
         _check_complete(kept, chosen, partial=partial)
         if format in GRADEBOOKS:
@@ -85,12 +88,18 @@ def _check_complete(store: Store, run: Run, *, partial: bool) -> None:
 
 
 def _export_class(store: Store, run: Run, format_name: str, output: Path | None) -> None:
-    records = (result.record for result in store.results(run) if result.is_graded)
-    document = GRADEBOOKS[format_name](records, store.missing(run))
-    if output is not None:
-        write(output, document)
+    """Record by record where that can be: together they may be large."""
+    book = GRADEBOOKS[format_name]
+    graded = (result for result in store.results(run) if result.is_graded)
+    parts: Iterable[Document]
+    if format_name in LINE_BY_LINE:
+        parts = (book([result.record]) for result in graded)
     else:
-        sys.stdout.write(document)
+        parts = [book((result.brief for result in graded), store.missing(run))]
+    if output is not None:
+        write(output, parts)
+    else:
+        sys.stdout.writelines(parts)
 
 
 def _export_each(store: Store, run: Run, format_name: str, folder: Path, *, view: View) -> None:
@@ -99,10 +108,17 @@ def _export_each(store: Store, run: Run, format_name: str, folder: Path, *, view
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output {folder}: {error.strerror}; write the name of a folder") from None
+    pages = page_names(result.name for result in store.results(run) if result.is_graded)
     ending = _ENDINGS.get(format_name, format_name)
-    records = [result.record for result in store.results(run) if result.is_graded]
-    for record, page in zip(records, page_names(records), strict=True):
-        write((folder / page).with_suffix(f".{ending}"), FORMATS[format_name](record, view))
+
+    def written() -> Iterator[Record]:
+        graded = (result.record for result in store.results(run) if result.is_graded)
+        for record, page in zip(graded, pages, strict=True):
+            write((folder / page).with_suffix(f".{ending}"), FORMATS[format_name](record, view))
+            yield record
+
     if format_name == "html":
-        write(folder / "index.html", class_page(records, view))
-    said(f"{len(records)} reports written to {folder}")
+        write(folder / "index.html", class_page(written(), view))
+    else:
+        deque(written(), maxlen=0)
+    said(f"{len(pages)} reports written to {folder}")

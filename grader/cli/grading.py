@@ -7,13 +7,14 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import mean, median
 
 from grader import batch
-from grader.claims import claims
+from grader.claims import Claims
 from grader.cli.classes import said
 from grader.cli.options import sandbox_option
 from grader.cli.parser import Parser, number
@@ -26,7 +27,7 @@ from grader.result import Result
 from grader.sandbox import LEVELS, require
 from grader.store import Run, Store
 from grader.verdict import Verdict
-from grader.workers import Workers, processes
+from grader.workers import Graded, Workers, processes
 
 __all__ = ["Where", "grade_all", "summary", "where_options"]
 
@@ -85,18 +86,32 @@ def _scheduler(word: str) -> str:
     return found[1]
 
 
-def grade_all(store: Store, path: Path, run: Run, where: Where) -> None:
-    """Grade what has no record yet, and show how it goes. What is finished is kept, however it ends."""
+def grade_all(store: Store, path: Path, run: Run, *, where: Where, claimed: Claims, again: Collection[str] = ()) -> int:
+    """Grade what has no record yet, and show how it goes. What is finished is kept, however it ends.
+
+    Those named are graded `again`. Returns how many of them could not be: they keep the record that they had.
+    """
     waiting: Counter[str] = Counter()
+    anew: dict[str, Result] = {}
     total = failing = 0
     for result in store.results(run):
         total += 1
         failing += result.is_graded and result.verdict is not Verdict.ACCEPTED
-        waiting[result.entry.key] += not result.is_graded
+        if result.name in again:
+            anew[result.entry.key] = result
+        waiting[result.entry.key] += not result.is_graded or result.name in again
     graded = total - waiting.total()
     said(f"run {run.id}: {_count(total, 'submission')}, {graded} of them graded already")
     workers, window = where.workers(waiting.total())
-    with claims(path) as claimed, progress(total, done=graded, failing=failing) as tell:
+    failed: list[Graded] = []
+
+    def told(one: Graded) -> None:
+        tell(one, waiting[one.key])
+        if one.key in anew:
+            failed.extend([one] if one.kept is None else [])
+            _tell_anew(anew[one.key], one)
+
+    with progress(total, done=graded, failing=failing) as tell:
         try:
             batch.grade_run(
                 store,
@@ -104,16 +119,31 @@ def grade_all(store: Store, path: Path, run: Run, where: Where) -> None:
                 workers,
                 claimed,
                 window=window,
-                tell=lambda one: tell(one, waiting[one.key]),
+                tell=told,
                 level=where.level,
+                again=anew,
             )
         except KeyboardInterrupt:
             said(f"what is finished is kept in {path}; the same command goes on from there")
             raise
+    return len(failed)
 
 
-def summary(store: Store, run: Run) -> ExitCode:
-    """Print how a run ended: a table, a line for all, and those without a score apart. Returns what to exit with."""
+def _tell_anew(before: Result, now: Graded) -> None:
+    """What came of it where somebody doubted what came of it before."""
+    had = f"{before.kept.score} points" if before.kept is not None else "no score"
+    if now.kept is None:
+        said(f"{before.name}: it could not be graded again, and has {had} as before: {now.trouble}")
+    else:
+        same = "as before" if f"{now.kept.score} points" == had else f"{had} before"
+        said(f"{before.name}: {now.kept.score} points, {same}")
+
+
+def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
+    """Print how a run ended: a table, a line for all, and those without a score apart. Returns what to exit with.
+
+    So many `failed` to be graded anew, and have the score of before.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -140,7 +170,7 @@ def summary(store: Store, run: Run) -> ExitCode:
     print(f"run {run.id}: {', '.join(parts)}")
     _list("no score yet, and tried again by the same command", without)
     _list("in the roster, but handed in nothing", [student.name for student in store.missing(run)])
-    if without:
+    if without or failed:
         return ExitCode.JUDGE_ERROR
     return ExitCode.ACCEPTED if accepted == table.row_count else ExitCode.NOT_ACCEPTED
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
 
 from grader.cli.log import complain
+from grader.cli.streams import drop_what_failed
 from grader.errors import ExitCode, GraderError, InputError
 
 __all__ = ["guarded"]
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]], ExitCode]:
@@ -23,21 +27,29 @@ def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]
                 return app(words)
             finally:
                 sys.stdout.flush()  # Python's own flush at the end could only complain
-        except BrokenPipeError:  # a reader that has gone, such as `head`, is nobody's fault: quiet
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return ExitCode.NOT_ACCEPTED
+        except BrokenPipeError as error:
+            if not drop_what_failed():
+                return _broken(error)
+            return ExitCode.NOT_ACCEPTED  # a reader that has gone, such as `head`, is nobody's fault: quiet
         except InputError as error:
             return _end(str(error), error.exit_code)
         except GraderError as error:
             return _end(f"{error}\n(The grader could not do its work. This costs nobody a point.)", error.exit_code)
-        except Exception as error:
-            if os.environ.get("GRADE_TRACEBACK"):
-                raise
-            message = f"the grader broke: {type(error).__name__}: {error}"
-            hint = "(Our fault; it costs nobody a point. GRADE_TRACEBACK=1 shows where.)"
-            return _end(f"{message}\n{hint}", ExitCode.JUDGE_ERROR)
+        except Exception as error:  # noqa: BLE001 - no traceback reaches a user
+            return _broken(error)
 
     return run
+
+
+def _broken(error: Exception) -> ExitCode:
+    if os.environ.get("GRADE_TRACEBACK"):
+        raise error
+    message = f"the grader broke: {type(error).__name__}: {error}"
+    if isinstance(error, OSError) and error.errno in _FULL:
+        place = "stdout" if drop_what_failed() else error.filename or "a disk"
+        message = f"{place}: {error.strerror}: make room there, or write somewhere else"
+    hint = "(Our fault; it costs nobody a point. GRADE_TRACEBACK=1 shows where.)"
+    return _end(f"{message}\n{hint}", ExitCode.JUDGE_ERROR)
 
 
 def _end(text: str, code: ExitCode) -> ExitCode:

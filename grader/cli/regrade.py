@@ -6,6 +6,7 @@ from pathlib import Path
 
 from grader import asked, batch, overrides as decisions, roster as rosters
 from grader.changes import changes
+from grader.claims import claims
 from grader.cli.classes import chosen_run, roster_option, said, store_option
 from grader.cli.differences import show_changes
 from grader.cli.grading import Where, grade_all, summary, where_options
@@ -53,7 +54,7 @@ def regrade(
         grade regrade 3 --overrides decided.toml
     """
     people = rosters.load(roster) if roster is not None else None
-    with open_store(store) as kept:
+    with open_store(store) as kept, claims(store) as claimed:
         old = chosen_run(kept, run)
         chosen = asked.asked(batch.settings_of(old))
         chosen.require_tools()
@@ -64,7 +65,7 @@ def regrade(
         if overrides is not None:
             decided = decisions.load(overrides, chosen.lab.rubric, names)
         new = batch.replan(kept, chosen, old, overrides=decided, roster=people)
-        grade_all(kept, store, new, where)
+        grade_all(kept, store, new, where=where, claimed=claimed)
         code = summary(kept, new)
         if new.id == old.id:
             said(f"nothing that it depends on has changed since run {old.id}")

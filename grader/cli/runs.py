@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from statistics import mean
 
@@ -9,9 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from grader.cli.classes import store_option
-from grader.cli.parser import Parser
-from grader.errors import ExitCode
+from grader import prune as pruning
+from grader.claims import claims
+from grader.cli.classes import said, store_option
+from grader.cli.parser import Parser, number
+from grader.errors import ExitCode, StoreError, UsageError
+from grader.grammar import Number
 from grader.report.escape import escape
 from grader.store import Run, Store, open_store
 from grader.verdict import Verdict
@@ -22,19 +26,42 @@ __all__ = ["options", "runs"]
 def options(parser: Parser) -> None:
     """Declare them."""
     store_option(parser)
+    text = "Remove what no run refers to any longer, and the runs that --remove and --keep choose; asks first."
+    parser.option("--prune", action="store_true", help=text)
+    text = "With --prune: this run too; as often as you like."
+    parser.option("--remove", metavar="RUN", type=number(Number("run", 1)), action="append", default=[], help=text)
+    text = "With --prune: of each class all but its last N runs and the one that counts."
+    parser.option("--keep", metavar="N", type=number(Number("runs", 1)), help=text)
+    parser.option("--yes", action="store_true", help="With --prune: do not ask.")
+    parser.option("--upgrade", action="store_true", help="Bring a store of an older grader up to date.")
 
 
-def runs(store: Path) -> ExitCode:
+def runs(
+    store: Path,
+    *,
+    prune: bool,
+    remove: list[int],
+    keep: int | None,
+    yes: bool,
+    upgrade: bool,
+) -> ExitCode:
     """List the runs of a store: when, of which folder, how they ended, and which one counts (*).
+
+    With --prune the store becomes smaller, and says before by how much. What a batch is using stays.
 
     Examples:
         grade runs
         grade runs --store hw3.sqlite
+        grade runs --prune --keep 3
     """
+    if not prune and (remove or keep is not None or yes):
+        raise UsageError("--remove, --keep and --yes say what --prune does; write --prune too")
+    if prune:
+        _prune(store, remove, keep, yes=yes)
     table = Table(title=escape(str(store)), title_justify="left")
     for heading in ("run", "started", "of", "submissions", "accepted", "failing", "no score", "mean"):
         table.add_column(heading, overflow="fold")
-    with open_store(store) as kept:
+    with open_store(store, read_only=not upgrade) as kept:
         for run in kept.runs():
             table.add_row(*map(Text, _row(kept, run)))
     console = Console()
@@ -42,6 +69,29 @@ def runs(store: Path) -> ExitCode:
         console.width = 160
     console.print(table)
     return ExitCode.ACCEPTED
+
+
+def _prune(path: Path, remove: list[int], keep: int | None, *, yes: bool) -> None:
+    """Say what would go, ask, and do it. Raises `UsageError` where nobody can be asked."""
+    if not path.is_file():
+        raise StoreError(f"{path}: there is no such store; write --store with the name of one")
+    with claims(path, alone=True), open_store(path) as kept:
+        old = pruning.chosen(kept, remove, keep)
+        found = pruning.prunable(kept, old)
+        what = (
+            f"{len(old)} runs{''.join(f' {run.id}' for run in old)}, {found.records} records, {found.sources} sources"
+        )
+        said(f"{path}: this goes: {what}; {found.size / 1e6:.1f} MB")
+        if not (old or found.records or found.sources):
+            return
+        if not yes and not sys.stdin.isatty():
+            raise UsageError("nothing was removed, for there is nobody to ask: write --yes")
+        if not yes and input("Remove it? It cannot be brought back. [y/N] ").strip().lower() not in ("y", "yes"):
+            said("nothing was removed")
+            return
+        before = path.stat().st_size
+        pruning.prune(kept, old)
+        said(f"removed; the file had {before / 1e6:.1f} MB and has {path.stat().st_size / 1e6:.1f}")
 
 
 def _row(store: Store, run: Run) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from grader.cli.classes import chosen_run, store_option
+from grader.cli.classes import chosen_run, said, store_option
 from grader.cli.output import check_format, view_of
 from grader.cli.parser import Parser, number
 from grader.errors import ExitCode, UsageError
@@ -44,8 +44,10 @@ def show(
         grade show jane@example.edu --run 2 --instructor
     """
     check_format(format, FORMATS)
-    with open_store(store) as kept:
+    with open_store(store, read_only=True) as kept:
         result = _found(kept, chosen_run(kept, run), submission)
+    if result.entry.trouble and not result.is_graded:
+        said(f"{result.name}: {result.entry.trouble}")
     sys.stdout.write(FORMATS[format](result.record, view_of(instructor=instructor)))
     return ExitCode.ACCEPTED if result.is_graded else ExitCode.JUDGE_ERROR
 

@@ -11,7 +11,7 @@ from grader.report import annotate, classroom50, gradebook, gradescope, html, ju
 from grader.report.document import Document, as_json, as_log
 from grader.report.view import Format, Gradebook, View
 
-__all__ = ["DRAWN", "FORMATS", "GRADEBOOKS", "Format", "Gradebook", "View"]
+__all__ = ["DRAWN", "FORMATS", "GRADEBOOKS", "LINE_BY_LINE", "Format", "Gradebook", "View"]
 
 
 def _text(record: Record, view: View) -> Document:
@@ -43,6 +43,10 @@ GRADEBOOKS: dict[str, Gradebook] = {
     "jsonl": gradebook.json_lines,
 }
 """What makes one file of many records."""
+
+LINE_BY_LINE = frozenset({"jsonl"})
+"""Those that hold whole records: the file of many is those of each, one behind the other. The others need no more of a
+record than its points (see `Result.brief`)."""
 
 DRAWN = frozenset({"html", "json"})
 """Formats in which pictures of failing cases stand: their records are to be made with them."""

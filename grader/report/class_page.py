@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from grader.record import Record
 from grader.report.decided import decisions_of
@@ -32,35 +32,39 @@ _MOST_CASES = 12
 """Cases that are listed at once; the suspect ones always are."""
 
 
-def class_page(records: Sequence[Record], view: View) -> Document:
-    """The page for these records, one for each submission. Students see no more of hidden cases than in their own."""
-    scores = [record.score for record in records if record.score is not None]
-    cases = _cases(records, view.audience)
-    rules = _rules(records)
+def class_page(records: Iterable[Record], view: View) -> Document:
+    """The page for these records, one for each submission. Students see no more of hidden cases than in their own.
+
+    Of each record only a row is held: all together would be large.
+    """
+    seen = _Seen(view.audience)
+    rows = [seen.row(record) for record in records]
+    scores = [row.record.score for row in rows if row.record.score is not None]
+    cases, rules = seen.cases(), _rules(rows)
     suspects = sum(case.suspect for case in cases)
     fails = {(kind, name): place for place, (kind, name) in enumerate(_keys(cases, rules))}
     return web_page(
         "class",
-        title=f"{len(records)} submissions",
-        count=len(records),
-        chart=_chart(records),
-        figures=list(_figures(records, scores)),
+        title=f"{len(rows)} submissions",
+        count=len(rows),
+        chart=_chart([row.record for row in rows]),
+        figures=list(_figures(rows, scores)),
         cases=[(case, fails["case", case.name]) for case in cases if case.failing],
         shown=max(_MOST_CASES, suspects),
         passed=sum(not case.failing for case in cases),
         rules=[(rule, fails["rule", rule.name]) for rule in rules],
         suspects=suspects,
-        students=[_student(record, page, fails) for record, page in zip(records, page_names(records), strict=True)],
-        verdicts=sorted({result_of(record) for record in records}),
+        students=[_student(row, page, fails) for row, page in zip(rows, _pages(rows), strict=True)],
+        verdicts=sorted({row.verdict for row in rows}),
     )
 
 
-def page_names(records: Sequence[Record]) -> tuple[str, ...]:
+def page_names(submissions: Iterable[str]) -> tuple[str, ...]:
     """A file name for each report, no two of them equal on any file system, and none that leads elsewhere."""
     names: list[str] = []
     taken = {"index"}
-    for record in records:
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "_", record.submission.name).strip("_")[-_MOST_NAME:] or "submission"
+    for submission in submissions:
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "_", submission).strip("_")[-_MOST_NAME:] or "submission"
         name, number = stem, 1
         while name.casefold() in taken:
             number += 1
@@ -94,33 +98,65 @@ class Failing:
         return self.share > SUSPECT
 
 
-def _cases(records: Sequence[Record], audience: Audience) -> list[Failing]:
-    """By how many fail in what the case is about; a leak that shows in all of them makes no case suspect."""
-    judged: Counter[str] = Counter()
-    failing: Counter[str] = Counter()
-    known: dict[str, Outcome] = {}
-    for record in records:
-        for outcome in record.outcomes if record.score is not None else ():
-            known.setdefault(outcome.case, outcome)
-            judged[outcome.case] += 1
-            failing[outcome.case] += not outcome.passed
-    cases = [
-        Failing(
-            name=name,
-            title=outcome.title,
-            rule=outcome.rule,
-            hidden=is_hidden(outcome, audience),
-            failing=failing[name],
-            judged=judged[name],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """What the page needs of one record."""
+
+    record: Record
+    """Without its cases and all that is said of them."""
+    verdict: str
+    ran: bool
+    """Was any case run?"""
+    failing: tuple[str, ...]
+    """Names of cases."""
+
+
+class _Seen:
+    """The cases of all records so far, and how many failed them."""
+
+    def __init__(self, audience: Audience) -> None:
+        self._audience: Audience = audience
+        self._judged: Counter[str] = Counter()
+        self._failing: Counter[str] = Counter()
+        self._known: dict[str, Outcome] = {}
+
+    def row(self, record: Record) -> _Row:
+        """Take this one in."""
+        failing = tuple(outcome.case for outcome in record.outcomes if not outcome.passed)
+        if record.score is not None:
+            for outcome in record.outcomes:
+                self._known.setdefault(outcome.case, replace(outcome, steps=(), findings=()))
+                self._judged[outcome.case] += 1
+            self._failing.update(failing)
+        submission = replace(record.submission, source=(), notes=())
+        small = replace(
+            record, submission=submission, outcomes=(), findings=(), advice=(), pictures=(), diagnosis=None, output=""
         )
-        for name, outcome in known.items()
-    ]
-    return sorted(cases, key=lambda case: (-case.share, case.name))
+        return _Row(record=small, verdict=result_of(record), ran=bool(record.outcomes), failing=failing)
+
+    def cases(self) -> list[Failing]:
+        """By how many fail in what the case is about; a leak that shows in all of them makes no case suspect."""
+        cases = [
+            Failing(
+                name=name,
+                title=outcome.title,
+                rule=outcome.rule,
+                hidden=is_hidden(outcome, self._audience),
+                failing=self._failing[name],
+                judged=self._judged[name],
+            )
+            for name, outcome in self._known.items()
+        ]
+        return sorted(cases, key=lambda case: (-case.share, case.name))
 
 
-def _rules(records: Sequence[Record]) -> list[Failing]:
+def _pages(rows: Iterable[_Row]) -> tuple[str, ...]:
+    return page_names(row.record.submission.name for row in rows)
+
+
+def _rules(rows: Sequence[_Row]) -> list[Failing]:
     """By how many lost points of the rule; where nothing could be run that says nothing of it."""
-    scores = [score for record in records if record.outcomes and record.score is not None for score in record.rules]
+    scores = [score for row in rows if row.ran and row.record.score is not None for score in row.record.rules]
     rules = []
     for name in dict.fromkeys(score.rule for score in scores):
         own = [score for score in scores if score.rule == name]
@@ -141,8 +177,9 @@ def _keys(cases: Sequence[Failing], rules: Sequence[Failing]) -> Iterator[tuple[
     yield from (("rule", rule.name) for rule in rules)
 
 
-def _figures(records: Sequence[Record], scores: Sequence[int]) -> Iterator[tuple[str, str]]:
+def _figures(rows: Sequence[_Row], scores: Sequence[int]) -> Iterator[tuple[str, str]]:
     """What is said of a class in a few words."""
+    records = [row.record for row in rows]
     if any(record.public_only for record in records):
         yield "public part", NOT_RUN
     if scores:
@@ -150,7 +187,7 @@ def _figures(records: Sequence[Record], scores: Sequence[int]) -> Iterator[tuple
         yield "mean", f"{statistics.fmean(scores):.1f}"
         yield "lowest to highest", f"{min(scores)} to {max(scores)}"
     yield "all points", str(sum(record.verdict.passed for record in records))
-    yield "could not be run", str(sum(not record.outcomes for record in records))
+    yield "could not be run", str(sum(not row.ran for row in rows))
     for label, number in (
         ("without a score", sum(record.score is None for record in records)),
         ("incomplete", sum(not record.complete for record in records)),
@@ -221,6 +258,8 @@ class _Student:
     record: Record
     page: str
     verdict: str
+    failing: int | None
+    """How many cases; None: none was run."""
     lost: tuple[tuple[str, int], ...]
     """Rules with the points that are missing, dearest first."""
     decided: tuple[str, ...]
@@ -229,15 +268,16 @@ class _Student:
     """The numbers of all cases and rules that fail, for the filter."""
 
 
-def _student(record: Record, page: str, fails: dict[tuple[str, str], int]) -> _Student:
-    lost = {score.rule: score.max_points - score.points for score in record.rules if score.points < score.max_points}
-    failing = [("case", outcome.case) for outcome in record.outcomes if not outcome.passed]
-    failing += [("rule", rule) for rule in lost]
+def _student(row: _Row, page: str, fails: dict[tuple[str, str], int]) -> _Student:
+    rules = row.record.rules if row.ran else ()
+    lost = {score.rule: score.max_points - score.points for score in rules if score.points < score.max_points}
+    failing = [*(("case", name) for name in row.failing), *(("rule", rule) for rule in lost)]
     return _Student(
-        record=record,
+        record=row.record,
         page=page,
-        verdict=result_of(record),
-        lost=tuple(sorted(lost.items(), key=lambda item: -item[1])) if record.outcomes else (),
-        decided=tuple(decisions_of(record)),
-        fails=" ".join(str(fails[key]) for key in failing if key in fails) if record.outcomes else "",
+        verdict=row.verdict,
+        failing=len(row.failing) if row.ran else None,
+        lost=tuple(sorted(lost.items(), key=lambda item: -item[1])),
+        decided=tuple(decisions_of(row.record)),
+        fails=" ".join(str(fails[key]) for key in failing if key in fails),
     )

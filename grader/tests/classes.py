@@ -6,7 +6,7 @@ import random
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from grader.tests.command import ROOT, SAMPLES, command, environment
 from grader.tests.mistakes import MISTAKES
 from grader.tests.programs import changed
 
-__all__ = ["finished", "killed_and_resumed", "made_class", "records", "start"]
+__all__ = ["children", "finished", "killed_and_resumed", "made_class", "records", "start", "until"]
 
 
 def made_class(folder: Path, count: int) -> Path:
@@ -93,3 +93,16 @@ def killed_and_resumed(folder: Path, store: Path, kills: int, *options: str | Pa
         seen.append(finished(store))
     start(folder, store, *options).communicate(timeout=3600)
     return seen
+
+
+def children(pid: int) -> set[int]:
+    """Of a process, by their numbers."""
+    found = (path.read_text(encoding="ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+    return {int(number) for numbers in found for number in numbers}
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for that; whoever calls looks again."""
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,11 +20,11 @@ from grader import asked, batch, pipeline, workers
 from grader.claims import claims
 from grader.errors import DriverError, OtherGrader
 from grader.gather import gather
-from grader.migrations import packed
 from grader.record import from_json
 from grader.result import Kept
 from grader.store import Run, Store, open_store
 from grader.tests.command import ROOT, SAMPLES, environment
+from grader.tests.made import outcome, record_of
 from grader.workers import Graded, Task, grade, processes
 
 _FEW = asked.Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
@@ -40,10 +40,11 @@ class Here(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call it now; die at a source that holds what it breaks at."""
         self.broken = self.broken or (self.breaks_at is not None and self.breaks_at in args[0].source.content)
-        if self.broken:
-            raise BrokenExecutor
         future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
+        if self.broken:
+            future.set_exception(BrokenExecutor())
+        else:
+            future.set_result(fn(*args, **kwargs))
         return future
 
 
@@ -76,11 +77,19 @@ def planned(store: Store, folder: Path, settings: asked.Settings = _FEW) -> Run:
     return batch.plan(store, asked.asked(settings), folder, gather(folder, "llm_memory.c", "compile"))
 
 
-def graded(store: Store, folder: Path, run: Run, make: workers.Workers = here, *, window: int = 2) -> list[Graded]:
+def graded(
+    store: Store,
+    folder: Path,
+    run: Run,
+    make: workers.Workers = here,
+    *,
+    window: int = 2,
+    again: Collection[str] = (),
+) -> list[Graded]:
     """Grade a run; returns what was told."""
     told: list[Graded] = []
     with claims(folder) as claimed:
-        batch.grade_run(store, run, make, claimed, window=window, tell=told.append)
+        batch.grade_run(store, run, make, claimed, window=window, tell=told.append, again=again)
     return told
 
 
@@ -194,9 +203,7 @@ def deadly(task: Task) -> Graded:
     """Instead of a grading: one source ends its process, the others have a point."""
     if b"deadly" in task.source.content:
         os.kill(os.getpid(), signal.SIGKILL)
-    return Graded(
-        key=task.key, kept=Kept(key=task.key, packed=packed("{}"), verdict="x", score=1, max_score=1, rule=None)
-    )
+    return Graded(key=task.key, kept=Kept.of(task.key, record_of(outcome("append/one"))))
 
 
 def test_a_worker_that_is_killed_takes_nobody_with_it(

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from grader.tests.classes import finished, killed_and_resumed, made_class, records, start
+from grader.tests.classes import children, finished, killed_and_resumed, made_class, records, start, until
 from grader.tests.test_interrupted import wait_for_silence
 from grader.workers import processes
 
@@ -59,7 +59,7 @@ def test_a_killed_batch_goes_on_to_the_same_store(folder: Path, undisturbed: Pat
     assert wait_for_silence(folder.parent, 10) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_batch_keeps_what_is_finished(folder: Path, number: signal.Signals) -> None:
     """It ends with 130 and says how to go on; nothing of it is left, but for the store."""
     store = folder.parent / f"interrupted_{number}.sqlite"
@@ -74,6 +74,23 @@ def test_an_interrupted_batch_keeps_what_is_finished(folder: Path, number: signa
     assert "the same command goes on" in said.decode()
     assert "Traceback" not in said.decode()
     assert 1 <= finished(store) < _COUNT
+    assert wait_for_silence(folder.parent, 5) == []
+    assert list((folder.parent / "tmp").glob("grade-*")) == []
+
+
+def test_ctrl_c_waits_for_no_worker_that_is_stopped(folder: Path) -> None:
+    """They are killed, and their folders removed."""
+    store = folder.parent / "stopped.sqlite"
+    process = start(folder, store, *_OPTIONS)
+    until(lambda: finished(store) > 0, 60)
+    for worker in children(process.pid):
+        os.kill(worker, signal.SIGSTOP)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+
+    assert time.monotonic() - began < 5  # 3 s, and what a busy machine takes to end a process
+    assert (process.returncode, "the same command goes on" in said.decode()) == (130, True)
     assert wait_for_silence(folder.parent, 5) == []
     assert list((folder.parent / "tmp").glob("grade-*")) == []
 

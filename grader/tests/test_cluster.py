@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -29,10 +29,11 @@ from grader.cluster import cluster
 from grader.collect import Source
 from grader.confine.slot import user_of_this_process
 from grader.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
-from grader.tests.classes import finished, made_class, records, start
+from grader.pool import MOST_SECONDS_TO_END
+from grader.tests.classes import children, finished, made_class, records, start, until
 from grader.tests.command import ROOT
 from grader.tests.test_batch import deadly
-from grader.workers import KILLED, MOST_SECONDS_TO_END, Graded, Task, grade
+from grader.workers import KILLED, Graded, Task, grade
 
 _COUNT = 7
 _OPTIONS = ("--case", "append/copy_*", "--without-valgrind", "--require-sandbox", "limits")
@@ -74,12 +75,6 @@ def task(text: str = "", **changed: object) -> Task:
     return replace(made, **changed)  # type: ignore[arg-type]  # fields of a task
 
 
-def children(pid: int) -> set[int]:
-    """Of a process, by their numbers."""
-    found = (path.read_text(encoding="ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children"))
-    return {int(number) for numbers in found for number in numbers}
-
-
 def started_at(pid: int) -> str:
     """When a process was started; numbers are used again, and nothing for one that has ended."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -91,13 +86,6 @@ def started_at(pid: int) -> str:
 def alive(started: Mapping[int, str]) -> list[int]:
     """Which of these processes, by when they were started, are still there."""
     return [pid for pid, then in started.items() if then and started_at(pid) == then]
-
-
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for that; whoever calls looks again."""
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def begun(folder: Path, store: Path, there: LocalCluster, count: int) -> subprocess.Popen[bytes]:

@@ -148,7 +148,7 @@ def test_a_kill_leaves_what_was_earned_so_far(folder: Path) -> None:
     assert wait_for_silence(folder, 10) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_at_any_moment_cleans_up(folder: Path, number: signal.Signals) -> None:
     """Ctrl-C and kill: the same, but nothing at all is left beside a record."""
     submission = SAMPLES / "accepted" / "yoda_crlf"

@@ -53,12 +53,12 @@ def _holder(temporary: Path) -> tuple[subprocess.Popen[str], Path]:
 def test_a_killed_graders_folder_is_swept(temporary: Path) -> None:
     """Not while it lives; at once when it is dead, whatever is in it."""
     process, folder = _holder(temporary)
-    private.sweep(_OURS)
+    private.remove_abandoned(_OURS)
     in_use = folder.is_dir()
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)
     left = folder.is_dir()
-    private.sweep(_OURS)
+    private.remove_abandoned(_OURS)
 
     assert (in_use, left, list(temporary.iterdir())) == (True, True, [])
 
@@ -69,10 +69,10 @@ def test_a_folder_that_somebody_holds_is_not_swept(temporary: Path) -> None:
     held.mkdir()
     lock = os.open(held, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    private.sweep(_OURS)
+    private.remove_abandoned(_OURS)
     in_use = held.is_dir()
     os.close(lock)
-    private.sweep(_OURS)
+    private.remove_abandoned(_OURS)
 
     assert (in_use, held.exists()) == (True, False)
 
@@ -82,7 +82,7 @@ def test_a_number_that_was_given_anew_is_another_process(temporary: Path) -> Non
     dead = temporary / f"grade-{os.getpid()}-1-{'0' * 16}"
     dead.mkdir()
     with private.private_folder(None) as folder:
-        private.sweep(_OURS)
+        private.remove_abandoned(_OURS)
 
         assert folder.is_dir()
     assert list(temporary.iterdir()) == []
@@ -100,7 +100,7 @@ def test_what_belongs_to_others_is_not_swept(temporary: Path) -> None:
     (temporary / f"grade-999999999-1-{'3' * 16}").write_text("a file", encoding="utf-8")
     (temporary / "grade-mine").mkdir()
     before = sorted(temporary.iterdir())
-    private.sweep(_OURS)
+    private.remove_abandoned(_OURS)
 
     assert sorted(temporary.iterdir()) == before
 
@@ -113,11 +113,11 @@ def test_a_folder_whose_user_still_runs_something_waits(temporary: Path) -> None
     folder.mkdir()
     os.chown(folder, user, user)
     process = subprocess.Popen(["sleep", "60"], user=user, group=user)
-    private.sweep((user,))
+    private.remove_abandoned((user,))
     waited = folder.is_dir()
     process.kill()
     process.wait()
-    private.sweep((user,))
+    private.remove_abandoned((user,))
 
     assert (waited, folder.exists()) == (True, False)
 
@@ -138,7 +138,7 @@ def test_many_left_folders_cost_no_time(temporary: Path) -> None:
     for number in range(200):
         (temporary / f"grade-999999999-1-{number:016x}").mkdir()
     started = time.monotonic()
-    private.sweep(_OURS)
+    private.remove_abandoned(_OURS)
 
     assert list(temporary.iterdir()) == []
     assert time.monotonic() - started < 10

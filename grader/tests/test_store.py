@@ -15,7 +15,7 @@ from grader import database, migrations, roster as rosters
 from grader.asked import code
 from grader.claims import claims
 from grader.errors import StoreError, UsageError
-from grader.record import Override, Student, to_json
+from grader.record import Override, Student
 from grader.result import Entry, Kept
 from grader.roster import Roster
 from grader.store import Run, Store, open_store
@@ -41,10 +41,7 @@ def entry(name: str, key: str = "", **changes: object) -> Entry:
 
 def kept(key: str) -> Kept:
     """What is kept of a record that has one of six points."""
-    return Kept(
-        key=key, packed=migrations.packed(to_json(record_of(outcome("append/one")))), verdict="wrong_answer",
-        score=1, max_score=6, rule="address",
-    )  # fmt: skip
+    return Kept.of(key, record_of(outcome("append/one")))
 
 
 def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,11 +50,12 @@ def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytes
     with monkeypatch.context() as patched:
         patched.setattr(database, "MIGRATIONS", migrations.MIGRATIONS[:1])
         with database.opened(path, create=True) as connection:
-            connection.execute("INSERT INTO runs VALUES (3, 'same', 'paged_kv', '/class', '{}', 'f', 6, NULL, 'then')")
-            connection.execute("INSERT INTO results VALUES (3, 'jane', '[]', '[\"n\"]', NULL, 'k', '')")
-            old = ("old", kept("old").json, "wrong_answer", 1, 6, "address", "then")
-            connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", old)
-            assert connection.execute("PRAGMA user_version").fetchone()[0] == 1
+            connection.change("INSERT INTO runs VALUES (3, 'same', 'paged_kv', '/class', '{}', 'f', 6, NULL, 'then')")
+            connection.change("INSERT INTO results VALUES (3, 'jane', '[]', '[\"n\"]', NULL, 'k', '')")
+            old = ("old", kept("old").json, "wrong_answer", 1, 6, None, "then")
+            connection.change("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", *old)
+            (version,) = connection.rows("PRAGMA user_version")
+            assert tuple(version) == (1,)
 
     with open_store(path) as store:
         store.add_record(kept("k"))
@@ -123,7 +121,7 @@ def test_a_record_is_kept_once_and_never_replaced(store: Store) -> None:
     """Two that handed in the same file share it; a run of before has the record that it had."""
     run = store.add_run(RUN, [entry("jane", "k"), entry("joe", "k"), entry("jim")])
     store.add_record(kept("k"))
-    store.add_record(Kept(key="k", packed=migrations.packed("{}"), verdict="accepted", score=6, max_score=6, rule=None))
+    store.add_record(replace(kept("k"), verdict="accepted", score=6))
 
     assert [(one.name, one.score) for one in store.results(run)] == [("jane", 1), ("jim", None), ("joe", 1)]
     assert [one.record.submission.name for one in store.results(run, "joe")] == ["joe"]
@@ -223,7 +221,7 @@ def test_several_may_write_at_once(tmp_path: Path) -> None:
 def test_a_transaction_is_all_or_nothing(store: Store) -> None:
     """An error in its midst leaves the store as it was."""
     with pytest.raises(sqlite3.IntegrityError):
-        store.add_run(RUN, [entry("jane"), entry("jane")])
+        store.add_run(RUN, [entry("jane"), replace(entry("joe"), source="one that is not there")])
 
     assert store.runs() == []
 
