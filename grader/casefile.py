@@ -16,7 +16,8 @@ from grader import tomlfile
 from grader.caselines import OperationReader
 from grader.errors import CaseFileError, Problem
 from grader.grammar import Case, Grammar, Number
-from grader.table import Table, suggestion
+from grader.table import Table
+from grader.textfile import short
 from grader.verdict import Visibility
 from reference.model import CannotGoOn, CannotPoke
 from reference.operation import Operation, Trace
@@ -72,6 +73,7 @@ class _Reader:
         self.path = table.path
         self.grammar = grammar
         self.problems = table.problems
+        self.wrong_lines: set[int] = set()
 
     def case(self, seed: int) -> Case:
         header = self._header()
@@ -101,7 +103,8 @@ class _Reader:
 
     def _complain_of(self, operation: Operation, message: str) -> None:
         """Once a line: what `repeat` makes of one line mostly fails alike."""
-        if all(problem.line != operation.line for problem in self.problems):
+        if operation.line not in self.wrong_lines:
+            self.wrong_lines.add(operation.line)
             self._complain(operation.line, message)
 
     def _header(self) -> _Header:
@@ -127,8 +130,8 @@ class _Reader:
             self.table.complain("handout", "handout names no clause")
         for clause in clauses:
             if clause not in self.grammar.clauses:
-                hint = suggestion(clause, self.grammar.clauses)
-                self.table.complain("handout", f"unknown clause '{clause}' of the handout{hint}")
+                hint = self.table.hint(clause, self.grammar.clauses)
+                self.table.complain("handout", f"unknown clause {short(clause)} of the handout{hint}")
         return clauses
 
     def _operations(self) -> Iterator[Operation]:

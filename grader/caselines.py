@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from grader.errors import MOST_SHOWN
 from grader.grammar import Grammar, Signature
 from grader.table import suggestion
+from grader.textfile import short
 from reference.operation import Argument, Operation
 
 __all__ = ["OperationReader"]
 
-_LINE = re.compile(
-    r"(?:@(?P<target>\w+)\s+)?(?P<call>[^#>]*?)(?:\s*->\s*(?P<reply>[^#]*?))?\s*(?:#\s*(?P<comment>.*))?"
-)
 _REPEAT = re.compile(r"repeat\s+(?P<name>[a-z])\s+(?P<first>-?[0-9]{1,9})\.\.(?P<last>-?[0-9]{1,9})\s*:\s*(?P<rest>.+)")
 _INDEX = re.compile(r"\{\s*([a-z])\s*(?:([+*-])\s*([0-9]{1,9})\s*)?\}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
-_MOST_OPERATIONS = 20_000
-_MOST_SHOWN = 40
+_MOST_OPERATIONS = 5_000
+_MOST_COLUMNS = 500
 
 
 class OperationReader:
@@ -32,15 +31,16 @@ class OperationReader:
     def read(self, text: str, first_line: int) -> Iterator[Operation]:
         """The operations of `text`, whose first line is number `first_line` of its file."""
         count = 0
-        for line, written in enumerate(text.splitlines(), start=first_line):
+        for line, written in enumerate(text.split("\n"), start=first_line):
             before = self.complaints
-            for one in self._repeated(line, written.strip()):
+            for repeated, one in enumerate(self._repeated(line, written.strip())):
                 operation = self._operation(line, one)
                 if self.complaints > before:
                     break  # what `repeat` makes of the line next would say it again
                 if operation is not None:
-                    count += 1
                     yield operation
+                if operation is not None or repeated:  # a repeated comment is no operation, but takes time too
+                    count += 1
                 if count > _MOST_OPERATIONS:
                     self._complain(line, f"more than {_MOST_OPERATIONS} operations; a case is a short story")
                     return
@@ -50,6 +50,9 @@ class OperationReader:
         self._report(line, message)
 
     def _repeated(self, line: int, written: str) -> Iterator[str]:
+        if len(written) > _MOST_COLUMNS:
+            self._complain(line, f"the line has more than {_MOST_COLUMNS} characters; write one operation a line")
+            return
         if not written.startswith("repeat "):
             yield written
             return
@@ -57,31 +60,37 @@ class OperationReader:
         if match is None:
             self._complain(line, f"write: repeat i 2..301: {self.grammar.example}, with {{i}} where the number goes")
             return
-        for value in range(int(match["first"]), min(int(match["last"]), int(match["first"]) + _MOST_OPERATIONS) + 1):
+        first, last = int(match["first"]), int(match["last"])
+        if last < first:
+            self._complain(line, f"repeat counts upwards: write repeat {match['name']} {last}..{first}: ...")
+        for value in range(first, min(last, first + _MOST_OPERATIONS) + 1):
             yield _INDEX.sub(lambda index, value=value: _indexed(index, match["name"], value), match["rest"])
 
     def _operation(self, line: int, written: str) -> Operation | None:
-        match = _LINE.fullmatch(written)
-        words = match["call"].split() if match else []
-        if match is None or not words:
-            if written and not written.startswith("#"):
-                self._complain(line, f"cannot read '{written}'; write: {self.grammar.example}  # comment")
+        said, _, comment = written.partition("#")
+        call, arrow, reply = said.partition("->")
+        words = call.split()
+        if not words or ">" in call:
+            if said:
+                self._complain(line, f"cannot read {short(written)}; write: {self.grammar.example}  # comment")
             return None
+        at = words.pop(0)[1:] if words[0].startswith("@") and len(words) > 1 else None
         name, *arguments = words
         signature = self.grammar.operations.get(name)
         if signature is None:
-            hint = suggestion(name, self.grammar.operations)
-            self._complain(line, f"unknown operation '{name}'{hint or _listed(self.grammar.operations)}")
+            hint = self._hint(name) or _listed(self.grammar.operations)
+            self._complain(line, f"unknown operation {short(name)}{hint}")
             return None
         before = self.complaints
-        target = self._target(line, match["target"], name, signature)
+        target = self._target(line, at, name, signature)
         values = self._arguments(line, name, arguments, signature)
-        claim = self._claim(line, name, match["reply"], signature)
+        claim = self._claim(line, name, reply.strip() if arrow else None, signature)
         if self.complaints > before:
             return None
-        return Operation(
-            name=name, arguments=values, target=target, line=line, claim=claim, comment=match["comment"] or ""
-        )
+        return Operation(name=name, arguments=values, target=target, line=line, claim=claim, comment=comment.strip())
+
+    def _hint(self, name: str) -> str:
+        return suggestion(name, self.grammar.operations) if self.complaints < MOST_SHOWN else ""
 
     def _target(self, line: int, written: str | None, name: str, signature: Signature) -> int | None:
         if written == "NULL" and signature.null_target:
@@ -91,7 +100,7 @@ class OperationReader:
         if _NUMBER.fullmatch(written) and 1 <= int(written) <= self.grammar.most_targets:
             return int(written)
         allowed = f"@1 to @{self.grammar.most_targets}" + (" or @NULL" if signature.null_target else "")
-        self._complain(line, f"'@{written}' cannot stand before {name}; write {allowed}")
+        self._complain(line, f"{short(f'@{written}')} cannot stand before {name}; write {allowed}")
         return 1
 
     def _arguments(self, line: int, name: str, words: list[str], signature: Signature) -> tuple[Argument, ...]:
@@ -107,17 +116,16 @@ class OperationReader:
             if _NUMBER.fullmatch(word) and int(word) in number:
                 values.append(int(word))
             else:
-                shown = word if len(word) <= _MOST_SHOWN else f"{word[:_MOST_SHOWN]}..."
-                self._complain(line, f"{number.name} of {name} must be a number {number.values}, not '{shown}'")
+                self._complain(line, f"{number.name} of {name} must be a number {number.values}, not {short(word)}")
         return tuple(values)
 
     def _claim(self, line: int, name: str, written: str | None, signature: Signature) -> str | None:
         if signature.is_poke:
             if written is not None:
-                self._complain(line, f"{name} is a poke and returns nothing; leave '-> {written}' away")
+                self._complain(line, f"{name} is a poke and returns nothing; leave {short(f'-> {written}')} away")
             return None
         if written not in signature.replies:
-            said = "has no reply" if written is None else f"cannot return '{written}'"
+            said = "has no reply" if written is None else f"cannot return {short(written)}"
             self._complain(line, f"{name} {said}; write -> {' or -> '.join(signature.replies)}")
             return None
         return written

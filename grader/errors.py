@@ -20,12 +20,13 @@ GraderError                 exit code 3: our fault; costs no student a point
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 __all__ = [
+    "MOST_SHOWN",
     "CannotStart",
     "CaseFileError",
     "ClassFileError",
@@ -45,6 +46,12 @@ __all__ = [
     "Unprotected",
     "UsageError",
 ]
+
+
+MOST_SHOWN = 20
+"""Mistakes that are told of one file; of others only the number. Nobody reads hundreds, and most have one cause."""
+
+_MOST_MESSAGE = 500
 
 
 class ExitCode(IntEnum):
@@ -128,7 +135,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.message}"
+        cut = "" if len(self.message) <= _MOST_MESSAGE else "..."
+        return f"{self.path}:{self.line}: {self.message[:_MOST_MESSAGE]}{cut}"
 
 
 class _FileError(InputError):
@@ -137,7 +145,18 @@ class _FileError(InputError):
         super().__init__(self.problems)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.problems))
+        return "\n".join(_told(self.problems))
+
+
+def _told(problems: Sequence[Problem]) -> Iterator[str]:
+    """The first mistakes of each file, and how many more there are."""
+    by_path: dict[Path, list[Problem]] = {}
+    for problem in problems:
+        by_path.setdefault(problem.path, []).append(problem)
+    for path, found in by_path.items():
+        yield from map(str, found[:MOST_SHOWN])
+        if len(found) > MOST_SHOWN:
+            yield f"{path}: and {len(found) - MOST_SHOWN} more"
 
 
 class CaseFileError(_FileError):

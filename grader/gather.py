@@ -13,9 +13,10 @@ from pathlib import Path
 
 from grader.collect import Source, collect
 from grader.errors import UsageError
+from grader.metadata import submitters
 from grader.plain import one_line
 from grader.record import Student
-from grader.roster import Roster, submitters
+from grader.roster import Roster
 
 __all__ = ["Handed", "gather"]
 

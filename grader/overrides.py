@@ -14,7 +14,8 @@ from grader.errors import ClassFileError
 from grader.grammar import Number
 from grader.record import Override, Record
 from grader.rubric import Rubric
-from grader.table import Table, suggestion
+from grader.table import Table
+from grader.textfile import cut, short
 from grader.verdict import Verdict
 
 __all__ = ["applied", "load"]
@@ -28,11 +29,12 @@ def load(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Over
     file = Table(path=path, text=text, values=values, problems=[])
     file.check_keys([_TABLE])
     found: dict[tuple[str, str], Override] = {}
+    known = dict.fromkeys(submissions)
     for table in file.rows(_TABLE):
-        override = _override(table, rubric, submissions)
+        override = _override(table, rubric, known)
         about = override.submission, override.rule
         if all(about) and about in found:
-            table.complain("rule", f"{override.rule} of {override.submission} was decided above already")
+            table.complain("rule", f"{override.rule} of {cut(override.submission)} was decided above already")
         found[about] = override
     if file.problems:
         raise ClassFileError(sorted(file.problems, key=lambda problem: problem.line))
@@ -67,7 +69,8 @@ def _override(table: Table, rubric: Rubric, submissions: Collection[str]) -> Ove
     most = rubric.rule(rule).points if rule else rubric.max_score
     submission = table.string("submission", '"...", its name in the store')
     if submission and submission not in submissions:
-        table.complain("submission", f"there is no submission '{submission}'{suggestion(submission, submissions)}")
+        hint = table.hint(submission, submissions)
+        table.complain("submission", f"there is no submission {short(submission)}{hint}")
     return Override(
         submission=submission,
         rule=rule,

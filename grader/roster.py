@@ -1,19 +1,31 @@
-"""Who is in a class: a CSV file of the instructor's, or the list that a Gradescope export brings along."""
+"""Who is in a class: a CSV file of the instructor's."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from grader.errors import ClassFileError, Problem
 from grader.record import Student
+from grader.textfile import cut, read_text
 
-__all__ = ["Roster", "from_json", "load", "submitters"]
+if TYPE_CHECKING:
+    from _csv import Reader
+
+__all__ = ["MOST_ROWS", "MOST_VALUE", "Roster", "from_json", "load"]
+
+MOST_ROWS = 20_000
+"""Students of a class."""
+
+MOST_VALUE = 1_000
+"""Characters of a name or another value."""
+
+_MOST_BYTES = 4 << 20
 
 _KEYS = ("folder", "github_username")
 """The column that says whose row it is: a submission's name, or a user whose name ends it (`hw3-jane`)."""
@@ -31,26 +43,39 @@ class Roster:
 
     def students(self, submissions: Iterable[str]) -> dict[str, tuple[Student, ...]]:
         """Whose each of these submissions is; nobody's where the roster does not say."""
-        return {
-            submission: tuple(student for name, student in self.rows if name == self._name_of(submission))
-            for submission in submissions
-        }
+        people: dict[str, list[Student]] = {}
+        for name, student in self.rows:
+            people.setdefault(name, []).append(student)
+        names = self._names(submissions)
+        return {one: tuple(people[name]) if name in people else () for one, name in names.items()}
 
     def missing(self, submissions: Iterable[str]) -> tuple[Student, ...]:
         """Those who handed in nothing."""
-        named = {self._name_of(submission) for submission in submissions}
+        named = set(self._names(submissions).values())
         return tuple(student for name, student in self.rows if name not in named)
 
     def to_json(self) -> str:
         """As a run keeps it."""
         return json.dumps(asdict(self))
 
-    def _name_of(self, submission: str) -> str | None:
-        """The name that fits; the longest, where one user's name is the end of another's."""
-        return max((name for name, _ in self.rows if self._fits(name, submission)), key=len, default=None)
+    def _names(self, submissions: Iterable[str]) -> dict[str, str | None]:
+        """The name that fits each, if one does; the longest, where one user's name is the end of another's."""
+        exact = {name for name, _ in self.rows}
+        endings: dict[str, str] = {}
+        for name, _ in self.rows if self.by_ending else ():
+            endings.setdefault(name.lower(), name)
+        found: dict[str, str | None] = {}
+        for submission in submissions:
+            ends = (endings.get(end) for end in _ends(submission.lower()))
+            found[submission] = submission if submission in exact else next(filter(None, ends), None)
+        return found
 
-    def _fits(self, name: str, submission: str) -> bool:
-        return submission == name or (self.by_ending and submission.lower().endswith(f"-{name.lower()}"))
+
+def _ends(name: str) -> Iterator[str]:
+    """What stands behind each hyphen, the longest first."""
+    while "-" in name:
+        name = name.partition("-")[2]
+        yield name
 
 
 def from_json(text: str) -> Roster | None:
@@ -64,81 +89,51 @@ def from_json(text: str) -> Roster | None:
 
 def load(path: Path) -> Roster:
     """Read a CSV file with a heading. Raises `ClassFileError` with all mistakes."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as failure:
-        raise ClassFileError([Problem(path, 1, f"cannot be read: {failure.strerror}")]) from None
-    except UnicodeDecodeError:
-        raise ClassFileError([Problem(path, 1, "is not UTF-8 text; save it as CSV UTF-8")]) from None
+    text = read_text(path, _MOST_BYTES, ClassFileError, advice="; save it as CSV UTF-8").removeprefix("\ufeff")
     first = text.partition("\n")[0]
-    reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
-    reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or []]
-    key = next((name for name in _KEYS if name in reader.fieldnames), None)
-    if key is None or "name" not in reader.fieldnames:
-        raise ClassFileError([Problem(path, 1, f"a column 'folder' or 'name' is missing; {_HEADING}")])
+    reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
     problems: list[Problem] = []
-    rows = list(_rows(path, reader, key, problems))
+    rows: list[tuple[str, Student]] = []
+    key = None
+    try:
+        columns = [name.strip().lower() for name in next(reader, [])]
+        key = next((name for name in _KEYS if name in columns), None)
+        if key is None or "name" not in columns:
+            raise ClassFileError([Problem(path, 1, f"a column 'folder' or 'name' is missing; {_HEADING}")])
+        twice = [name for name in (key, *_COLUMNS) if columns.count(name) > 1]
+        problems += [Problem(path, 1, f"the column '{name}' stands there twice") for name in twice]
+        rows += _rows(path, reader, columns, key=key, problems=problems)
+    except csv.Error as failure:
+        said = f"cannot be read as CSV ({failure}); is a quote never closed?"
+        problems.append(Problem(path, reader.line_num, said))
     if problems:
         raise ClassFileError(problems)
     return Roster(rows=tuple(rows), by_ending=key != _KEYS[0])
 
 
-def _rows(path: Path, reader: csv.DictReader[str], key: str, problems: list[Problem]) -> Iterator[tuple[str, Student]]:
+def _rows(
+    path: Path, reader: Reader, columns: list[str], *, key: str, problems: list[Problem]
+) -> Iterator[tuple[str, Student]]:
     seen: set[tuple[str, Student]] = set()
-    for row in reader:
-        values = {name: value.strip() for name, value in row.items() if isinstance(value, str)}
-        if not any(values.values()):
+    places = {name: columns.index(name) for name in (key, *_COLUMNS) if name in columns}
+    for number, row in enumerate(reader):
+        if number >= MOST_ROWS:
+            problems.append(Problem(path, reader.line_num, f"there are more than {MOST_ROWS} rows; is it a class?"))
+            return
+        values = {name: row[place].strip() for name, place in places.items() if place < len(row)}
+        if not any(map(str.strip, row)):
             continue
         student = Student(**{name: values.get(name, "") for name in _COLUMNS})
         wrong = [f"{column} is empty" for column in (key, "name") if not values.get(column)]
-        if None in row:
+        wrong += [
+            f"{column} has more than {MOST_VALUE} characters; is a quote never closed?"
+            for column, value in values.items()
+            if len(value) > MOST_VALUE
+        ]
+        if len(row) > len(columns):
             wrong.append("more values than columns; put values that hold a comma in quotes")
-        if (values.get(key, ""), student) in seen:
-            wrong.append(f"{student.name} stands there twice")
+        if not wrong and (values[key], student) in seen:
+            wrong.append(f"{cut(student.name)} stands there twice")
         problems += [Problem(path, reader.line_num, message) for message in wrong]
         seen.add((values.get(key, ""), student))
         yield values.get(key, ""), student
-
-
-def submitters(path: Path) -> Roster:
-    """Who handed in what, from an export's submission_metadata.yml. Raises `ClassFileError`."""
-    import yaml  # noqa: PLC0415 - slow to import, and only exports need it
-
-    class Loader(yaml.CSafeLoader):  # type: ignore[misc, name-defined, unused-ignore]
-        """Reads what Ruby wrote; its classes are plain mappings, lists and texts here."""
-
-    Loader.add_multi_constructor("!ruby/", _plain)
-    Loader.yaml_implicit_resolvers = {}  # every value is a text: a date needs no reading, an id keeps its zeros
-    try:
-        listed = yaml.load(path.read_bytes(), Loader)  # noqa: S506 - it is a safe loader
-    except OSError as failure:
-        raise ClassFileError([Problem(path, 1, f"cannot be read: {failure.strerror}")]) from None
-    except yaml.YAMLError as failure:
-        mark = getattr(failure, "problem_mark", None)
-        raise ClassFileError([Problem(path, mark.line + 1 if mark else 1, "is not YAML")]) from None
-    if not isinstance(listed, dict):
-        raise ClassFileError([Problem(path, 1, "is no list of submissions, as Gradescope exports it")])
-    return Roster(rows=tuple(_exported(listed)))
-
-
-def _plain(loader: Any, _: str, node: Any) -> Any:
-    import yaml  # noqa: PLC0415 - as above
-
-    if isinstance(node, yaml.MappingNode):
-        return loader.construct_mapping(node, deep=True)
-    if isinstance(node, yaml.SequenceNode):
-        return loader.construct_sequence(node, deep=True)
-    return loader.construct_scalar(node)
-
-
-def _exported(listed: Mapping[object, Any]) -> Iterator[tuple[str, Student]]:
-    """Keys are Ruby's symbols, `:name`; one that is missing is empty."""
-    for name, about in listed.items():
-        people: Iterable[Any] = _value(about, "submitters") or []
-        for person in people:
-            sid, email = (str(_value(person, key) or "") for key in ("sid", "email"))
-            yield str(name), Student(name=str(_value(person, "name") or email or sid or name), sid=sid, email=email)
-
-
-def _value(mapping: Any, key: str) -> Any:
-    return mapping.get(f":{key}", mapping.get(key)) if isinstance(mapping, dict) else None

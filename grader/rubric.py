@@ -15,6 +15,7 @@ from grader import tomlfile
 from grader.errors import Problem, RubricError
 from grader.grammar import Number
 from grader.table import Table
+from grader.textfile import cut
 from grader.verdict import Judged
 
 __all__ = ["SEED", "Rubric", "Rule", "load", "load_clauses"]
@@ -107,7 +108,7 @@ def _rule(name: str, table: Table, facets: Collection[str], calls: Collection[st
         covers_cleanup=table.switch("covers_cleanup"),
     )
     if len(table.problems) == before and (rule.judged is Judged.CASES) != bool(rule.facets):
-        table.complain("judged", f'{table.name} needs either facets or judged = "build" and the like')
+        table.complain("judged", f'{cut(table.name)} needs either facets or judged = "build" and the like')
     return rule
 
 
@@ -120,4 +121,5 @@ def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:
         if not ids:
             yield 1, f'no rule is judged by {judged}; write judged = "{judged}" in one'
         for one in ids[1:]:
-            yield tomlfile.line_of(text, "judged", f"rules.{one}"), f"{ids[0]} is judged by {judged} already, not {one}"
+            line = tomlfile.line_of(text, "judged", f"rules.{one}")
+            yield line, f"{cut(ids[0])} is judged by {judged} already, not {cut(one)}"

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from grader import tomlfile
-from grader.errors import Problem
+from grader.errors import MOST_SHOWN, Problem
 from grader.grammar import Number
+from grader.textfile import cut, short
 
 __all__ = ["Table", "suggestion"]
+
+_MOST_LETTERS = 60
+"""Of a word that is looked up: comparing two words takes time by the product of their lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +46,7 @@ class Table:
         """No key but these may be there."""
         for key in self.values:
             if key not in known:
-                self.complain(key, f"unknown key '{self._full(key)}'{suggestion(key, known)}")
+                self.complain(key, f"unknown key {short(self._full(key))}{self.hint(key, known)}")
 
     def string(self, key: str, wanted: str) -> str:
         """Text that is there; "" when it is not."""
@@ -56,11 +60,14 @@ class Table:
     def chosen(self, key: str, allowed: Collection[str], default: str = "") -> str:
         """One of these words. Without a default it must be there; "" when it is none of them."""
         value = self.values.get(key, default or None)
-        if value not in allowed:
-            said = f"{self._full(key)} is missing" if value is None else f"unknown {self._full(key)} '{value}'"
-            self.complain(key, said + (suggestion(str(value), allowed) or _one_of(allowed)))
+        if not isinstance(value, str) or value not in allowed:
+            full = self._full(key)
+            said = f"unknown {full} {short(value)}" if isinstance(value, str) else f"{full} must be text in quotes"
+            self.complain(
+                key, (f"{full} is missing" if value is None else said) + (self.hint(value, allowed) or _one_of(allowed))
+            )
             return ""
-        return str(value)
+        return value
 
     def words(self, key: str, allowed: Collection[str]) -> frozenset[str]:
         """Those of a list, which may be missing; each must be one of these."""
@@ -70,8 +77,8 @@ class Table:
             return frozenset()
         for word in value:
             if word not in allowed:
-                hint = suggestion(word, allowed) or _one_of(allowed)
-                self.complain(key, f"unknown word '{word}' in {self._full(key)}{hint}")
+                hint = self.hint(word, allowed) or _one_of(allowed)
+                self.complain(key, f"unknown word {short(word)} in {self._full(key)}{hint}")
         return frozenset(value)
 
     def number(self, key: str, number: Number, *, needed: bool = False) -> int | None:
@@ -81,7 +88,7 @@ class Table:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value not in number:
             said = "is missing: it must be" if value is None else "must be"
-            shown = "" if value is None else f", not {value!r}"
+            shown = "" if value is None else f", not {short(value)}"
             self.complain(key, f"{self._full(key)} {said} a whole number {number.values}{shown}")
             return None
         return value
@@ -90,7 +97,7 @@ class Table:
         """True or false; false when it is missing."""
         value = self.values.get(key, False)
         if not isinstance(value, bool):
-            self.complain(key, f"{self._full(key)} must be true or false, not {value!r}")
+            self.complain(key, f"{self._full(key)} must be true or false, not {short(value)}")
         return value is True
 
     def tables(self, key: str) -> dict[str, Table]:
@@ -109,13 +116,17 @@ class Table:
             return []
         return [replace(self, values=values, name=self._full(key), row=row) for row, values in enumerate(inner)]
 
+    def hint(self, word: object, known: Collection[str]) -> str:
+        """A suggestion, while somebody will read it: looking for one takes long."""
+        return suggestion(word, known) if isinstance(word, str) and len(self.problems) < MOST_SHOWN else ""
+
     def _full(self, key: str) -> str:
-        return f"{self.name}.{key}" if self.name else key
+        return f"{cut(self.name)}.{key}" if self.name else key
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """A known word that is close to this one, as a question to append to a message."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(word, list(known), n=1) if len(word) <= _MOST_LETTERS else []
     return f" (did you mean {close[0]}?)" if close else ""
 
 

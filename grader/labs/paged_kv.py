@@ -39,6 +39,9 @@ FACETS = frozenset(
 
 _MOST_ENGINES = 8
 _MOST_POOL_BYTES = 1 << 20
+_MOST_BYTES_IN_ALL = _MOST_ENGINES * _MOST_POOL_BYTES
+"""Of all pools of a case: the reference fills each."""
+
 _MOST_KV = MAX_LOGICAL_BLOCKS * KV_PER_BLOCK
 _ID = Number("seq_id")
 _SLOT = Number("L1 slot", 0, L1_PT_SIZE - 1)
@@ -147,6 +150,9 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
                 f"llm_init refuses fewer than {BLOCK_SIZE} bytes; write it out: llm_init {size} -> NULL",
             )
         operations.insert(0, Operation(name="llm_init", arguments=(size,), claim="engine", implicit=True))
+    pools = sum(int(one.arguments[0]) for one in operations if one.name == "llm_init" and one.arguments[0] is not None)
+    if pools > _MOST_BYTES_IN_ALL:
+        yield "operations", f"all pools together have {pools} bytes; at most {_MOST_BYTES_IN_ALL} are played"
     alive: dict[int, None] = {}
     for operation in operations:
         if operation.target is not None and operation.name == "llm_init" and operation.claim == "engine":

@@ -94,8 +94,10 @@ def real_cases() -> list[Case]:
         ("repeat i 1..3 append_kv 1 {i} -> 0", "write: repeat i 2..301: append_kv 1 77 -> 0, with {i}"),
         ("repeat i 1..2: append_kv 1 {i/2} -> 0", "kv_data of append_kv must be a number"),
         ("repeat i 1..2: append_kv 1 {k} -> 0", "not '{k}'"),
-        ("repeat i 1..999999999: append_kv 1 {i} -> 0", "more than 20000 operations"),
-        ("append_kv 1 " + "9" * 5000 + " -> 0", "kv_data of append_kv must be a number"),
+        ("repeat i 1..999999999: append_kv 1 {i} -> 0", "more than 5000 operations"),
+        ("append_kv 1 " + "9" * 400 + " -> 0", "kv_data of append_kv must be a number"),
+        ("append_kv 1 2" + " " * 20_000 + "-> 0", "the line has more than 500 characters; write one operation a line"),
+        ("repeat i 3..2: append_kv 1 {i} -> 0", "repeat counts upwards: write repeat i 2..3: "),
         ("repeat i 1.." + "9" * 5000 + ": append_kv 1 1 -> 0", ""),
     ],
 )  # fmt: skip

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader.pool import SIGNALS, Died, Late, Pool
+from grader.private import private_folder
 from grader.reaper import adopt_orphans
 from grader.tests.classes import until
 from grader.workers import processes
@@ -53,7 +54,8 @@ def stopped(folder: str) -> None:
 
 def parent_of_many(folder: str) -> None:
     """With a workspace, a child that ignores signals, and an orphan in a session of its own."""
-    Path(tempfile.gettempdir(), f"grade-{os.getpid()}-test", "deep").mkdir(parents=True)
+    workspace = private_folder(None)
+    (workspace.__enter__() / "deep").mkdir()
     adopt_orphans()
     program = f"trap '' TERM INT HUP; setsid sh -c 'echo $$ > {folder}/orphan; exec sleep 600' & exec sleep 600"
     child = subprocess.Popen(["sh", "-c", program])
