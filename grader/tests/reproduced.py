@@ -39,7 +39,7 @@ def program_text(case: Case, operation: int | None = None) -> str:
 def said(failed: Completed) -> str:
     """Where the program failed, the handout's sentence and what was met; the student's own words go before them."""
     text = failed.stderr.decode(errors="replace")
-    found = re.search(r"^repro\.c:\d+: .+\n  the handout: .+\n  .+(\n  .+)?\n\Z", text, re.MULTILINE)
+    found = re.search(r"^repro\.c:\d+: .+\n  the handout: .+\n(  .+\n){1,3}\Z", text, re.MULTILINE)
     assert found is not None, failed
     return found[0]
 
