@@ -11,7 +11,8 @@ from grader.cli.output import check_output
 from grader.cli.parser import Parser
 from grader.errors import ExitCode, UsageError
 from grader.record import Record, write
-from grader.verdict import Outcome, Verdict
+from grader.report.groups import bad_operation, findings_of, grouped
+from grader.verdict import Outcome, Tool, Verdict
 
 __all__ = ["options", "repro"]
 
@@ -39,7 +40,8 @@ def repro(
 ) -> ExitCode:
     """Write a failing case as one C program that needs nothing but the handout's header.
 
-    It makes the calls up to the one that went wrong and checks what the handout demands.
+    It makes the calls up to the one that went wrong and says what the handout demands and what came instead. Its own
+    malloc stops it at the line that uses memory wrongly.
 
     Example:
         grade repro llm_memory.c > repro.c
@@ -66,18 +68,18 @@ def repro(
     sys.stderr.write(
         f"grade: {outcome.case} up to operation {operation}; build it with\n  {chosen.reproduce_command}\n"
     )
+    if all(one.tool is Tool.VALGRIND for one in findings_of(record, outcome)):
+        sys.stderr.write("Only Valgrind saw it; should the program be silent, run it as\n  valgrind ./repro\n")
     return ExitCode.ACCEPTED
 
 
 def _failing(record: Record) -> tuple[Outcome, int] | None:
-    """The case to write and its first bad operation, counted from 1. Raises `UsageError` when no case was played."""
+    """The case to write, the plainest of the first cause, and its first bad operation, counted from 1.
+
+    Raises `UsageError` when no case was played.
+    """
     if not record.outcomes:
         why = "it is rejected" if record.verdict is Verdict.REJECTED else "it does not compile"
         raise UsageError(f"{why}, so no case can be played; `grade run` shows why")
-    wanted = record.diagnosis.case if record.diagnosis is not None else None
-    failing = [outcome for outcome in record.outcomes if not outcome.clean]
-    if not failing:
-        return None
-    outcome = next((one for one in failing if one.case == wanted), failing[0])
-    found = [record.findings[place].operation for place in outcome.findings]
-    return outcome, min((operation for operation in found if operation is not None), default=len(outcome.steps))
+    groups = grouped(record, record.outcomes)
+    return (groups[0].shown, max(bad_operation(record, groups[0].shown), 1)) if groups else None

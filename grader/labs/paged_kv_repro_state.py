@@ -61,7 +61,7 @@ def state(story: Story) -> Iterator[tuple[str, list[str]]]:
     """Clause after clause with the lines that check it, the called engine before the others."""
     last = story.last
     if last.reply.refused:
-        yield _CONTRACT, ["EQUAL(allocations - before, 0);"]
+        yield _CONTRACT, ["NOTHING_ALLOCATED();"]
     target = last.operation.target
     for number in sorted(story.current, key=lambda number: number != target):
         own = number == target

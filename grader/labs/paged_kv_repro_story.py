@@ -82,14 +82,6 @@ class Story:
         for one in told:
             self.played.append(self._play(one))
         self.last = self.played[-1]
-        self.complete = len(told) == len(case.trace.operations)
-
-    @property
-    def watches_memory(self) -> bool:
-        """Does anything depend on what is allocated and freed?"""
-        frees = ("free_sequence", "llm_destroy")
-        returns = any(one.operation.name in frees and one.accepted for one in self.played)
-        return self.complete or self.last.reply.refused or returns
 
     def _play(self, operation: Operation) -> Played:
         name, target = operation.name, operation.target or 0
