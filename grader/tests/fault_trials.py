@@ -265,27 +265,29 @@ def main() -> int:
     if options.list:
         sys.stdout.writelines(f"{trial.name}\n" for trial in chosen)
         return 0
-    if not in_namespace():
+    place = in_namespace()
+    if place is None:
         code = own_namespace([sys.executable, "-m", "grader.tests.fault_trials", *sys.argv[1:]])
         if code is not None:
             return code
-        chosen = [trial for trial in chosen if not trial.space and trial.name.startswith("ulimit")]
         sys.stdout.write("no mounts are permitted here: trials of disks, tools and memory are skipped\n")
+        with tempfile.TemporaryDirectory(prefix="fault-trials-") as name:
+            Path(name).chmod(0o755)
+            return _do([trial for trial in chosen if trial.name.startswith("ulimit")], Trials(Path(name)))
+    tools_replaced(place / "tools")
+    return _do(chosen, Trials(place))
+
+
+def _do(chosen: Sequence[Trial], trials: Trials) -> int:
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="fault-trials-", ignore_cleanup_errors=True) as name:
-        place = Path(name)
-        place.chmod(0o755)
-        trials = Trials(place)
-        if in_namespace():
-            tools_replaced(place / "tools")
-        for trial in chosen:
-            started = time.monotonic()
-            holds, seen = trials.run(trial)
-            failed += not holds
-            took = time.monotonic() - started
-            sys.stdout.write(f"{'holds ' if holds else 'BROKEN'}  {took:5.1f} s  {trial.name}: {seen}\n")
-            sys.stdout.flush()
-        sys.stdout.write(f"{trials.gradings} gradings in {len(chosen)} trials, {failed} of which do not hold\n")
+    for trial in chosen:
+        started = time.monotonic()
+        holds, seen = trials.run(trial)
+        failed += not holds
+        took = time.monotonic() - started
+        sys.stdout.write(f"{'holds ' if holds else 'BROKEN'}  {took:5.1f} s  {trial.name}: {seen}\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{trials.gradings} gradings in {len(chosen)} trials, {failed} of which do not hold\n")
     return 1 if failed else 0
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,21 +39,24 @@ MODES = ("exit", "garbage", "crash", "kill", "vanish", "hang")
 """How a tool can fail. With `late` it works for 0.4 s before it is killed."""
 
 
-def in_namespace() -> bool:
-    """Are we where mounts are our own?"""
-    return os.environ.get(_MARK) == "1"
+def in_namespace() -> Path | None:
+    """The folder for everything, where mounts are our own."""
+    place = os.environ.get(_MARK)
+    return Path(place) if place else None
 
 
 def own_namespace(arguments: list[str]) -> int | None:
     """Run the same program again in a mount namespace of its own; its exit code, None where that is not permitted."""
     command = ["unshare", "--mount", "--propagation", "private", "--"]
-    with contextlib.suppress(OSError):
-        if subprocess.run(
-            [*command, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False
-        ).returncode:
+    with tempfile.TemporaryDirectory(prefix="fault-trials-", ignore_cleanup_errors=True) as place:
+        Path(place).chmod(0o755)
+        try:
+            probe = [*command, "mount", "-t", "tmpfs", "none", "/mnt"]
+            if subprocess.run(probe, capture_output=True, check=False).returncode:
+                return None
+        except OSError:
             return None
-        return subprocess.run([*command, *arguments], env={**os.environ, _MARK: "1"}, check=False).returncode
-    return None
+        return subprocess.run([*command, *arguments], env={**os.environ, _MARK: place}, check=False).returncode
 
 
 def _mount(*words: str | Path) -> None:
@@ -102,6 +107,8 @@ def tools_replaced(place: Path) -> None:
             path.unlink()
         else:
             path.rename(real)
+        if Path(f"{path}.bin").exists():  # what a script starts that is called like itself
+            Path(f"{real}.bin").symlink_to(f"{path}.bin")
         path.write_text(_WRAPPER.format(switch=switches / name, real=real), encoding="utf-8")
         path.chmod(0o755)
         (switches / name).write_text("works\n", encoding="utf-8")
@@ -133,7 +140,7 @@ def memory_group(megabytes: int) -> Iterator[Path | None]:
     root, limit = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
     if own is None:
         own, root, limit = lines[-1].split(":", 2)[2], Path("/sys/fs/cgroup"), "memory.max"
-    group = Path(f"{root}{own}", f"fault-trial-{os.getpid()}")
+    group = Path(f"{root}{own}", f"fault-trial-{os.getpid()}-{megabytes}")
     try:
         group.mkdir()
         (group / limit).write_text(str(megabytes << 20), encoding="ascii")
@@ -143,5 +150,8 @@ def memory_group(megabytes: int) -> Iterator[Path | None]:
     try:
         yield group / "cgroup.procs"
     finally:
-        with contextlib.suppress(OSError):
-            group.rmdir()
+        for _ in range(60):  # what the kernel left of the batch ends within seconds
+            with contextlib.suppress(OSError):
+                group.rmdir()
+                break
+            time.sleep(0.5)
