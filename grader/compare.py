@@ -73,6 +73,8 @@ class Comparison:
     """Allocations that nobody freed, when the case reached its end."""
     allowed: tuple[tuple[Span, ...], ...] = ()
     """What each operation may touch (see `Model.allowed`), up to the first one that went wrong physically."""
+    unreadable: str = ""
+    """Why the state before `ended_at` cannot be followed, where that is the end."""
 
     def is_cleanup(self, number: int) -> bool:
         """Is it an operation that the grader added to clean up behind the case?"""
@@ -103,15 +105,15 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
     deviations = list(_heap_alone(right.replies, steps[:follows]))
     allowed = right.allowed[:follows]
     own: Model | None = None
-    unreadable = False
+    unreadable: str | None = None
     refused: int | None = None
     for number in range(follows, min(len(steps), len(operations))):
         own = own or model(played.case.trace)
         before = steps[number - 1].record if number else None
         try:
             judgement = own.judge(before, operations[number], steps[number].record)
-        except (CannotGoOn, CannotPoke):
-            unreadable = True
+        except (CannotGoOn, CannotPoke) as reason:
+            unreadable = str(reason)
             break
         if number == follows:
             allowed.append(own.allowed())  # after the program's own choice of blocks
@@ -122,7 +124,7 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         pretends = judgement.expected.refused and _does_nothing(before, steps[number].record)
         if refused is None and not right.replies[number].refused and (pretends or judgement.actual.text in REFUSALS):
             refused = number
-    end = End.UNREADABLE if unreadable else _end(played)
+    end = End.UNREADABLE if unreadable is not None else _end(played)
     lost = _lost(played) if played.complete else 0
     if lost:
         _add_lost(deviations, len(operations) - 1, lost, right.replies[-1])
@@ -137,6 +139,7 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         refused=refused,
         lost=lost,
         allowed=tuple(allowed),
+        unreadable=unreadable or "",
     )
 
 

@@ -21,6 +21,7 @@ from grader.diagnose import case_findings, diagnose
 from grader.grammar import Case
 from grader.instructions import count_instructions
 from grader.lab import Built, Lab
+from grader.lines import find_lines
 from grader.lost import find_lost
 from grader.memcheck import MOST_PROCESSES, Checked, memcheck
 from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed
@@ -207,6 +208,17 @@ def _pinpoint(attempt: Attempt) -> Attempt:
     return _diagnose(replace(attempt, checked=checked, spent=attempt.spent | {"memcheck": checked.cpu_seconds}))
 
 
+def _find_lines(attempt: Attempt) -> Attempt:
+    """What is wrong and has no line yet: the file once more, in a build that tells of its lines."""
+    source = attempt.source
+    if source is None or attempt.program is None or attempt.relaxed:
+        return attempt
+    with sandbox.workspace(attempt.work.budget) as work:  # what ran in the other one may have left something there
+        named, seconds = find_lines(work, attempt.lab, source.content, attempt.found)
+    attempt = replace(attempt, named=named, spent=attempt.spent | {"find lines": seconds})
+    return _diagnose(attempt) if named else attempt
+
+
 def _count(attempt: Attempt) -> Attempt:
     """Callgrind sees the same cases, when somebody wants a leaderboard."""
     program = attempt.program
@@ -225,7 +237,7 @@ def _diagnose(attempt: Attempt) -> Attempt:
     if program is None or not attempt.comparisons:
         return attempt
     lines = source_lines(attempt.work, program, stacks_of(attempt.comparisons))
-    found = case_findings(attempt.comparisons, lines, attempt.checked, attempt.lab)
+    found = case_findings(attempt.comparisons, lines, attempt.checked, attempt.lab, named=attempt.named)
     return replace(attempt, found=tuple(found), diagnosed=diagnose(found, attempt.lab))
 
 
@@ -292,6 +304,7 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _count,
     _diagnose,
     _pinpoint,
+    _find_lines,
     _score,
     _advise,
 )

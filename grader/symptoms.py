@@ -112,7 +112,10 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
         End.STOPPED: (Verdict.RUN_TIME_ERROR, f"the program ends in {call} without a word"),
         End.UNREADABLE: (
             Verdict.WRONG_ANSWER,
-            f"{call} leaves structures that nobody can follow; the rest of this case cannot be judged",
+            (
+                f"what the calls before this {call} left cannot be followed, so the rest of the case cannot be judged:"
+                f" {comparison.unreadable}"
+            ),
         ),
     }
     verdict, message = words[comparison.end]

@@ -94,11 +94,15 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
     )
     if outcome is not None and is_hidden(outcome, audience):
         hint = shown_hint(outcome, diagnosis)
+        if diagnosis.broken:
+            page.labelled("Handout", diagnosis.broken)
         if hint:
             page.labelled("Hint", hint)
         page.labelled("Case", f"a hidden one; look at the public cases of {diagnosis.rule} and at the handout")
     else:
         page.labelled("Seen", diagnosis.summary)
+        if diagnosis.broken:
+            page.labelled("Handout", diagnosis.broken)
         if diagnosis.hint:
             page.labelled("Hint", strong(diagnosis.hint))
         if diagnosis.source_line is not None:

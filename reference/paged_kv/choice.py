@@ -31,7 +31,13 @@ def choice_difference(outcome: Outcome, taken: tuple[int, ...]) -> Difference:
         expected=f"block {outcome.taken[at]}, the first with ref_count 0",
         actual=f"block {taken[at]}",
         tags=frozenset(tags),
+        place=_place(outcome, at),
     )
+
+
+def _place(outcome: Outcome, at: int) -> str:
+    l1, l2 = divmod(outcome.logical + at, L2_PT_SIZE)
+    return f"sequence {outcome.seq_id}: block_table[{l1}][{l2}]"
 
 
 def _was_taken(block: int, before: EngineState, after: EngineState) -> bool:

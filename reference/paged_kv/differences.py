@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 from reference.operation import Operation, Reply
+from reference.paged_kv.mixed_up import with_notes
 from reference.paged_kv.outcome import Outcome
 from reference.paged_kv.pool import GUARD_WORDS, place_name
 from reference.paged_kv.readable import PoolWords, pointer_name
@@ -48,7 +49,7 @@ def differences(
             counted[difference.facet] = counted.get(difference.facet, 0) + 1
             if counted[difference.facet] <= _MOST_PER_FACET:
                 found.append(_placed(difference, number, own=own, refused=outcome.reply.refused))
-    return found
+    return with_notes(found, operation, outcome, expected=expected, actual=actual)
 
 
 def _placed(difference: Difference, number: int, *, own: bool, refused: bool) -> Difference:
@@ -206,6 +207,8 @@ def _entries(field: str, want: array[int], have: array[int]) -> Iterator[Differe
 
 def _entry_tags(want: int, have: int) -> Iterator[str]:
     yield UNFILLED if want == UNMAPPED else "mapping"
+    if have == UNMAPPED:
+        yield "none-stored"
     if want != UNMAPPED and have >= 0:
         yield "remapped"
 

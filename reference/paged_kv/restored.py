@@ -7,6 +7,7 @@ from array import array
 from reference.model import CannotGoOn
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.pool import Pool
+from reference.paged_kv.readable import pointer_name
 from reference.paged_kv.record import Pointer, SequenceState, Slot
 from reference.paged_kv.sequence import UNMAPPED
 from reference.paged_kv.words import BLOCK_SIZE
@@ -18,8 +19,13 @@ def restored_engine(slot: Slot, pool: Pool, number: int) -> Engine:
     """Engine `number`, of a slot that has one, with a pool of its own. Raises `CannotGoOn` when it is too broken."""
     state = slot.engine
     assert state is not None
-    if state.ref_pointer is not Pointer.OK or state.list_pointer is not Pointer.OK:
-        raise CannotGoOn("ref_count or the list of sequences cannot be read")
+    if state.ref_pointer is not Pointer.OK:
+        raise CannotGoOn(f"ref_count is {pointer_name(state.ref_pointer)}")
+    if state.list_pointer is not Pointer.OK:
+        ends = (
+            "never comes back" if state.list_pointer is Pointer.SHARED else f"meets {pointer_name(state.list_pointer)}"
+        )
+        raise CannotGoOn(f"the walk along next from active_seqs {ends}")
     engine = Engine(pool.memory, pool.pool_bytes // BLOCK_SIZE, number)
     engine.total_local_blocks = state.total_local_blocks
     engine.free_local_blocks = state.free_local_blocks
@@ -37,8 +43,10 @@ def _restore(state: SequenceState, engine: Engine) -> None:
     Those places stay different from what they should be, so they are still judged; but one bad table does not end
     the case for everything else.
     """
-    if state.kv_count < 0 or not state.table.readable:
-        raise CannotGoOn(f"sequence {state.seq_id} cannot be read")
+    if state.kv_count < 0:
+        raise CannotGoOn(f"kv_count of sequence {state.seq_id} is {state.kv_count}")
+    if not state.table.readable:
+        raise CannotGoOn(f"block_table of sequence {state.seq_id} is {pointer_name(state.table)}")
     sequence = engine.sequences.append(state.seq_id, state.kv_count, [])
     blocks = len(engine.ref_count)
     for slot, table in enumerate(state.tables):
