@@ -24,6 +24,9 @@ from reference.model import SHARED_MEMORY
 
 __all__ = ["BREACH", "CaseFindings", "case_findings"]
 
+_MEMORY, _LEAK = "memory at ", "leak at "
+"""How the names of groups begin whose cases share a line."""
+
 _NOTHING: Mapping[Place, Named] = {}
 
 BREACH = "breach"
@@ -83,7 +86,7 @@ def case_findings(
     for number, one in enumerate(found):
         told = named.get((number, _first_wrong(one)))
         _name_line(one, lab.clues, patterns, told)
-        one.group = _group(one)
+        one.group = _group(one, told)
         if one.clue is not None and one.cause is not None:
             said = (hint(one.clue, one.cause, one.comparison, lab), _beside(one), told.said if told is not None else "")
             one.hint = " ".join(filter(None, said))
@@ -120,15 +123,17 @@ def _call(one: CaseFindings) -> str:
     return operation_of(one.cause, one.comparison).name if one.cause is not None else ""
 
 
-def _group(one: CaseFindings) -> str:
+def _group(one: CaseFindings, told: Named | None) -> str:
     """Cases with the same faulting line have one cause, and so have those with one rule and one hint."""
     cause, clue = one.cause, one.clue
     if cause is None:
         return ""
     hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # it was caught anywhere in its loop
     faulting = _faulting(one)
+    if told is not None and told.freed:
+        return f"{_MEMORY}{told.lines[0]}"
     if faulting is not None and not hangs:
-        return f"{'leak' if faulting.verdict is Verdict.MEMORY_LEAK else 'memory'} {faulting.source[0]}"
+        return f"{_LEAK if faulting.verdict is Verdict.MEMORY_LEAK else _MEMORY}{faulting.source[0]}"
     if clue is None or cause.difference is None:
         return f"{cause.kind} {_call(one)}"
     return f"{clue.rule} {clue.hint.replace('{call}', _call(one))}"
@@ -153,10 +158,10 @@ def _beside(one: CaseFindings) -> str:
 
 
 def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
-    """What all public cases of a group have in common, behind its hint."""
+    """What all public cases of a group have in common, behind its hint; a line says more than that."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number, one in enumerate(found):
-        if one.group and one.clue is not None:
+        if one.group and one.clue is not None and not one.group.startswith((_MEMORY, _LEAK)):
             groups.setdefault((one.group, _call(one)), []).append(number)
     for (_, name), numbers in groups.items():
         shown = found[numbers[0]]
@@ -166,7 +171,7 @@ def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
         if known != shown.clue.circumstances:  # it says the same already
             continue
         expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
-        pattern = patterns.sentence(numbers, name, known, refused=expected.refused)
+        pattern = patterns.sentence(numbers, name, known, expected)
         for number in numbers:
             found[number].hint = f"{found[number].hint} {pattern}".strip()
 
@@ -201,7 +206,10 @@ def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, tol
     So is that of an access that an instrument complains of: a wrong state comes of it; and what was looked for.
     """
     cause, named = one.cause, _named(one)
-    if cause is None or cause.difference is None or cause.culprits:
+    if cause is not None and told is not None and told.freed:
+        finding = replace(cause.finding, source=told.lines) if cause.finding is not None else None
+        one.cause = replace(cause, culprits=told.lines, finding=finding)
+    if cause is None or cause.difference is None or (one.cause is not None and one.cause.culprits):
         return
     clue = clue_alone(named, one.comparison, clues, patterns) if named is not None else None
     faulting = _faulting(one)

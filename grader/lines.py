@@ -11,9 +11,10 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from grader.blocks import BlockEvent, Event
 from grader.causes import CaseFindings
+from grader.compare import ALLOCATED, REFUSALS
 from grader.errors import GraderError
-from grader.frames import Frame
 from grader.lab import Lab
 from grader.replay import Played, replay
 from grader.sandbox import Workspace
@@ -24,7 +25,7 @@ from reference.model import Difference
 
 __all__ = ["find_lines"]
 
-_MOST_CASES = 60
+_MOST_CASES = 120
 _WORD = struct.Struct("<Q")
 _ENTERED, _LEFT = 1, 2
 """On a call's way, in the place of an address."""
@@ -39,13 +40,15 @@ class _Told:
     """Where the last blocks of code begin that the call went through; where it entered and left functions."""
     stores: Mapping[int, int]
     """By word of the record its last store in the call."""
+    used: BlockEvent | None
+    """Its first use of memory that was freed."""
 
 
 def find_lines(
     work: Workspace, lab: Lab, source: bytes, found: Sequence[CaseFindings]
 ) -> tuple[dict[tuple[int, int], Named], float]:
     """For case and operation the lines, and the CPU seconds that it took. Raises nothing: points need no lines."""
-    chosen = sorted(_without_line(found), key=lambda number: _is_hidden(found[number]))[:_MOST_CASES]
+    chosen = _chosen(found)
     if not chosen:
         return {}, 0.0
     try:
@@ -62,11 +65,11 @@ def find_lines(
             lines=True,
         )
         told = {
-            number: _told(found[number], played.lines)
+            number: _told(found[number], played)
             for number, played in zip(chosen, replayed.played, strict=True)
-            if played.lines is not None and _same(found[number], played)
+            if _same(found[number], played)
         }
-        stacks = [stack_of(address) for one in told.values() for address in (*one.way, *one.stores.values())]
+        stacks = [stack_of(address) for one in told.values() for address in _addresses(one)]
         lines = source_lines(work, built.program, stacks)
     except GraderError:
         return {}, 0.0
@@ -75,14 +78,35 @@ def find_lines(
     return named, built.cpu_seconds + replayed.cpu_seconds
 
 
-def _without_line(found: Sequence[CaseFindings]) -> Iterator[int]:
+def _chosen(found: Sequence[CaseFindings]) -> list[int]:
+    """Of each cause those first that a report would show: public, plain, short."""
+    groups: dict[str, list[int]] = {}
     for number, one in enumerate(found):
-        if one.cause is not None and one.cause.difference is not None and not one.cause.culprits:
-            yield number
+        if one.cause is not None and not one.cause.culprits and (one.cause.difference is not None or _ended(one)):
+            groups.setdefault(one.group, []).append(number)
+    ranked = [
+        (rank, number)
+        for numbers in groups.values()
+        for rank, number in enumerate(sorted(numbers, key=lambda number: _place(found[number])))
+    ]
+    return [number for _, number in sorted(ranked)[:_MOST_CASES]]
 
 
-def _is_hidden(one: CaseFindings) -> bool:
-    return one.comparison.case.visibility is Visibility.HIDDEN
+def _place(one: CaseFindings) -> tuple[bool, bool, int]:
+    case = one.comparison.case
+    return case.visibility is Visibility.HIDDEN, not one.plain, len(case.trace.operations)
+
+
+def _ended(one: CaseFindings) -> bool:
+    """Did the call not come back?"""
+    return one.cause is not None and one.cause.kind in ("crash", "crash-wild", "hang")
+
+
+def _addresses(told: _Told) -> Iterator[int]:
+    yield from told.way
+    yield from told.stores.values()
+    if told.used is not None:
+        yield from (told.used.caller, told.used.freed_at)
 
 
 def _operation(one: CaseFindings) -> int:
@@ -93,22 +117,57 @@ def _operation(one: CaseFindings) -> int:
 def _same(one: CaseFindings, played: Played) -> bool:
     """Did the call leave the same record as in the program that is graded?"""
     at = _operation(one)
+    if _ended(one):
+        return len(played.steps) == at
+    if played.lines is None:
+        return False
     steps = one.comparison.played.steps
     return at < len(played.steps) and at < len(steps) and played.steps[at].record == steps[at].record
 
 
-def _told(one: CaseFindings, frame: Frame) -> _Told:
-    words = [word for (word,) in _WORD.iter_unpack(frame.body[: len(frame.body) // _WORD.size * _WORD.size])]
+def _told(one: CaseFindings, played: Played) -> _Told:
+    body = played.lines.body if played.lines is not None else b""
+    words = [word for (word,) in _WORD.iter_unpack(body[: len(body) // _WORD.size * _WORD.size])]
     length = words[0] if words else 0
     pairs = words[1 + length :]
-    return _Told(one, tuple(words[1 : 1 + length]), dict(zip(pairs[::2], pairs[1::2], strict=False)))
+    used = (event for event in played.events if event.event is Event.USED_AFTER_FREE)
+    return _Told(
+        one,
+        way=tuple(words[1 : 1 + length]),
+        stores=dict(zip(pairs[::2], pairs[1::2], strict=False)),
+        used=next((event for event in used if event.operation == _operation(one)), None),
+    )
 
 
 def _named(told: _Told, lines: Lines, lab: Lab, text: Sequence[str]) -> Named:
     assert told.one.cause is not None
     difference = told.one.cause.difference
-    assert difference is not None
-    return _returned(told, lines, text) if difference.facet == "reply" else _stored(told, difference, lines, lab)
+    used = _used(told, lines)
+    if used is not None or difference is None:
+        return used or Named()
+    if difference.facet == "reply":
+        return _returned(told, lines, text) if _decides(told.one) else Named()
+    return _stored(told, difference, lines, lab)
+
+
+def _decides(one: CaseFindings) -> bool:
+    """Is it by the return that it goes wrong? Not where a call did its work that it must not do."""
+    assert one.cause is not None
+    judgement = one.cause.judgement
+    if judgement is None or not judgement.expected.refused or judgement.actual.text in REFUSALS:
+        return True
+    return not any(other.facet == "failing" and other.field != "the call" for other in judgement.differences)
+
+
+def _used(told: _Told, lines: Lines) -> Named | None:
+    """Where the call used memory that was freed: all else that is wrong comes of it."""
+    if told.used is None:
+        return None
+    line, freed = lines.get(stack_of(told.used.caller), ())[:1], lines.get(stack_of(told.used.freed_at), ())[:1]
+    if not line:
+        return None
+    at = f" at {freed[0]}" if freed else ""
+    return Named(lines=line, said=f"At {line[0]} it uses memory that was freed{at}.", freed=True)
 
 
 # ---------------------------------------------------------------- the return that was taken
@@ -165,6 +224,15 @@ def _told_of(line: SourceLine, function: _Function) -> Named:
 
 
 def _stored(told: _Told, difference: Difference, lines: Lines, lab: Lab) -> Named:
+    """The last store to the wrong value; for what is no value itself that of what it changed."""
+    named = _store_of(told, difference, lines, lab)
+    if ALLOCATED in difference.tags and told.one.cause is not None and told.one.cause.judgement is not None:
+        others = (_store_of(told, other, lines, lab) for other in told.one.cause.judgement.differences)
+        named = next((other for other in others if other.lines), named)
+    return named
+
+
+def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab) -> Named:
     comparison = told.one.comparison
     record = comparison.played.steps[_operation(told.one)].record
     targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
@@ -174,5 +242,8 @@ def _stored(told: _Told, difference: Difference, lines: Lines, lab: Lab) -> Name
         word = None
     if word is not None and word in told.stores:
         return Named(lines=lines.get(stack_of(told.stores[word]), ())[:1])
-    missing = word is not None and difference.facet != "list"
-    return Named(said="Your program stores nothing there in this call." if missing else "")
+    if word is None:
+        return Named()
+    if difference.facet == "list":
+        return Named(said="The link that is wrong is not changed in this call.")
+    return Named(said="Your program stores nothing there in this call.")

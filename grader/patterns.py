@@ -53,15 +53,13 @@ class Patterns:
         """What all calls of this name share that were wrongly refused (or accepted), and no right one: `ONLY` words."""
         return self._only.get((name, expected.refused), frozenset())
 
-    def sentence(self, wrong: Iterable[int], name: str, known: frozenset[str], *, refused: bool) -> str:
+    def sentence(self, wrong: Iterable[int], name: str, known: frozenset[str], expected: Reply) -> str:
         """What tells the wrong calls of these cases from the right ones, in one sentence; "" where nothing does.
 
         `known` are circumstances that the reader is told of anyway: only calls that have them are compared.
         """
         chosen = set(wrong)
-        same = [
-            one for one in self.calls if one.name == name and one.expected.refused is refused and known <= one.words
-        ]
+        same = [one for one in self.calls if one.name == name and known <= one.words and _alike(one.expected, expected)]
         bad = [one for one in same if one.wrong and one.case in chosen]
         good = [one for one in same if not one.wrong]
         word = next((word for word in self._telling(bad, good) if word not in known), None)
@@ -84,6 +82,11 @@ class Patterns:
         shared = frozenset.intersection(*(one.words for one in bad))
         elsewhere = frozenset[str]().union(*(one.words for one in good))
         return [word for word in self.order if word in shared - elsewhere]
+
+
+def _alike(one: Reply, other: Reply) -> bool:
+    """Are both accepted, or both refused for the same reason?"""
+    return one.refused is other.refused and (not one.refused or one.clause == other.clause)
 
 
 def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab) -> Iterator[Call]:

@@ -22,6 +22,8 @@ class Named:
     lines: tuple[SourceLine, ...] = ()
     said: str = ""
     """A sentence more on it."""
+    freed: bool = False
+    """Is it a use of memory that was freed? Then whatever else is wrong comes of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

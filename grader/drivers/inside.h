@@ -58,7 +58,7 @@ size_t record_length(void);
 
 /* --- heap.c ---------------------------------------------------------------------------------------------- */
 
-enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL, FAILED, SCRATCH, UNFILLED };
+enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL, FAILED, SCRATCH, UNFILLED, USED_AFTER_FREE };
 enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE, POOL, STATIC, STACK };
 enum { UNKNOWN = -1, HELD = -2 };
 
@@ -81,6 +81,7 @@ void tell_live(void);
 void *allocate(size_t size, size_t align, int zero, void *caller);
 void release(void *start, void *caller);
 void look_for_scratch(void *start, void *caller);
+void look_for_freed(const void *start, const void *caller);
 struct block *block_below(uintptr_t address);
 uintptr_t start_of(const struct block *block);
 enum detail bad_free(uintptr_t at, const struct block *block);

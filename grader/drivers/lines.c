@@ -35,8 +35,15 @@ static void went(uint64_t where)
         watched.way[watched.way_length++ % WAY] = where;
 }
 
+static void loaded(const void *start, const void *at)
+{
+    if (watched.on)
+        look_for_freed(start, at);
+}
+
 static void stored(const void *start, size_t size, const void *at)
 {
+    loaded(start, at);
     if (watched.on)
         watched.stores[watched.store_count++ % STORES] =
             (struct store){(uintptr_t)start, (uintptr_t)start + size, (uint64_t)(uintptr_t)at};
@@ -90,7 +97,7 @@ void __sanitizer_cov_trace_pc(void)
     void __tsan_##name(void *start) { stored(start, size, CALLER); }
 #define LOAD_OF(name)                \
     void __tsan_##name(void *start); \
-    void __tsan_##name(void *start) { (void)start; }
+    void __tsan_##name(void *start) { loaded(start, CALLER); }
 #define RANGE_OF(name, noted)                     \
     void __tsan_##name(void *start, size_t size); \
     void __tsan_##name(void *start, size_t size) { stored(start, noted, CALLER); (void)size; }
@@ -156,12 +163,14 @@ void *harness_memset(void *start, int value, size_t size)
 
 void *harness_memcpy(void *to, const void *from, size_t size)
 {
+    loaded(from, CALLER);
     stored(to, size, CALLER);
     return memmove(to, from, size);
 }
 
 void *harness_memmove(void *to, const void *from, size_t size)
 {
+    loaded(from, CALLER);
     stored(to, size, CALLER);
     return memmove(to, from, size);
 }

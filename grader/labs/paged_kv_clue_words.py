@@ -15,7 +15,7 @@ __all__ = [
     "RETURNS",
     "STOPS",
     "accepted_for_nothing",
-    "counted_all_the_same",
+    "takes_too_many",
     "words",
     "wrongly_accepted",
     "wrongly_refused",
@@ -67,6 +67,7 @@ def wrongly_refused_whole(judgement: Judgement) -> bool:
     return wrongly_refused(judgement) and len(judgement.differences) > 1
 
 
-def counted_all_the_same(judgement: Judgement) -> bool:
-    """Is free_local_blocks as if every block had been taken?"""
-    return not judgement.expected.refused and all(one.field != "free_local_blocks" for one in judgement.differences)
+def takes_too_many(judgement: Judgement) -> bool:
+    """Are fewer blocks free than there must be?"""
+    counts = [one for one in judgement.differences if one.field == "free_local_blocks"]
+    return any("too-low" in one.tags for one in counts)

@@ -9,7 +9,7 @@ from grader.labs.paged_kv_clue_words import (
     DESTROY,
     FORK,
     FREE,
-    counted_all_the_same,
+    takes_too_many,
     words,
 )
 
@@ -39,6 +39,36 @@ MIXED_UP = (
 )
 
 CHOICE = (
+    *(
+        Clue(
+            rule=rule,
+            calls=calls,
+            facets=("tables",),
+            tags=words("misplaced"),
+            clause="Part 2.2/table-walk",
+            hint=f"{{note}} Logical block n stands at block_table[n / 16][n % 16]{why}.",
+        )
+        for rule, calls, why in (("block-table", CREATE, ""), ("address", APPEND, ", and n is kv_count / 16"))
+    ),
+    Clue(
+        rule="block-table",
+        calls=CREATE,
+        facets=("tables",),
+        tags=words("one-too-many"),
+        clause="Task 2/ceiling",
+        hint="{call} maps a block that is not needed: {field} is block {actual} and must be -1. The number of blocks "
+        "is initial_kv_len / 16, rounded up.",
+    ),
+    Clue(
+        rule="block-table",
+        calls=CREATE,
+        facets=("tables",),
+        tags=words("shape", "ok"),
+        where=takes_too_many,
+        clause="Task 2/ceiling",
+        hint="{call} maps a block that is not needed: {field} is an L2 table and must be NULL. The number of blocks "
+        "is initial_kv_len / 16, rounded up.",
+    ),
     Clue(
         rule="cow",
         calls=APPEND,
@@ -78,11 +108,10 @@ CHOICE = (
         rule="first-fit",
         calls=(*CREATE, *APPEND),
         facets=("tables",),
-        tags=words("mapping", "none-stored"),
+        tags=words("mapping", "none-stored", "free-at-the-ends"),
         clause="Constraint 3/first-fit",
-        where=counted_all_the_same,
-        hint="{call} stores -1 in {field} and goes on as if it had a block, though {expected} is free. Does the search "
-        "look at every block from 0 to total_local_blocks - 1, and is what it finds stored?",
+        hint="{field} is -1 after {call}, though {expected} is free. It is the first or the last block of the pool: "
+        "does the search really look at every block from 0 to total_local_blocks - 1?",
     ),
 )
 

@@ -97,6 +97,14 @@ TABLES = (
     Clue(
         rule="block-table",
         facets=("tables",),
+        tags=words("none-stored"),
+        clause={**_TABLE, "create_sequence": "Task 2/ceiling"},
+        hint="After {call} {field} is -1 and must be {expected}: a block that is needed is not mapped. The number of "
+        "blocks is the number of KV records / 16, rounded up.",
+    ),
+    Clue(
+        rule="block-table",
+        facets=("tables",),
         clause=_TABLE,
         hint="After {call} {field} must be {expected}, and is {actual}: logical block n stands at "
         "block_table[n / 16][n % 16].",

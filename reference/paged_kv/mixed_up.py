@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from reference.model import Difference
+from reference.model import UNFILLED, Difference
 from reference.operation import Operation
 from reference.paged_kv.outcome import Outcome
 from reference.paged_kv.record import EngineState, RecordState, SequenceState
+from reference.paged_kv.sequence import UNMAPPED
 
 __all__ = ["with_notes"]
 
@@ -28,6 +29,7 @@ def with_notes(
     if want is not None and have is not None and operation.name in _IDS:
         ids = [int(argument or 0) for argument in operation.arguments[: _IDS[operation.name]]]
         noted = list(_other_sequence(noted, ids, want, have))
+        noted = list(_misplaced(noted, want, have))
         if operation.name == "free_sequence":
             noted = list(_other_freed(noted, ids[0], want, have))
         if operation.name == "fork_sequence":
@@ -86,6 +88,52 @@ def _other_sequence(
         else:
             note = f"Sequence {ids[-1]} was asked for, but sequence {other} changed."
             yield replace(one, note=note, tags=one.tags | {"other-sequence"})
+
+
+def _misplaced(found: Sequence[Difference], want: EngineState, have: EngineState) -> Iterator[Difference]:
+    """A block that is mapped at another place, one too many, and one that nobody took though it is free."""
+    wanted, mapped = _places(want), _places(have)
+    free = [block for block, count in enumerate(have.ref_count) if count == 0]
+    at_the_ends = set(free) <= {0, len(have.ref_count) - 1}
+    for one in found:
+        if one.facet != "tables" or "[" not in one.field:
+            yield one
+            continue
+        name = one.field.partition(":")[0]
+        here, there = _block(one.actual), _block(one.expected)
+        belongs = next((place for place in wanted.get(here, ()) if place.startswith(name)), None)
+        stands = next((place for place in mapped.get(there, ()) if place.startswith(name)), None)
+        if stands is not None and wanted.get(there) != mapped.get(there):
+            note = f"Block {there} was put into {stands}; it belongs in {one.field}."
+            yield replace(one, note=note, tags=one.tags | {"misplaced"})
+        elif UNFILLED in one.tags and here >= 0 and belongs is not None and mapped.get(here) != wanted.get(here):
+            note = f"Block {here} was put into {one.field}; it belongs in {belongs}."
+            yield replace(one, note=note, tags=one.tags | {"misplaced"})
+        elif UNFILLED in one.tags and 0 <= here < len(have.ref_count) and have.ref_count[here] > want.ref_count[here]:
+            yield replace(one, tags=one.tags - {UNFILLED} | {"one-too-many"})
+        elif "mapping" in one.tags and here == UNMAPPED and at_the_ends:
+            yield replace(one, tags=one.tags | {"free-at-the-ends"})
+        else:
+            yield one
+
+
+def _places(engine: EngineState) -> dict[int, list[str]]:
+    """Where each block is mapped."""
+    found: dict[int, list[str]] = {}
+    for sequence in engine.sequences:
+        for l1, table in enumerate(sequence.tables):
+            for l2, block in enumerate(table if table is not None else ()):
+                if block >= 0:
+                    found.setdefault(block, []).append(f"sequence {sequence.seq_id}: block_table[{l1}][{l2}]")
+    return found
+
+
+def _block(text: str) -> int:
+    """The block that a difference tells of, -2 for none."""
+    try:
+        return int(text.removeprefix("block "))
+    except ValueError:
+        return -2
 
 
 def _other_freed(found: Sequence[Difference], asked: int, want: EngineState, have: EngineState) -> Iterator[Difference]:

@@ -35,6 +35,7 @@ SITUATIONS: dict[str, str] = {
     "none-free": "no block is free",
     "still-shared": "another sequence still uses a block",
     "last-reference": "a block has no other user",
+    "shared-already": "a block of the sequence is shared already",
     "several-tables": "the sequence has more than 16 blocks, so more than one L2 table",
     "second-table": "the record goes to the second L2 table or a later one",
     "several-blocks": "the sequence has more than one block",
@@ -44,14 +45,20 @@ SITUATIONS: dict[str, str] = {
     "offset-zero": "the record is the first one of its block",
     "offset-inside": "the record is not the first one of its block",
     "gap-below": "a block in use lies behind the first free one",
-    "listed-first": "the sequence is the first of several in the list",
-    "listed-last": "the sequence is the last of several in the list",
+    "taken-only": "the id belongs to the only sequence",
+    "taken-middle": "the id belongs to a sequence between others in the list",
+    "taken-first": "the id belongs to the first sequence in the list",
+    "taken-last": "the id belongs to the last sequence in the list",
+    "taken-not-first": "the id belongs to a sequence that is not the first in the list",
+    "taken-not-last": "the id belongs to a sequence that is not the last in the list",
+    "listed-only": "the sequence is the only one",
     "listed-middle": "the sequence stands between others in the list",
+    "listed-first": "the sequence is the first in the list",
+    "listed-last": "the sequence is the last in the list",
     "listed-not-first": "the sequence is not the first in the list",
     "listed-not-last": "the sequence is not the last in the list",
-    "listed-only": "the sequence is the only one",
     "no-sequence": "there is no sequence",
-    "some-sequence": "there is a sequence already",
+    "some-sequence": "there is at least one sequence",
     "several-sequences": "there are several sequences",
 }
 """Each word with its sentence, what tells most first. Some are circumstances of a reply, the others are made here."""
@@ -77,12 +84,17 @@ def _words(operation: Operation, engine: Engine | None) -> Iterator[str]:
         yield from ("id-zero" if number == 0 else "id-negative" for number in ids if number <= 0)
         if len(ids) > len(set(ids)):
             yield "onto-itself"
+        new = ids[-1:] if operation.name in ("create_sequence", "fork_sequence") else ()
+        if new and new[0] in engine.active_seqs:
+            yield from (word.replace("listed", "taken") for word in _listed(list(engine.active_seqs), new[0]))
         if operation.name == "create_sequence":
             yield from _create(engine, arguments[1])
         elif ids and ids[0] in engine.active_seqs:
             sequence = engine.active_seqs[ids[0]]
             yield from _listed(list(engine.active_seqs), ids[0])
             yield from _length(len(sequence.mapped_blocks()), sequence.kv_count)
+            if any(engine.ref_count[block] > 1 for block in sequence.mapped_blocks()):
+                yield "shared-already"
             if operation.name == "append_kv":
                 yield from _append(engine, sequence)
 
@@ -152,13 +164,9 @@ def _append(engine: Engine, sequence: Sequence) -> Iterator[str]:
 
 def _listed(ids: list[int], seq_id: int) -> Iterator[str]:
     place, last = ids.index(seq_id), len(ids) - 1
-    if place:
-        yield "listed-not-first"
-    if place < last:
-        yield "listed-not-last"
+    yield "listed-not-first" if place else "listed-first"
+    yield "listed-not-last" if place < last else "listed-last"
     if not last:
         yield "listed-only"
-    elif place in (0, last):
-        yield "listed-last" if place else "listed-first"
-    else:
+    elif 0 < place < last:
         yield "listed-middle"
