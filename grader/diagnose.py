@@ -15,6 +15,9 @@ from reference.operation import Operation
 
 __all__ = ["BREACH", "CaseFindings", "Diagnosed", "case_findings", "diagnose"]
 
+_TELLING_VOTE = 2
+"""What says which thing was taken for another tells more than what came of it."""
+
 _CLEANUP_VOTE = 0.05
 """Every case ends with a clean-up, so a defect that shows there shows everywhere; what shows earlier tells more."""
 
@@ -60,7 +63,9 @@ def _rules_of_groups(sick: Sequence[CaseFindings]) -> dict[str, str]:
 
 
 def _vote(one: CaseFindings) -> float:
-    return _CLEANUP_VOTE if _shows_anyway(one) else 1
+    if _shows_anyway(one):
+        return _CLEANUP_VOTE
+    return _TELLING_VOTE if one.cause is not None and one.cause.difference and one.cause.difference.note else 1
 
 
 def _largest_group(found: Sequence[CaseFindings]) -> list[CaseFindings]:

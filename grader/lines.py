@@ -27,6 +27,9 @@ __all__ = ["find_lines"]
 
 _MOST_CASES = 120
 _WORD = struct.Struct("<Q")
+_NEAR = 3
+"""So many blocks may lie between the end of a function and the return that it decided."""
+
 _ENTERED, _LEFT = 1, 2
 """On a call's way, in the place of an address."""
 
@@ -196,8 +199,9 @@ def _returned(told: _Told, lines: Lines, text: Sequence[str]) -> Named:
                 inside.append(_Function([]))
             line = _return_of(left, text)
             if len(inside) == 1 and line is not None:
-                return _told_of(line, left)
-            inside[-1].helper, inside[-1].since = line, 0
+                return _told_of(line, left if told.one.comparison.actual[_operation(told.one)] in REFUSALS else None)
+            told_by = line is not None and "return " in text[line.line - 1]
+            inside[-1].helper, inside[-1].since = line if told_by else None, 0
         else:
             for line in lines.get(stack_of(where), ())[:1]:
                 inside[-1].blocks.append(line)
@@ -213,9 +217,11 @@ def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
     return function.blocks[-1] if function.blocks else None
 
 
-def _told_of(line: SourceLine, function: _Function) -> Named:
-    helper = function.helper
-    decided = helper is not None and helper.function != line.function and function.since <= 2
+def _told_of(line: SourceLine, function: _Function | None) -> Named:
+    helper = function.helper if function is not None else None
+    decided = (
+        helper is not None and function is not None and helper.function != line.function and function.since <= _NEAR
+    )
     said = f"Right before, {helper.function} returns at {helper}." if helper is not None and decided else ""
     return Named(lines=(line,), said=said)
 

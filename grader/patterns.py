@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import comb
 
 from grader.compare import REFUSALS, Comparison
 from grader.lab import ONLY, Lab
@@ -18,7 +19,9 @@ from reference.operation import Reply, Trace
 
 __all__ = ["Call", "Patterns", "calls_of"]
 
-_LEAST_WRONG, _LEAST_RIGHT = 2, 3
+_LEAST_WRONG = 2
+_LEAST_CHANCE = 1000
+"""A word that tells nothing falls to just the wrong calls, and to all of them, with less than one chance in so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class Patterns:
         return frozenset(ONLY + word for word in self._telling(bad, good))
 
     def _telling(self, bad: Sequence[Call], good: Sequence[Call]) -> list[str]:
-        if len(bad) < _LEAST_WRONG or len(good) < _LEAST_RIGHT:
+        if len(bad) < _LEAST_WRONG or comb(len(bad) + len(good), len(bad)) < _LEAST_CHANCE:
             return []
         shared = frozenset.intersection(*(one.words for one in bad))
         elsewhere = frozenset[str]().union(*(one.words for one in good))

@@ -145,8 +145,8 @@ LEAKS = (
             kinds=("leak", "leak-whole"),
             calls=calls,
             clause=clause,
-            hint="{call} loses memory: {said}. Each L2 table, L1 table, Sequence, ref_count and engine needs its own "
-            f"free{where}.",
+            hint="{call} does not free what is allocated at {line}. Each L2 table, L1 table, Sequence, "
+            f"ref_count and engine needs its own free{where}.",
         )
         for calls, clause, where in (
             (FREE, "Task 2/free-memory", ", the tables before what leads to them"),

@@ -130,8 +130,8 @@ REFUSED = (
                 ("only-last-logical-block",),
                 "Task 4/full",
                 (
-                    "refuses logical block 255, which is the last valid one: off by one. Only a logical index of 256 "
-                    "or more is refused."
+                    "refuses a record of logical block 255, the last valid one: off by one. Records 0 to 4095 are "
+                    "accepted; only a logical index of 256 or more is refused."
                 ),
             ),
             (
@@ -232,7 +232,6 @@ REFUSED = (
         calls=CREATE,
         facets=("reply",),
         where=wrongly_refused_whole,
-        clause="Task 2/no-room",
         hint="{call} refuses what it must accept: the length is valid, nobody has this id, and enough blocks are "
         "free (never more than 256 are needed). Look at the return that it takes, and at what is compared there.",
     ),
@@ -241,7 +240,6 @@ REFUSED = (
         calls=APPEND,
         facets=("reply",),
         where=wrongly_refused_whole,
-        clause="Task 4/needs-new-page",
         hint="append_kv refuses what it must accept: the sequence exists, it is not full, and either no block is "
         "needed or one is free. Look at the return that it takes, and at what is compared there.",
     ),
@@ -265,7 +263,7 @@ REFUSED = (
         rule="return-value",
         calls=FORK,
         facets=("reply",),
-        hint="fork_sequence must return the child, not {actual}.",
+        hint="fork_sequence must return the child, a Sequence with the new id. By its seq_id it returns {actual}.",
     ),
     Clue(
         rule="return-value",

@@ -94,14 +94,14 @@ CHOICE = (
         facets=("choice",),
         tags=words("copy-on-write"),
         clause="Constraint 3/first-fit",
-        hint="The copy too must go to the first free block, which is {expected}; it went to {actual}. Search from 0 "
+        hint="The copy too must go to {expected}; it went to {actual}. Search from 0 "
         "and take the first with ref_count 0.",
     ),
     Clue(
         rule="first-fit",
         facets=("choice",),
         clause="Constraint 3/first-fit",
-        hint="{call} takes {actual}, and the first free one is {expected}. For every new block search from 0 to "
+        hint="{call} takes {actual}; it must take {expected}. For every new block search from 0 to "
         "total_local_blocks - 1 and take the first with ref_count 0.",
     ),
     Clue(

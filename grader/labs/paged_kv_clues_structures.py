@@ -63,6 +63,15 @@ TABLES = (
     ),
     Clue(
         rule="block-table",
+        calls=CREATE,
+        facets=("tables",),
+        tags=words("shape", "null"),
+        clause="Task 2/ceiling",
+        hint="After {call} {field} is NULL, where {expected} must be: a block that is needed is not mapped. The number "
+        "of blocks is initial_kv_len / 16, rounded up, and block n goes to block_table[n / 16][n % 16].",
+    ),
+    Clue(
+        rule="block-table",
         facets=("tables",),
         tags=words("shape", "null"),
         clause=_TABLE,
@@ -178,19 +187,19 @@ COUNTS = (
     ),
     Clue(
         rule="free-count",
-        calls=INIT,
-        facets=("counters",),
-        part="free_local_blocks",
-        clause="Task 1/free-blocks",
-        hint="After {call} {field} must be {expected}, the same as total_local_blocks, and is {actual}.",
-    ),
-    Clue(
-        rule="free-count",
         facets=("counters",),
         part="total_local_blocks",
         clause="Task 1/total-blocks",
         hint="After {call} {field} must be {expected}, and is {actual}: pool_size / 64, rounded down, and never "
         "changed.",
+    ),
+    Clue(
+        rule="free-count",
+        calls=INIT,
+        facets=("counters",),
+        part="free_local_blocks",
+        clause="Task 1/free-blocks",
+        hint="After {call} {field} must be {expected}, the same as total_local_blocks, and is {actual}.",
     ),
     Clue(
         rule="free-count",

@@ -20,6 +20,8 @@ SITUATIONS: dict[str, str] = {
     "last-free-block": "the append needs a block and exactly one is free",
     "max-length": "exactly 256 blocks are needed",
     "last-logical-block": "the record goes to logical block 255, the last one that a sequence can have",
+    "larger-id": "another sequence has a larger id",
+    "smaller-id": "another sequence has a smaller id",
     "id-zero": "an id is 0",
     "id-negative": "an id is negative",
     "length-zero": "initial_kv_len is 0",
@@ -84,6 +86,8 @@ def _words(operation: Operation, engine: Engine | None) -> Iterator[str]:
         yield from ("id-zero" if number == 0 else "id-negative" for number in ids if number <= 0)
         if len(ids) > len(set(ids)):
             yield "onto-itself"
+        if ids:
+            yield from _compared(engine, ids[0])
         new = ids[-1:] if operation.name in ("create_sequence", "fork_sequence") else ()
         if new and new[0] in engine.active_seqs:
             yield from (word.replace("listed", "taken") for word in _listed(list(engine.active_seqs), new[0]))
@@ -97,6 +101,13 @@ def _words(operation: Operation, engine: Engine | None) -> Iterator[str]:
                 yield "shared-already"
             if operation.name == "append_kv":
                 yield from _append(engine, sequence)
+
+
+def _compared(engine: Engine, seq_id: int) -> Iterator[str]:
+    if any(other > seq_id for other in engine.active_seqs):
+        yield "larger-id"
+    if any(other < seq_id for other in engine.active_seqs):
+        yield "smaller-id"
 
 
 def _ids(operation: Operation) -> tuple[int, ...]:
