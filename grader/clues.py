@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from grader.compare import Comparison
@@ -12,6 +13,8 @@ from grader.verdict import Verdict
 from reference.operation import Operation
 
 __all__ = ["best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]
+
+_REPEATED = re.compile(r" \(\d+ times; .*\)$")
 
 _REPLY, _STATE, _MEMORY = range(3)
 
@@ -57,9 +60,14 @@ def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
         clause=lab.grammar.clauses.get(expected.clause, ""),
         note=difference.note if difference else "",
         reply=expected.text,
-        said=cause.finding.message if cause.finding else "",
+        said=_said(cause),
     )
     return " ".join(text.split())
+
+
+def _said(cause: Symptom) -> str:
+    message = cause.finding.message if cause.finding is not None else ""
+    return _REPEATED.sub("", message.removeprefix("Valgrind: "))
 
 
 def sentence(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grader.causes import BREACH, CaseFindings, case_findings
+from grader.clues import operation_of
 from grader.compare import End
 from grader.lab import Clue, Lab
 from grader.symptom import Symptom
@@ -45,7 +46,7 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     rule = next((rule for rule in ranked if rule in public), ranked[0])
     own = [one for one in sick if rules[one.group] == rule]
     chosen = _largest_group(_most_common_verdict([one for one in own if not _is_hidden(one)] or own))
-    shown = min(chosen, key=lambda one: _difficulty(one, rule))
+    shown = min(chosen, key=lambda one: _difficulty(one, rule, lab))
     clue, cause = shown.clue, shown.cause
     assert clue is not None
     assert cause is not None
@@ -104,12 +105,17 @@ def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
     return by_verdict.get(Verdict.WRONG_ANSWER) or max(by_verdict.values(), key=len)
 
 
-def _difficulty(one: CaseFindings, rule: str) -> tuple[bool, bool, bool, int, int]:
-    """Which case to show: one that students may see, a plain one, about this rule, short, and with little state."""
+def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[bool, bool, bool, bool, int, int]:
+    """Which case to show: one that students may see, a plain one, about this rule, short, and with little state.
+
+    What shows in a call shows again where everything is closed, for that often does the same.
+    """
+    assert one.cause is not None
+    closes = lab.grammar.operations[operation_of(one.cause, one.comparison).name].closes
     comparison = one.comparison
     state = sum(step.length for step in comparison.played.steps[:1])
     case = comparison.case
-    return _is_hidden(one), not one.plain, case.rule != rule, len(case.trace.operations), state
+    return _is_hidden(one), not one.plain, closes, case.rule != rule, len(case.trace.operations), state
 
 
 def _diagnosis(one: CaseFindings, clue: Clue, cause: Symptom, lab: Lab, *, also: tuple[str, ...]) -> Diagnosis:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grader.blocks import BlockEvent, Event
 from grader.causes import CaseFindings
@@ -146,8 +146,10 @@ def _named(told: _Told, lines: Lines, lab: Lab, text: Sequence[str]) -> Named:
     assert told.one.cause is not None
     difference = told.one.cause.difference
     used = _used(told, lines)
-    if used is not None or difference is None:
-        return used or Named()
+    if used is not None:
+        return used
+    if difference is None:
+        return _crashed(told, lines, text)
     if difference.facet == "reply":
         return _returned(told, lines, text) if _decides(told.one) else Named()
     return _stored(told, difference, lines, lab)
@@ -189,24 +191,43 @@ class _Function:
 
 def _returned(told: _Told, lines: Lines, text: Sequence[str]) -> Named:
     """The return that the call took, and that of the function which decided it."""
+    last = max((place for place, where in enumerate(told.way) if where == _LEFT), default=0)
+    call = _followed(replace(told, way=told.way[:last]), lines, text)[-1]
+    line = _return_of(call, text)
+    if line is None:
+        return Named()
+    refused = told.one.comparison.actual[_operation(told.one)] in REFUSALS
+    return _told_of(line, call if refused else None)
+
+
+def _crashed(told: _Told, lines: Lines, text: Sequence[str]) -> Named:
+    """The function that returned right before the crash: perhaps what it returned is the pointer that is wrong."""
+    inside = _followed(told, lines, text)
+    helper = inside[-1].helper
+    if helper is None or inside[-1].since > _NEAR:
+        return Named()
+    return Named(said=f"Right before, {helper.function} returns at {helper}.")
+
+
+def _followed(told: _Told, lines: Lines, text: Sequence[str]) -> list[_Function]:
+    """The functions that were entered and not left, the innermost last; of a call that returned the call alone."""
     inside = [_Function([])]
+    left: _Function | None = None
     for where in told.way:
         if where == _ENTERED:
             inside.append(_Function([]))
-        elif where == _LEFT:
+        elif where == _LEFT and len(inside) > 1:
             left = inside.pop()
-            if not inside:
-                inside.append(_Function([]))
             line = _return_of(left, text)
-            if len(inside) == 1 and line is not None:
-                return _told_of(line, left if told.one.comparison.actual[_operation(told.one)] in REFUSALS else None)
-            told_by = line is not None and "return " in text[line.line - 1]
-            inside[-1].helper, inside[-1].since = line if told_by else None, 0
+            by_return = line is not None and "return " in text[line.line - 1]
+            inside[-1].helper, inside[-1].since = line if by_return else None, 0
         else:
             for line in lines.get(stack_of(where), ())[:1]:
-                inside[-1].blocks.append(line)
-                inside[-1].since += 1
-    return Named()
+                if left is None or not left.blocks or left.blocks[-1].function != line.function:
+                    inside[-1].blocks.append(line)
+                    inside[-1].since += 1
+            left = None  # behind the end of a function comes a last piece of it
+    return inside
 
 
 def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:

@@ -277,7 +277,8 @@ def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         same = next((error for error in checked.errors if not error.kind.startswith(LEAK)), None)
         if same is None:
             continue
-        message = f"Valgrind: {_what(same)} ({count} times; the same line as in another case)"
+        made = f"; {_origin(same)} at {same.auxiliary[0]}" if same.auxiliary else ""
+        message = f"Valgrind: {_what(same)}{made} ({count} times; the same line as in another case)"
         finding = finding_of(
             comparison, operation, verdict=Verdict.MEMORY_ERROR, kind=same.kind, message=message, source=same.lines
         )

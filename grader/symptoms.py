@@ -120,7 +120,9 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
     }
     verdict, message = words[comparison.end]
     kind = comparison.end.value
-    if comparison.end is End.CRASH and _is_wild(comparison):
+    if comparison.end is End.CRASH and fault is not None and fault.calls_itself:
+        kind = "crash-recursion"
+    elif comparison.end is End.CRASH and _is_wild(comparison):
         kind = "crash-wild"
     elif comparison.end is End.LEFT and fault is not None and fault.signal == _JUMP:
         kind = "left-jump"

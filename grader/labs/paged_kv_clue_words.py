@@ -28,10 +28,10 @@ FORK = ("fork_sequence",)
 FREE = ("free_sequence",)
 INIT = ("llm_init",)
 DESTROY = ("llm_destroy",)
-STOPS = ("crash", "crash-wild", "hang", "left", "left-jump", "stopped", "unreadable")
+STOPS = ("crash", "crash-wild", "crash-recursion", "hang", "left", "left-jump", "stopped", "unreadable")
 
 RETURNS = {
-    "llm_init": "Task 1/total-blocks",
+    "llm_init": "Task 1/small-pool",
     "create_sequence": "Task 2/returns-sequence",
     "free_sequence": "Task 2/free-returns",
     "fork_sequence": "Task 3/returns-child",

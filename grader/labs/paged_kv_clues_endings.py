@@ -149,6 +149,13 @@ LAST = (
     ),
     Clue(
         rule="memory-error",
+        kinds=("crash-recursion",),
+        clause="Part 2.5/intrusive-list",
+        hint="{call} calls itself at {line} again and again until the stack is full. What ends the recursion? A walk "
+        "along the list ends when it is back at &engine->active_seqs; no link of the ring is NULL.",
+    ),
+    Clue(
+        rule="memory-error",
         kinds=STOPS,
         clause="Compilation/no-error",
         hint="{said}, at {line}. Which pointer or index is wrong there?",

@@ -80,7 +80,7 @@ MEMORY = (
             "free_sequence": "Compilation/no-error",
             "llm_destroy": "Compilation/no-error",
         },
-        hint="The allocation made at {line} is too small, or an index runs over its end: {call} {said}. An L1 table is "
+        hint="The allocation made at {line} is too small, or an index runs over its end ({said}). An L1 table is "
         "16 pointers (16 * sizeof(int *)), an L2 table 16 ints, a Sequence sizeof(Sequence), ref_count one int for "
         "each block.",
     ),
@@ -88,8 +88,7 @@ MEMORY = (
         rule="memory-error",
         kinds=("FreedRead", "FreedWrite"),
         clause="Compilation/no-error",
-        hint="{call} uses memory at {line} that was freed before: {said}. Take what you need out of a table, Sequence "
-        "or node first, and free it last.",
+        hint="At {line} {call} {said}. Take what you need out of a table, Sequence or node first, and free it last.",
     ),
     Clue(
         rule="memory-error",

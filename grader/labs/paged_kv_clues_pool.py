@@ -99,7 +99,7 @@ ADDRESS = (
         facets=("written",),
         tags=words("target"),
         clause="Task 4/store",
-        hint="{note} There stands {actual}. kv_data is one int: store all 4 bytes of it, 64 * block + 4 * slot bytes "
+        hint="{note} In its place stands {actual}. kv_data is one int: store all 4 bytes of it, 64 * block + 4 * slot bytes "
         "after pool_base_ptr.",
     ),
     Clue(

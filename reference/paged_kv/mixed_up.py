@@ -65,7 +65,9 @@ def _stored_elsewhere(found: Sequence[Difference]) -> Iterator[Difference]:
             yield replace(one, note=note, tags=one.tags | {"elsewhere"}, place=places[0])
         else:
             yield replace(
-                one, note=f"kv_data belongs in {one.field} and is stored nowhere.", tags=one.tags | {"nowhere"}
+                one,
+                note=f"kv_data belongs in {one.field} and is stored nowhere in the pool.",
+                tags=one.tags | {"nowhere"},
             )
 
 
