@@ -7,7 +7,7 @@ raises.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,15 +23,14 @@ from grader.instructions import count_instructions
 from grader.lab import Built, Lab
 from grader.lines import find_lines
 from grader.lost import find_lost
-from grader.memcheck import MOST_PROCESSES, Checked, memcheck
-from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed
+from grader.memcheck import MOST_PROCESSES, memcheck
+from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
 from grader.record import Record
 from grader.replay import replay
 from grader.rubric import Judged
 from grader.score import rule_scores, total
 from grader.symbols import source_lines
 from grader.symptoms import stacks_of
-from grader.verdict import Advice
 
 __all__ = ["STEPS", "Early", "Progress", "grade"]
 
@@ -165,18 +164,9 @@ def _memcheck(attempt: Attempt) -> Attempt:
     return replace(
         attempt,
         checked=checked,
-        advice=(*attempt.advice, *_of_unchecked(checked, len(sound)), *advice(attempt.comparisons, checked)),
+        advice=(*attempt.advice, *unfinished(checked, len(sound)), *advice(attempt.comparisons, checked)),
         spent=attempt.spent | {"memcheck": checked.cpu_seconds},
     )
-
-
-def _of_unchecked(checked: Checked, asked: int) -> Iterator[Advice]:
-    if checked.unchecked:
-        message = (
-            f"Valgrind saw {asked - len(checked.unchecked)} of {asked} cases only: the program is far too slow or does "
-            "not come back under it. Run Valgrind yourself."
-        )
-        yield Advice(kind="memcheck-unfinished", message=message)
 
 
 def _pinpoint(attempt: Attempt) -> Attempt:
@@ -210,11 +200,10 @@ def _pinpoint(attempt: Attempt) -> Attempt:
 
 def _find_lines(attempt: Attempt) -> Attempt:
     """What is wrong and has no line yet: the file once more, in a build that tells of its lines."""
-    source = attempt.source
-    if source is None or attempt.program is None or attempt.relaxed:
+    if attempt.source is None or attempt.program is None or attempt.relaxed:
         return attempt
     with sandbox.workspace(attempt.work.budget) as work:  # what ran in the other one may have left something there
-        named, seconds = find_lines(work, attempt.lab, source.content, attempt.found)
+        named, seconds = find_lines(work, attempt.lab, attempt.source.content, attempt.found)
     attempt = replace(attempt, named=named, spent=attempt.spent | {"find lines": seconds})
     return _diagnose(attempt) if named else attempt
 

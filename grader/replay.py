@@ -154,16 +154,7 @@ def replay(
     played = [Played(case) for case in cases]
     left = list(range(len(cases)))
     output, spent = b"", 0.0
-    planned = partial(
-        plan,
-        cases,
-        codes=codes,
-        settings=settings,
-        failing=failing,
-        tracing=tracing,
-        lines=lines,
-        confined=work.confined,
-    )
+    planned = partial(plan, cases, codes=codes, settings=settings, failing=failing)
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
         total = min(_TRACING_SECONDS if tracing or lines else _TOTAL_SECONDS, work.budget.cpu)
@@ -175,7 +166,7 @@ def replay(
                 silent_seconds=_SILENT_SECONDS,
                 silent_start_seconds=_SILENT_SECONDS,
             ),
-            feeds=[planned(left, token=token, total=total)],
+            feeds=[planned(left, token=token, total=total, tracing=tracing, lines=lines, confined=work.confined)],
             channels=1,
         )
         if done.exit_code == _EXIT_BAD_PLAN:

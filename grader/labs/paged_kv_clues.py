@@ -9,6 +9,7 @@ from grader.lab import Clue
 from grader.labs import (
     paged_kv_clues_accepted as accepted,
     paged_kv_clues_endings as endings,
+    paged_kv_clues_list as sequences,
     paged_kv_clues_memory as memory,
     paged_kv_clues_pool as pool,
     paged_kv_clues_refused as refused,
@@ -34,7 +35,7 @@ CLUES: tuple[Clue, ...] = (
     *pool.ADDRESS,
     *structures.TABLES,
     *structures.COUNTS,
-    *structures.LIST,
+    *sequences.LIST,
     *memory.LEAKS,
     *endings.LAST,
 )

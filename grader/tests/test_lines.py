@@ -13,8 +13,8 @@ _HERE = "/* HERE */"
     ("old", "new"),
     [
         (
-            "    if (required > MAX_LOGICAL_BLOCKS || required > engine->free_local_blocks)\n    {\n        return NULL;",
-            "    if (required > 1)\n    {\n        return NULL; /* HERE */",
+            "required > engine->free_local_blocks)\n    {\n        return NULL;",
+            "required > 1)\n    {\n        return NULL; /* HERE */",
         ),
         ("    sequence->kv_count++;\n    return RESULT_OK;", "    sequence->kv_count++;\n    return 1; /* HERE */"),
         ("    engine->free_local_blocks = blockCount;", "    engine->free_local_blocks = blockCount - 1; /* HERE */"),

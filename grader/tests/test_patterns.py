@@ -1,4 +1,4 @@
-"""What all wrong calls share and no right one: said only with evidence, of public cases, and up to the first mistake."""
+"""What all wrong calls share and no right one: said only with evidence, and of public cases only."""
 
 from __future__ import annotations
 
