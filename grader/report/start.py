@@ -129,6 +129,7 @@ def shown_hint(outcome: Outcome, diagnosis: Diagnosis) -> str:
 def _secrets(outcome: Outcome, diagnosis: Diagnosis) -> set[str]:
     """Whatever a hint could tell of a hidden case: its calls, values, the place that differs, the line."""
     told = {str(diagnosis.source_line)} if diagnosis.source_line is not None else set()
+    told |= set(re.findall(r"[\w.]+:\d+", diagnosis.hint))
     values = [step.call for step in outcome.steps]
     if outcome.difference is not None:
         told |= {outcome.difference.field, outcome.difference.call}
