@@ -76,13 +76,14 @@ ACCEPTED = (
                 ("small-pool",),
                 "pool_size is below 64, so not even one block fits. Compare pool_size with BLOCK_SIZE.",
             ),
-            (CREATE, ("bad-length", "only-length-zero"), "initial_kv_len is 0. Only lengths of 1 and more are valid."),
             (
                 CREATE,
-                ("bad-length", "only-length-negative"),
-                "initial_kv_len is negative. Only lengths of 1 and more are valid; 0 is refused already.",
+                ("bad-length",),
+                (
+                    "initial_kv_len is 0 or negative, and only lengths of 1 and more are valid. Both are refused: "
+                    "compare with <= 0, not with < 0 or == 0."
+                ),
             ),
-            (CREATE, ("bad-length",), "initial_kv_len is 0 or negative. The check of the length is missing."),
             (
                 CREATE,
                 ("id-taken",),
