@@ -137,8 +137,10 @@ def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
         clean=clean,
         findings=places,
         difference=_difference(one),
-        cause=_cause(one),
+        cause=one.group,
         hint=one.hint,
+        broken=one.broken,
+        plain=one.plain,
         steps=() if clean else _steps(comparison, lab),
     )
 
@@ -158,21 +160,6 @@ def _difference(one: CaseFindings) -> OutcomeDifference | None:
         expected=difference.expected,
         actual=difference.actual,
     )
-
-
-def _cause(one: CaseFindings) -> str:
-    """Cases with the same first difference or the same line of a crash have one cause."""
-    if one.cause is None:
-        return ""
-    comparison, cause = one.comparison, one.cause
-    operation = comparison.case.trace.operations[min(cause.operation, len(comparison.case.trace.operations) - 1)]
-    rule = one.clue.rule if one.clue is not None else comparison.case.rule
-    if cause.difference is None:
-        looping = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # it was caught anywhere in its loop
-        place = str(cause.source[0]) if cause.source and not looping else operation.name
-        return f"{cause.kind} {place}"
-    hint = one.clue.hint if one.clue is not None else ""
-    return f"{rule} {operation.name} {cause.difference.facet} {hint}"
 
 
 def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader.breaches import Place
 from grader.collect import Source
 from grader.compare import Comparison
 from grader.diagnose import CaseFindings, Diagnosed
@@ -14,6 +15,7 @@ from grader.lab import Built, Lab, Program
 from grader.memcheck import Checked
 from grader.replay import Replayed
 from grader.sandbox import Workspace
+from grader.symptom import Named
 from grader.verdict import Advice, RuleScore
 
 __all__ = ["Attempt"]
@@ -44,6 +46,8 @@ class Attempt:
     comparisons: tuple[Comparison, ...] = ()
     checked: Checked | None = None
     instructions: int | None = None
+    named: Mapping[Place, Named] = field(default_factory=dict)
+    """Lines of wrong replies and values, where they were looked for."""
     found: tuple[CaseFindings, ...] = ()
     diagnosed: Diagnosed | None = None
     advice: tuple[Advice, ...] = ()

@@ -24,6 +24,8 @@ class Event(IntEnum):
     FAILED = 5
     SCRATCH = 6
     UNFILLED = 7
+    USED_AFTER_FREE = 8
+    """Only in a build that tells of lines."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ class MemoryFault:
     """Where the memory was allocated or freed."""
     breach: bool = False
     """Was it an access to shared memory that its operation may not touch?"""
+    freed: bool = False
+    """Was it an access to memory that had been freed? Then `auxiliary` says where."""
 
 
 class Contract:

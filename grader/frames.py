@@ -26,6 +26,7 @@ class Kind(IntEnum):
     DELTA = 9
     UNDEFINED = 10
     NO_ROOM = 11
+    LINES = 12
 
 
 class Frame(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,10 @@ from grader.verdict import Advice, Finding, Verdict
 from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
-__all__ = ["SEVERAL_TARGETS", "Build", "Built", "Clue", "Lab", "Program"]
+__all__ = ["ONLY", "SEVERAL_TARGETS", "Build", "Built", "Clue", "Lab", "Program"]
+
+ONLY = "only-"
+"""Before a situation's word: that of all wrong calls and of no right one (grader.patterns)."""
 
 SEVERAL_TARGETS = "several-targets"
 """The circumstance that a case has more than one engine, or whatever a lab's operations go to, or had one before."""
@@ -81,7 +84,8 @@ class Clue:
     """One line of a lab's table of mistakes: what was seen, which rule that breaks, what to tell the student.
 
     Every condition that is given must hold; the first clue of the table that fits is taken. `hint` may use
-    {call}, {field}, {expected}, {actual}, {line} (of the student's file) and {clause}.
+    {call}, {field}, {expected}, {actual}, {line} (of the student's file), {clause} (the sentence by which the reference
+    decided), {reply} (what had to come), {note} (of the difference) and {said} (the finding's own words).
     """
 
     rule: str
@@ -91,10 +95,16 @@ class Clue:
     kinds: tuple[str, ...] = ()
     """Kinds of findings, such as "crash" or "leak"."""
     circumstances: frozenset[str] = frozenset()
-    """Words of the reference's reply, and `SEVERAL_TARGETS` in a case with more than one."""
+    """Words of the reference's reply, and `SEVERAL_TARGETS` in a case with more than one. Of a call that was refused
+    or accepted wrongly also ONLY with a situation that all such calls share and no right one has."""
     tags: frozenset[str] = frozenset()
-    field: str = ""
+    part: str = ""
     """A part of the name of the field that differs."""
+    clause: str | Mapping[str, str] = field(default="", hash=False)
+    """The sentence of the handout that was broken, by its name there; by call where it depends on that. Left out: the
+    one by which the reference decided."""
+    never: tuple[str, ...] = ()
+    """Calls that all do their work in no case at all, though they are asked to."""
     where: Callable[[Judgement], bool] | None = None
 
 
@@ -116,8 +126,18 @@ class Lab:
     """The same file once more, so that it tells of undefined behaviour; for advice only."""
     innocent: Callable[[Workspace], Program]
     """A program of a submission with nothing wrong in it, which does nothing: it shows what this machine can do."""
+    build_telling_lines: Callable[[Workspace, bytes], Built]
+    """The same file once more, so that it tells which lines it goes through, and which stored what."""
+    places: Callable[[bytes, int], Mapping[str, int]]
+    """The words of a record of so many targets, by the names that differences have for them."""
     driver_settings: Callable[[Trace], tuple[int, ...]]
     clues: tuple[Clue, ...]
+    situations: Callable[[Trace], tuple[frozenset[str], ...]]
+    """For each operation of a trace the words that fit its call."""
+    situation_words: Mapping[str, str]
+    """Each of these words with its sentence, what tells most first."""
+    odd_settings: frozenset[str]
+    """Settings of a case that few have: it is shown after plain ones."""
     describe_poke: Callable[[Operation], str]
     draw: Callable[[dict[str, Any]], Iterable[str]]
     """A described record as lines of rich markup, for `grade explain`."""

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from grader.blocks import HELD, BlockEvent, Event
-from grader.breaches import LEAK, UNSET
+from grader.breaches import LEAK, UNSET, MemoryFault
 from grader.compare import Comparison, End
 from grader.memcheck import Checked
 from grader.symptom import Lines, Symptom, finding_of, stack_of
 from grader.verdict import SourceLine, Tool, Verdict
 
-__all__ = ["frees_and_canaries", "known", "leaks", "valgrind"]
+__all__ = ["FAULTS", "frees_and_canaries", "known", "leaks", "valgrind"]
 
 _FREE_KINDS = {
     1: "double-free",
@@ -45,6 +45,24 @@ _SMALL_WORDS = "an allocation of {size} bytes{made} is too small for what it hol
 STOPS_UNDER_VALGRIND = "stops-under-valgrind"
 STRAYS_UNDER_VALGRIND = "strays-under-valgrind"
 _OTHERWISE = {STOPS_UNDER_VALGRIND: "goes on by chance", STRAYS_UNDER_VALGRIND: "does so in another way"}
+
+FAULTS = frozenset(
+    {
+        *(
+            "InvalidRead",
+            "InvalidWrite",
+            "InvalidFree",
+            "FreedRead",
+            "FreedWrite",
+            "double-free",
+            "free-inside",
+            "free-foreign",
+            "free-pool",
+        ),
+        *("UninitCondition", "UninitValue", "overrun", "underrun", "too-small"),
+    }
+)
+"""Kinds of which a wrong state of the same call probably comes."""
 
 _MOST_LEAKS = 4
 
@@ -180,9 +198,9 @@ def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
         leak = error.kind.startswith(LEAK)
         verdict = Verdict.MEMORY_LEAK if leak else Verdict.MEMORY_ERROR
         kind = "leak" if leak else error.kind
-        made = f"; {_origin(error.kind)} at {error.auxiliary[0]}" if error.auxiliary else ""
+        made = f"; {_origin(error)} at {error.auxiliary[0]}" if error.auxiliary else ""
         operation = min(error.operation, last)
-        what = "memory that was allocated here is never freed" if leak else error.message
+        what = "memory that was allocated here is never freed" if leak else _what(error)
         finding = finding_of(
             comparison,
             operation,
@@ -193,7 +211,12 @@ def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
         )
         yield (
             error.case,
-            Symptom(operation=operation, verdict=verdict, kind=kind, finding=replace(finding, tool=Tool.VALGRIND)),
+            Symptom(
+                operation=operation,
+                verdict=verdict,
+                kind="leak" if leak else _kind(error),
+                finding=replace(finding, tool=Tool.VALGRIND),
+            ),
         )
     yield from _repeated(comparisons, checked)
 
@@ -226,8 +249,22 @@ def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
         yield case, symptom
 
 
-def _origin(kind: str) -> str:
-    return "the value comes from memory allocated" if kind.startswith(UNSET) else "the memory was allocated or freed"
+def _origin(error: MemoryFault) -> str:
+    if error.freed:
+        return "it was freed"
+    return "the value comes from memory allocated" if error.kind.startswith(UNSET) else "the memory was allocated"
+
+
+def _kind(error: MemoryFault) -> str:
+    """Valgrind has one kind for memory that was freed and for memory that never was there."""
+    return error.kind.replace("Invalid", "Freed") if error.freed else error.kind
+
+
+def _what(error: MemoryFault) -> str:
+    """In Valgrind's words, or in plainer ones."""
+    return {"FreedRead": "reads memory that was freed", "FreedWrite": "writes to memory that was freed"}.get(
+        _kind(error), error.message
+    )
 
 
 def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
@@ -240,7 +277,8 @@ def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         same = next((error for error in checked.errors if not error.kind.startswith(LEAK)), None)
         if same is None:
             continue
-        message = f"Valgrind: {same.message} ({count} times; the same line as in another case)"
+        made = f"; {_origin(same)} at {same.auxiliary[0]}" if same.auxiliary else ""
+        message = f"Valgrind: {_what(same)}{made} ({count} times; the same line as in another case)"
         finding = finding_of(
             comparison, operation, verdict=Verdict.MEMORY_ERROR, kind=same.kind, message=message, source=same.lines
         )
@@ -249,7 +287,7 @@ def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
             Symptom(
                 operation=operation,
                 verdict=Verdict.MEMORY_ERROR,
-                kind=same.kind,
+                kind=_kind(same),
                 finding=replace(finding, tool=Tool.VALGRIND),
             ),
         )

@@ -16,7 +16,7 @@ from grader.memcheck import Checked
 from grader.verdict import Advice, Visibility
 from reference.model import SHARED_MEMORY, Access
 
-__all__ = ["advice", "cases_with_unset", "cases_without_line", "completed"]
+__all__ = ["advice", "cases_with_unset", "cases_without_line", "completed", "unfinished"]
 
 _MOST_CASES = 3
 
@@ -74,6 +74,16 @@ def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advi
             operation=breach.operation + 1 if public else None,
             source=breach.lines,
         )
+
+
+def unfinished(checked: Checked, asked: int) -> Iterator[Advice]:
+    """What Valgrind could not see, of so many cases."""
+    if checked.unchecked:
+        message = (
+            f"Valgrind saw {asked - len(checked.unchecked)} of {asked} cases only: the program is far too slow or does "
+            "not come back under it. Run Valgrind yourself."
+        )
+        yield Advice(kind="memcheck-unfinished", message=message)
 
 
 def _lacks_line(number: int, comparison: Comparison, checked: Checked) -> bool:

@@ -7,7 +7,7 @@ raises.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,10 @@ from grader.errors import DriverError
 from grader.grammar import Case
 from grader.instructions import count_instructions
 from grader.lab import Built, Lab
+from grader.lines import find_lines
 from grader.lost import find_lost
-from grader.memcheck import MOST_PROCESSES, Checked, memcheck
-from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed
+from grader.memcheck import MOST_PROCESSES, memcheck
+from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
 from grader.record import Record
 from grader.replay import replay
 from grader.score import rule_scores, total
@@ -164,18 +165,9 @@ def _memcheck(attempt: Attempt) -> Attempt:
     return replace(
         attempt,
         checked=checked,
-        advice=(*attempt.advice, *_of_unchecked(checked, len(sound)), *advice(attempt.comparisons, checked)),
+        advice=(*attempt.advice, *unfinished(checked, len(sound)), *advice(attempt.comparisons, checked)),
         spent=attempt.spent | {"memcheck": checked.cpu_seconds},
     )
-
-
-def _of_unchecked(checked: Checked, asked: int) -> Iterator[Advice]:
-    if checked.unchecked:
-        message = (
-            f"Valgrind saw {asked - len(checked.unchecked)} of {asked} cases only: the program is far too slow or does "
-            "not come back under it. Run Valgrind yourself."
-        )
-        yield Advice(kind="memcheck-unfinished", message=message)
 
 
 def _pinpoint(attempt: Attempt) -> Attempt:
@@ -207,6 +199,16 @@ def _pinpoint(attempt: Attempt) -> Attempt:
     return _diagnose(replace(attempt, checked=checked, spent=attempt.spent | {"memcheck": checked.cpu_seconds}))
 
 
+def _find_lines(attempt: Attempt) -> Attempt:
+    """What is wrong and has no line yet: the file once more, in a build that tells of its lines."""
+    if attempt.source is None or attempt.program is None or attempt.relaxed:
+        return attempt
+    with sandbox.workspace(attempt.work.budget) as work:  # what ran in the other one may have left something there
+        named, seconds = find_lines(work, attempt.lab, attempt.source.content, attempt.found)
+    attempt = replace(attempt, named=named, spent=attempt.spent | {"find lines": seconds})
+    return _diagnose(attempt) if named else attempt
+
+
 def _count(attempt: Attempt) -> Attempt:
     """Callgrind sees the same cases, when somebody wants a leaderboard."""
     program = attempt.program
@@ -225,7 +227,7 @@ def _diagnose(attempt: Attempt) -> Attempt:
     if program is None or not attempt.comparisons:
         return attempt
     lines = source_lines(attempt.work, program, stacks_of(attempt.comparisons))
-    found = case_findings(attempt.comparisons, lines, attempt.checked, attempt.lab)
+    found = case_findings(attempt.comparisons, lines, attempt.checked, attempt.lab, named=attempt.named)
     return replace(attempt, found=tuple(found), diagnosed=diagnose(found, attempt.lab))
 
 
@@ -292,6 +294,7 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _count,
     _diagnose,
     _pinpoint,
+    _find_lines,
     _score,
     _advise,
 )

@@ -17,7 +17,7 @@ WATCH = -1
 """In the place of a failing allocation: none fails, and memory freed by the call that made it is reported."""
 
 _MAGIC = 0x504C414E
-_MEMCHECK, _TRACE, _CONFINED = 1, 2, 4
+_MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
 _SETTINGS = 4
 _CALL = struct.Struct("<8i")
 _TIMES = (60_000, 4_000, 1_000_000)  # microseconds: first, least and hangs; see "time" in harness.c
@@ -35,15 +35,17 @@ def plan(
     failing: Sequence[int] = (),
     total: float = _TOTAL_SECONDS,
     tracing: bool = False,
+    lines: bool = False,
     confined: bool = False,
 ) -> bytes:
     """The cases with these numbers, as the driver reads them; under Valgrind each with its `contracts`.
 
-    `failing`: for each case which allocation fails, see harness.c. `total`: seconds for all of them.
+    `failing`: for each case which allocation fails, or with `lines` of which operation to tell; see harness.c.
+    `total`: seconds for all of them.
     `confined`: a process in which student code runs gives up what rights it can.
     """
     times = (*_TIMES, max(1, int(total * 1e6)))
-    mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _CONFINED * confined
+    mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _CONFINED * confined | _LINES * lines
     parts = [struct.pack("<iQiiiiii", _MAGIC, token, mode, *times, len(numbers))]
     for number in numbers:
         trace = cases[number].trace

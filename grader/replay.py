@@ -106,6 +106,7 @@ class Played:
     steps: list[PlayedStep] = field(default_factory=list)
     events: list[BlockEvent] = field(default_factory=list)
     undefined: list[Frame] = field(default_factory=list)  # read by grader.advise
+    lines: Frame | None = None  # read by grader.wherefrom
     fault: Fault | None = None
     left: Fault | None = None
     """The program left the call; `signal` is calls.c's enum way, `code` the exit status."""
@@ -159,23 +160,22 @@ def replay(
     settings: Callable[[Trace], tuple[int, ...]],
     failing: Sequence[int] = (),
     tracing: bool = False,
+    lines: bool = False,
 ) -> Replayed:
     """Run all cases natively, one forked process each. Raises `DriverError` when our own side breaks.
 
     `failing`: for each case which allocation fails, see harness.c. With `tracing` no states come back, but since when
-    nothing points to memory that was never freed.
+    nothing points to memory that was never freed. With `lines` a program that tells of them does (`Played.lines`).
     Should the whole program end in the middle, the cases that had not begun get another one. Raises `TooBusy` when
     the machine is so busy that it had to be ended although it worked.
     """
     played = [Played(case) for case in cases]
     left = list(range(len(cases)))
     output, spent = b"", 0.0
-    planned = partial(
-        plan, cases, codes=codes, settings=settings, failing=failing, tracing=tracing, confined=work.confined
-    )
+    planned = partial(plan, cases, codes=codes, settings=settings, failing=failing)
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
-        total = min(_TRACING_SECONDS if tracing else _TOTAL_SECONDS, work.budget.cpu)
+        total = min(_TRACING_SECONDS if tracing or lines else _TOTAL_SECONDS, work.budget.cpu)
         done = work.run(
             lambda ends: [f"./{program.place(work)}", *map(str, ends)],
             limits=replace(
@@ -184,7 +184,7 @@ def replay(
                 silent_seconds=_SILENT_SECONDS,
                 silent_start_seconds=_SILENT_SECONDS,
             ),
-            feeds=[planned(left, token=token, total=total)],
+            feeds=[planned(left, token=token, total=total, tracing=tracing, lines=lines, confined=work.confined)],
             channels=1,
         )
         if done.exit_code == _EXIT_BAD_PLAN:
@@ -229,6 +229,8 @@ def _take_down(played: list[Played], frame: Frame) -> None:
             one.events.append(BlockEvent.read(frame.body, frame.operation))
         case Kind.UNDEFINED:
             one.undefined.append(frame)
+        case Kind.LINES:
+            one.lines = frame
         case Kind.FAULT:
             one.fault = _fault(frame)
         case Kind.LEFT:

@@ -9,10 +9,21 @@ from grader.compare import Comparison
 from grader.verdict import Finding, SourceLine, Verdict
 from reference.model import Difference, Judgement
 
-__all__ = ["Lines", "Symptom", "finding_of", "stack_of"]
+__all__ = ["Lines", "Named", "Symptom", "finding_of", "stack_of"]
 
 Lines = Mapping[tuple[int, ...], tuple[SourceLine, ...]]
 """The student's lines on each stack of addresses (see grader.symbols)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What is known of the line where a wrong reply or value comes from (see grader.lines)."""
+
+    lines: tuple[SourceLine, ...] = ()
+    said: str = ""
+    """A sentence more on it."""
+    freed: bool = False
+    """Is it a use of memory that was freed? Then whatever else is wrong comes of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,12 +112,17 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
         End.STOPPED: (Verdict.RUN_TIME_ERROR, f"the program ends in {call} without a word"),
         End.UNREADABLE: (
             Verdict.WRONG_ANSWER,
-            f"{call} cannot be judged: {comparison.unreadable}; the case ends here",
+            (
+                f"what the calls before this {call} left cannot be followed, so the rest of the case cannot be judged:"
+                f" {comparison.unreadable}"
+            ),
         ),
     }
     verdict, message = words[comparison.end]
     kind = comparison.end.value
-    if comparison.end is End.CRASH and _is_wild(comparison):
+    if comparison.end is End.CRASH and fault is not None and fault.calls_itself:
+        kind = "crash-recursion"
+    elif comparison.end is End.CRASH and _is_wild(comparison):
         kind = "crash-wild"
     elif comparison.end is End.LEFT and fault is not None and fault.signal == _JUMP:
         kind = "left-jump"

@@ -86,6 +86,7 @@ def _errors(
                 lines=stacks[0],
                 auxiliary=stacks[1] if len(stacks) > 1 else (),
                 breach=_is_breach(element, forbidden),
+                freed=(element.findtext("auxwhat") or "").endswith("free'd"),
             )
 
 

@@ -159,6 +159,10 @@ class Outcome:
     """Failing cases with the same cause are one group in a report."""
     hint: str = ""
     """What to look at, for whoever has to mend it."""
+    broken: str = ""
+    """The sentence of the handout that was broken, with its place."""
+    plain: bool = True
+    """Are there only calls of what is to be written, and no odd setting? Such a case is shown before others."""
     steps: tuple[StepShown, ...] = ()
 
 
@@ -190,4 +194,6 @@ class Diagnosis:
     source_line: SourceLine | None
     summary: str
     hint: str
+    broken: str = ""
+    """The sentence of the handout that was broken, with its place."""
     also: tuple[str, ...] = ()

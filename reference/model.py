@@ -73,6 +73,10 @@ class Difference:
     expected: str
     actual: str
     tags: frozenset[str] = frozenset()
+    note: str = ""
+    """A sentence more, such as what changed although another thing was asked for."""
+    place: str = ""
+    """The place in the record that holds the wrong value, where `field` does not name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

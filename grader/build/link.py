@@ -32,6 +32,12 @@ _RENAMED = (
 )
 """What the harness has in the place of libc's."""
 
+_TOLD = ("memset", "memcpy", "memmove")
+"""What the harness has in the place of libc's where a build tells of stores."""
+
+_CALLED_BY_GCC = ("__ubsan_handle_*", "__tsan_*", "__sanitizer_cov_*")
+"""Functions of ours that a build calls which tells of undefined behaviour or of lines."""
+
 _MARKS = ("first_tdata", "first_tbss")
 """Names of marker.c, which stands before the student's object so that the harness knows where its variables begin."""
 
@@ -131,16 +137,26 @@ class Linked:
     cpu_seconds: float = 0.0
 
 
-def link(project: CProject, work: Workspace, data: bytes, symbols: Symbols, *, missing: Sequence[str]) -> Linked:
+def link(
+    project: CProject,
+    work: Workspace,
+    data: bytes,
+    symbols: Symbols,
+    *,
+    missing: Sequence[str],
+    tells_stores: bool = False,
+) -> Linked:
     """Hide everything but the demanded functions, rename what the harness replaces, link with the driver.
 
-    `data` is the student's object. A step that fails comes back: whose fault that is the caller has to find out.
+    `data` is the student's object. A step that fails comes back: whose fault that is the caller has to find out. With
+    `tells_stores` copies by libc's functions are told of like other stores.
     """
     ours = _ours(project)
     for name, content in {**ours.objects, project.object_name: data}.items():
         work.add(name, content)
     failing = needless.called(symbols.undefined)
-    renamed = [f"{name} {ours.prefix}{name}" for name in (*symbols.undefined.intersection(_RENAMED), *failing)]
+    replaced = (*_RENAMED, *_TOLD) if tells_stores else _RENAMED
+    renamed = [f"{name} {ours.prefix}{name}" for name in (*symbols.undefined.intersection(replaced), *failing)]
     stubborn = symbols.stubborn - project.functions.keys()
     renamed += [f"{name} s{secrets.token_hex(8)}" for name in stubborn if name.isidentifier()]
     _add_lines(work, "theirs.sym", renamed)
@@ -233,7 +249,7 @@ def _ours(project: CProject) -> _Ours:
     folder = project.harness.parent
     folders = (folder, project.driver.parent, _FILTERS)
     sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
-    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"5", _has_valgrind_header()]
+    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"6", _has_valgrind_header()]
     made = kept(parts, partial(_make, project))
     objects = {path.name: path.read_bytes() for path in made.glob("*.o")}
     return _Ours((made / "prefix").read_text(), objects)
@@ -258,14 +274,15 @@ def _make(project: CProject, made: Path) -> None:
     for name, command in commands.items():
         includes = [f"-I{path}" for path in (folder, project.header.parent, _FILTERS)] if command[0] == "gcc" else []
         _run_ours([*command, *includes, "-o", name], made)
-    names = (*_RENAMED, *_MARKS, *(f"call_{demanded}" for demanded in project.functions))
+    names = (*_RENAMED, *_TOLD, *_MARKS, *(f"call_{demanded}" for demanded in project.functions))
     renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
     for name in ("marker.o", "native.o", "valgrind.o"):
         _run_ours(["objcopy", *renamed, name], made)
-        global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", "__ubsan_handle_*")]
+        global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", *_CALLED_BY_GCC)]
         _run_ours(["objcopy", "--wildcard", *global_names, name], made)
         functions = scan.functions((made / name).read_bytes())
-        known = [f"{old} {prefix}{old}\n" for old in functions if not re.match(f"main$|__ubsan_|{prefix}", old)]
+        kept_names = re.compile(f"main$|__ubsan_|__tsan_|__sanitizer_|{prefix}")
+        known = [f"{old} {prefix}{old}\n" for old in functions if not kept_names.match(old)]
         (made / "functions.sym").write_text("".join(known))
         _run_ours(["objcopy", "--redefine-syms=functions.sym", name], made)
         defined = Symbols.of((made / name).read_bytes()).defined

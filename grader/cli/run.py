@@ -41,6 +41,7 @@ _STEPS = {
     "_find_lost": "looking for lost memory",
     "_diagnose": "looking for the cause",
     "_pinpoint": "looking for lines",
+    "_find_lines": "looking for lines",
     "_score": "counting points",
     "_advise": "looking for advice",
 }

@@ -68,16 +68,43 @@ static struct record {
 static const void *seen[SEEN];
 static uint32_t seen_in[SEEN], seen_round;
 
+/* Where the words were read, in a build that tells of lines. */
+static const void **addresses;
+
+static void note(const void *start, size_t count)
+{
+    for (size_t i = 0; now.lines && i < count; i++)
+        addresses[record.length + i] = start == NULL ? NULL : (const int32_t *)start + i;
+}
+
+const void *address_of(size_t word)
+{
+    return addresses[word];
+}
+
+size_t record_length(void)
+{
+    return last_record.length;
+}
+
+void harness_put_of(const void *address, int32_t word)
+{
+    if (record.length < RECORD_WORDS) {
+        note(address, 1);
+        record.words[record.length++] = word;
+    }
+}
+
 void harness_put(int32_t word)
 {
-    if (record.length < RECORD_WORDS)
-        record.words[record.length++] = word;
+    harness_put_of(NULL, word);
 }
 
 void harness_put_words(const void *words, size_t count)
 {
     if (count > RECORD_WORDS - record.length)
         count = RECORD_WORDS - record.length;
+    note(words, count);
     memcpy(record.words + record.length, words, count * sizeof *record.words);
     record.length += count;
 }
@@ -107,6 +134,8 @@ void set_up_record(void)
 {
     record.words = harness_pages(RECORD_WORDS * sizeof *record.words);
     last_record.words = harness_pages(RECORD_WORDS * sizeof *record.words);
+    if (now.lines)
+        addresses = harness_pages(RECORD_WORDS * sizeof *addresses);
 }
 
 enum { REPLY = 2 };

@@ -43,7 +43,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, HEADER = 9, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, HEADER = 9, SETTINGS = 4 };
 enum { CODES = 64 }; /* more than any lab has calls */
 
 void *harness_pages(size_t size)
@@ -119,7 +119,8 @@ static void mark_errors(int32_t case_number, int32_t operation, int32_t errors)
 
 struct one_case {
     int32_t number, operations, quiet;
-    int32_t failing; /* n: the n-th allocation fails; -1: none, but tell of memory freed by the call that made it */
+    int32_t failing; /* n: the n-th allocation fails; -1: none, but tell of memory freed by the call that made it;
+                        where lines are told: of this operation */
     int32_t settings[SETTINGS];
     struct call calls[]; /* under Valgrind their contracts lie behind them */
 };
@@ -141,7 +142,7 @@ static int confined;
 static void run_case(const struct one_case *one)
 {
     begin_heap();
-    now.failing = one->failing;
+    now.failing = now.lines ? 0 : one->failing;
     lab_start(one->settings);
     const struct contract *contracts = MEMCHECK ? (const void *)(one->calls + one->operations) : NULL;
     for (int32_t i = 0; i < one->operations; i++) {
@@ -151,8 +152,12 @@ static void run_case(const struct one_case *one)
         unsigned before = VALGRIND_COUNT_ERRORS;
         progress->operation = i;
         progress->inside = 1;
+        if (now.lines)
+            watch_lines(i == one->failing);
         int fits = lab_apply(&one->calls[i], contracts ? &contracts[i] : NULL);
         progress->inside = 0;
+        if (now.lines)
+            watch_lines(0);
         check_canaries();
         if (now.trace)
             find_lost();
@@ -167,6 +172,8 @@ static void run_case(const struct one_case *one)
             send_frame(STEP, &errors, sizeof errors);
         } else if (!now.trace) {
             send_record();
+            if (now.lines && i == one->failing)
+                tell_lines(record_length());
         }
     }
     tell_live();
@@ -410,6 +417,7 @@ int main(int argc, char **argv)
         return EXIT_BAD_PLAN;
     memcpy(&now.token, head + 1, sizeof now.token);
     now.trace = head[3] & PLAN_TRACE;
+    now.lines = head[3] & PLAN_LINES;
     confined = head[3] & PLAN_CONFINED;
     times.first = head[4];
     times.least = head[5];

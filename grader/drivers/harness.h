@@ -65,6 +65,8 @@ int harness_seen(const void *address);
 void harness_root(const void *pointer);
 /* Append words to the record. */
 void harness_put(int32_t word);
+/* The same for a word that tells of what lies at this address. */
+void harness_put_of(const void *address, int32_t word);
 void harness_put_words(const void *words, size_t count);
 /* The same for memory that stands last in the record, and of which an operation changes little. Of several the last. */
 void harness_put_memory(const void *words, size_t count);

@@ -160,6 +160,17 @@ void look_for_scratch(void *start, void *caller)
         report_block(SCRATCH, 0, block, caller);
 }
 
+/* Tell of the first use of freed memory that a call makes. */
+void look_for_freed(const void *start, const void *caller)
+{
+    static int32_t told_in = UNKNOWN;
+    const struct block *block = told_in == now.operation ? NULL : block_below((uintptr_t)start);
+    if (block != NULL && block->freed && (uintptr_t)start < start_of(block) + block->size) {
+        told_in = now.operation;
+        report_block(USED_AFTER_FREE, 0, block, (void *)(uintptr_t)caller);
+    }
+}
+
 void *allocate(size_t size, size_t align, int zero, void *caller)
 {
     if (must_fail(size, caller) || size > LARGEST || align > LARGEST || heap.live_bytes + size > MOST_LIVE) {

@@ -32,14 +32,14 @@ static const size_t LARGEST = (size_t)64 << 20; /* allocation */
 
 /* --- frames.c -------------------------------------------------------------------------------------------- */
 
-enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED, NO_ROOM };
+enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED, NO_ROOM, LINES };
 
 /* Where we are; every frame says it. */
 extern struct now {
     uint64_t token;
     int32_t case_number, operation;
     uint32_t attempt;
-    int report, trace;
+    int report, trace, lines;
     int32_t failing; /* see struct one_case */
 } now;
 
@@ -52,10 +52,13 @@ extern struct heap {
 void send_frame(enum kind kind, const void *body, size_t length);
 void set_up_record(void);
 void send_record(void);
+/* The address of the student's that word number `word` of the last record was read from, NULL for most. */
+const void *address_of(size_t word);
+size_t record_length(void);
 
 /* --- heap.c ---------------------------------------------------------------------------------------------- */
 
-enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL, FAILED, SCRATCH, UNFILLED };
+enum event { BAD_FREE = 1, BROKEN, LIVE, TOO_SMALL, FAILED, SCRATCH, UNFILLED, USED_AFTER_FREE };
 enum detail { DOUBLE_FREE = 1, INTERIOR, FOREIGN, FRONT, BACK, AFTER_FREE, POOL, STATIC, STACK };
 enum { UNKNOWN = -1, HELD = -2 };
 
@@ -78,11 +81,17 @@ void tell_live(void);
 void *allocate(size_t size, size_t align, int zero, void *caller);
 void release(void *start, void *caller);
 void look_for_scratch(void *start, void *caller);
+void look_for_freed(const void *start, const void *caller);
 struct block *block_below(uintptr_t address);
 uintptr_t start_of(const struct block *block);
 enum detail bad_free(uintptr_t at, const struct block *block);
 size_t libc_gave(void *start);
 int on_stack(const char *address);
+
+/* --- lines.c --------------------------------------------------------------------------------------------- */
+
+void watch_lines(int on);
+void tell_lines(size_t words);
 
 /* --- rights.c ------------------------------------------------------------------------------------------- */
 

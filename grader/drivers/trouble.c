@@ -51,6 +51,8 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     if (signal_number != SIGSEGV)
         signal(SIGSEGV, SIG_DFL); /* the walk up the stack below may meet ruins */
     int hang = signal_number == SIGPROF;
+    if (now.lines)
+        tell_lines(0);
     send_stack(FAULT, signal_number, info->si_code, hang ? 0 : (uint64_t)(uintptr_t)info->si_addr,
                program_counter(context));
     if (hang)

@@ -10,7 +10,7 @@ from grader import rubric
 from grader.build.c import build
 from grader.build.innocent import innocent_program
 from grader.build.project import CProject
-from grader.build.watched import build_watched
+from grader.build.watched import build_telling_lines, build_watched
 from grader.grammar import Grammar, Number, Signature
 from grader.lab import Lab
 from grader.labs.paged_kv_clues import CLUES
@@ -20,6 +20,8 @@ from grader.labs.paged_kv_words import describe_poke, draw
 from grader.verdict import Judged
 from reference.operation import Operation, Trace
 from reference.paged_kv import PagedKV
+from reference.paged_kv.places import places
+from reference.paged_kv.situations import SITUATIONS, situations
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
 
 __all__ = ["FACETS", "lab"]
@@ -115,8 +117,13 @@ def lab() -> Lab:
         build=partial(build, project),
         build_watched=partial(build_watched, project),
         innocent=partial(innocent_program, project),
+        build_telling_lines=partial(build_telling_lines, project),
+        places=places,
         driver_settings=_driver_settings,
         clues=CLUES,
+        situations=situations,
+        situation_words=SITUATIONS,
+        odd_settings=frozenset({"pool_align"}),
         describe_poke=describe_poke,
         draw=draw,
         picture=picture,

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from grader.lab import Clue
 from grader.labs import (
+    paged_kv_clues_accepted as accepted,
+    paged_kv_clues_endings as endings,
+    paged_kv_clues_list as sequences,
     paged_kv_clues_memory as memory,
-    paged_kv_clues_replies as replies,
+    paged_kv_clues_pool as pool,
+    paged_kv_clues_refused as refused,
     paged_kv_clues_state as state,
+    paged_kv_clues_structures as structures,
 )
 
 __all__ = ["CLUES"]
@@ -17,19 +22,21 @@ __all__ = ["CLUES"]
 CLUES: tuple[Clue, ...] = (
     *memory.NULL_ENGINE,
     *memory.ISOLATION,
-    *memory.ENDINGS,
+    *endings.ENDINGS,
     *memory.MEMORY,
-    *replies.REPLIES,
-    *replies.FAILING,
+    *accepted.ACCEPTED,
+    *refused.REFUSED,
+    *accepted.FAILING,
+    *state.MIXED_UP,
     *state.CHOICE,
     *state.TRAVERSAL,
     *state.COPY_ON_WRITE,
-    *state.POOL,
-    *state.ADDRESS,
-    *state.TABLES,
-    *state.COUNTS,
-    *state.LIST,
+    *pool.POOL,
+    *pool.ADDRESS,
+    *structures.TABLES,
+    *structures.COUNTS,
+    *sequences.LIST,
     *memory.LEAKS,
-    *memory.LAST,
+    *endings.LAST,
 )
 """In the order in which they are tried."""

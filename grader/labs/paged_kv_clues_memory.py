@@ -1,17 +1,19 @@
-"""Crashes, hangs, leaks and other mistakes with memory, and the mistakes that come before all others."""
+"""Leaks and other mistakes with memory, and the mistakes that come before all others."""
 
 from __future__ import annotations
 
 from grader.lab import SEVERAL_TARGETS, Clue
-from grader.labs.paged_kv_clue_words import APPEND, CREATE, DESTROY, FORK, STOPS, words
+from grader.labs.paged_kv_clue_words import DESTROY, FREE, words
 
-__all__ = ["ENDINGS", "ISOLATION", "LAST", "LEAKS", "MEMORY", "NULL_ENGINE"]
+__all__ = ["ISOLATION", "LEAKS", "MEMORY", "NULL_ENGINE"]
 
 NULL_ENGINE = (
     Clue(
         rule="null-check",
         circumstances=words("null-engine"),
-        hint="{call} gets a NULL engine here. Check engine == NULL before anything else and return NULL or -1.",
+        clause="Constraint 1/null-engine",
+        hint="{call} gets a NULL engine here. Check engine == NULL on its first line, before anything else, and return "
+        "{reply}.",
     ),
 )
 
@@ -19,92 +21,16 @@ ISOLATION = (
     Clue(
         rule="isolation",
         facets=("isolation",),
-        hint="A call on one engine changed another engine. Everything that belongs to an engine must be reached "
+        clause="Part 2.3/global-state",
+        hint="{note} {field} is {actual} and must stay {expected}. All that belongs to an engine must be reached "
         "through the engine pointer of the call, never through a global or static variable.",
     ),
     Clue(
         rule="isolation",
         circumstances=words(SEVERAL_TARGETS),
+        clause="Part 2.3/global-state",
         hint="With two engines, at the same time or one after the other, {call} mixes them up. Look for global or "
         "static variables that remember an engine, a pool, a sequence or an id: each engine must have its own.",
-    ),
-)
-
-ENDINGS = (
-    Clue(
-        rule="check-before-allocate",
-        calls=APPEND,
-        kinds=STOPS,
-        circumstances=words("none-free"),
-        hint="append_kv needs a new block here and none is free. Compare free_local_blocks with 0 and return -1 before "
-        "you look for a block.",
-    ),
-    Clue(
-        rule="check-before-allocate",
-        calls=CREATE,
-        kinds=STOPS,
-        circumstances=words("none-free"),
-        hint="More blocks are needed than are free. create_sequence must find that out first and return NULL.",
-    ),
-    Clue(
-        rule="validation",
-        kinds=STOPS,
-        circumstances=words("sequence-full"),
-        hint="The sequence is full: logical block 256 does not exist. append_kv must return -1.",
-    ),
-    Clue(
-        rule="validation",
-        kinds=STOPS,
-        circumstances=words("too-long"),
-        hint="More than 256 blocks are needed: create_sequence must return NULL.",
-    ),
-    *(
-        Clue(
-            rule="validation",
-            kinds=STOPS,
-            circumstances=words(word),
-            hint="{call} must be refused here ({clause}). Is the search for the id right when nobody has it, and is "
-            "its result checked before it is used?",
-        )
-        for word in ("unknown-id", "id-taken", "bad-length", "small-pool", "null-pool")
-    ),
-    Clue(
-        rule="block-table",
-        calls=CREATE,
-        kinds=("crash-wild",),
-        hint="create_sequence follows a pointer at {line} that was never set. malloc does not clear memory: all 16 "
-        "slots of a new L1 table must be set to NULL first.",
-    ),
-    Clue(
-        rule="traversal",
-        kinds=STOPS,
-        circumstances=words("holes"),
-        hint="The L1 table has empty slots between used ones here. {call} must look at all 16 slots and pass over "
-        "those that are NULL.",
-    ),
-    Clue(
-        rule="traversal",
-        calls=FORK,
-        kinds=("hang",),
-        hint="fork_sequence does not come back at {line}. Does the loop over the 16 L1 slots go on when a slot is "
-        "NULL?",
-    ),
-    Clue(
-        rule="list",
-        kinds=("hang",),
-        hint="{call} does not come back; it loops at {line}. The list is a ring: a walk ends when it is back at "
-        "&engine->active_seqs, and the node that you free must not be used to go on.",
-    ),
-    Clue(
-        rule="memory-error",
-        kinds=("left-jump",),
-        hint="longjmp at {line} goes back into a call that has already returned. A jump must stay inside one call: "
-        "setjmp first, then longjmp, both before the call returns.",
-    ),
-    Clue(
-        rule="memory-error",
-        kinds=("left",),
-        hint="{call} ends the whole program at {line}. A call returns NULL or -1 when it cannot do its work.",
     ),
 )
 
@@ -112,45 +38,75 @@ MEMORY = (
     Clue(
         rule="destroy",
         calls=DESTROY,
-        kinds=("free-pool", "free-foreign", "free-inside"),
-        hint="llm_destroy frees at {line} what malloc never returned. The pool belongs to the caller, and the dummy "
-        "head of the list is a part of the engine: neither is freed by itself.",
+        kinds=("free-pool",),
+        clause="Task 5/pool",
+        hint="llm_destroy frees the pool at {line}. The pool belongs to the caller.",
+    ),
+    Clue(
+        rule="destroy",
+        calls=DESTROY,
+        kinds=("free-foreign", "free-inside"),
+        clause="Task 5/dummy-head",
+        hint="llm_destroy frees at {line} what malloc never returned. The dummy head of the list is a part of the "
+        "engine and is not freed by itself; a sequence is freed by the address of the Sequence, not of its node.",
     ),
     Clue(
         rule="memory-error",
         kinds=("double-free",),
-        hint="The memory is freed a second time at {line}. Each table, Sequence and engine is freed exactly once.",
+        clause="Compilation/no-error",
+        hint="The memory is freed a second time at {line}: {said}. Each table, Sequence and engine is freed exactly "
+        "once.",
     ),
     Clue(
         rule="memory-error",
         kinds=("free-pool",),
+        clause="Task 5/pool",
         hint="free at {line} gets the pool. It belongs to the caller of llm_init; you only store its address.",
     ),
     Clue(
         rule="memory-error",
         kinds=("free-foreign", "free-inside", "free-static", "free-stack"),
+        clause="Compilation/no-error",
         hint="free at {line} gets an address that malloc, calloc or realloc did not return.",
     ),
     Clue(
         rule="memory-error",
         kinds=("overrun", "underrun", "too-small"),
-        hint="The allocation made at {line} is too small, or an index runs over its end. An L1 table is 16 pointers "
-        "(16 * sizeof(int *)), an L2 table 16 ints, a Sequence sizeof(Sequence), ref_count one int for each block.",
+        clause={
+            "llm_init": "Part 2.3/ref-count",
+            "create_sequence": "Part 2.2/l1-size",
+            "fork_sequence": "Part 2.2/l1-size",
+            "append_kv": "Part 2.2/l2-size",
+            "free_sequence": "Compilation/no-error",
+            "llm_destroy": "Compilation/no-error",
+        },
+        hint="The allocation made at {line} is too small, or an index runs over its end ({said}). An L1 table is "
+        "16 pointers (16 * sizeof(int *)), an L2 table 16 ints, a Sequence sizeof(Sequence), ref_count one int for "
+        "each block.",
+    ),
+    Clue(
+        rule="memory-error",
+        kinds=("FreedRead", "FreedWrite"),
+        clause="Compilation/no-error",
+        hint="At {line} {call} {said}. Take what you need out of a table, Sequence or node first, and free it last.",
     ),
     Clue(
         rule="memory-error",
         kinds=("InvalidRead", "InvalidWrite", "InvalidJump", "InvalidFree", "MismatchedFree", "Overlap"),
-        hint="Valgrind sees an access at {line} to memory that is not yours (any more). Is an index too large, or was "
-        "the memory freed before?",
+        clause="Compilation/no-error",
+        hint="Valgrind sees an access at {line} to memory that is not yours: {said}. Is an index too large there, or "
+        "the allocation too small?",
     ),
     Clue(
         rule="memory-error",
         kinds=("write-after-free",),
-        hint="Memory is written after it was freed. Take what you need out of a Sequence or node before you free it.",
+        clause="Compilation/no-error",
+        hint="{call} {said}. Take what you need out of a Sequence or node before you free it.",
     ),
     Clue(
         rule="memory-error",
         kinds=("UninitCondition", "UninitValue", "SyscallParam"),
+        clause="Compilation/no-error",
         hint="Valgrind sees at {line} a value that was never set. malloc does not clear memory: set every entry of a "
         "table and every field before you read it.",
     ),
@@ -162,6 +118,7 @@ LEAKS = (
         kinds=("leak", "leak-whole"),
         calls=DESTROY,
         circumstances=words("holes"),
+        clause="Task 2/free-all-slots",
         hint="L2 tables behind a NULL slot of the L1 table are never freed. Visit all 16 slots and pass over the NULL "
         "ones.",
     ),
@@ -170,50 +127,30 @@ LEAKS = (
         kinds=("leak-whole",),
         calls=DESTROY,
         circumstances=words("live-sequences"),
+        clause="Task 5/all-sequences",
         hint="llm_destroy must destroy every sequence that is left: all of what was allocated at {line} is lost.",
     ),
     Clue(
         rule="destroy",
         kinds=("leak-whole",),
         calls=DESTROY,
+        clause="Task 5/engine-memory",
         hint="Nothing of what was allocated at {line} is freed. llm_destroy must free the ref_count array and the "
         "engine, and every sequence that is left.",
     ),
-    Clue(
-        rule="leak",
-        kinds=("leak", "leak-whole"),
-        hint="What is allocated at {line} is never freed. Each L2 table, L1 table, Sequence, ref_count and engine "
-        "needs "
-        "its own free.",
-    ),
-)
-
-LAST = (
-    Clue(
-        rule="memory-error",
-        kinds=("unreadable",),
-        hint="After {call} the structures hold pointers or numbers that lead nowhere, so the rest cannot be judged.",
-    ),
-    Clue(
-        rule="memory-error",
-        kinds=("no-time",),
-        hint="The calls compute or sleep for so long that the time for all cases was used up. A call needs "
-        "microseconds: which loop goes round far too often?",
-    ),
-    Clue(
-        rule="memory-error",
-        kinds=("stops-under-valgrind",),
-        hint="{call} works by chance only: it reads memory that was never set or is not yours. Run Valgrind on it.",
-    ),
-    Clue(
-        rule="memory-error",
-        kinds=("strays-under-valgrind",),
-        hint="{call} is another program under Valgrind, so that nobody can see whether it is right. It must not look "
-        "where it runs.",
-    ),
-    Clue(
-        rule="memory-error",
-        kinds=STOPS,
-        hint="{call} ends the program at {line}. Which pointer is NULL, freed or never set there?",
+    *(
+        Clue(
+            rule="leak",
+            kinds=("leak", "leak-whole"),
+            calls=calls,
+            clause=clause,
+            hint="{call} does not free what is allocated at {line}. Each L2 table, L1 table, Sequence, "
+            f"ref_count and engine needs its own free{where}.",
+        )
+        for calls, clause, where in (
+            (FREE, "Task 2/free-memory", ", the tables before what leads to them"),
+            (DESTROY, "Task 5/all-sequences", ", and llm_destroy frees a sequence as free_sequence does"),
+            ((), "Compilation/no-leak", ""),
+        )
     ),
 )

@@ -13,6 +13,7 @@ __all__ = [
     "Audience",
     "Group",
     "bad_operation",
+    "broken_by",
     "findings_of",
     "grouped",
     "guilty_of",
@@ -67,7 +68,7 @@ def grouped(record: Record, outcomes: Iterable[Outcome]) -> list[Group]:
     """The failing ones among `outcomes`, by cause: the diagnosed cause first, then by the points they cost.
 
     Within a group the diagnosed case stands first, else the plainest: a public one, without anything
-    that the grader does by itself, short.
+    that the grader does by itself and without odd settings, short.
     """
     lost = lost_points(record)
     by_cause: dict[str, list[Outcome]] = {}
@@ -78,7 +79,7 @@ def grouped(record: Record, outcomes: Iterable[Outcome]) -> list[Group]:
 
     def place(outcome: Outcome) -> tuple[bool, bool, bool, int]:
         hidden = outcome.visibility is Visibility.HIDDEN
-        return outcome.case != diagnosed, hidden, any(step.note for step in outcome.steps), _length(outcome)
+        return outcome.case != diagnosed, hidden, not outcome.plain, _length(outcome)
 
     groups = [
         Group(outcomes=tuple(sorted(members, key=place)), lost=sum(lost.get(one.case, 0) for one in members))
@@ -147,10 +148,13 @@ def bad_operation(record: Record, outcome: Outcome) -> int:
 
 def hint_of(record: Record, group: Group) -> str:
     """The group's hint, but not the one that the report begins with."""
-    trouble = trouble_of(record, group.shown)
-    hint = trouble.message if trouble is not None and group.shown.difference is not None else ""
     first = record.diagnosis.hint if record.diagnosis is not None else ""
-    return "" if hint == first else hint
+    return "" if group.shown.hint == first else group.shown.hint
+
+
+def broken_by(record: Record, group: Group) -> str:
+    """The sentence of the handout that the group breaks, but not the one that the report begins with."""
+    return group.shown.broken if hint_of(record, group) else ""
 
 
 def _costs(found: Finding, rule: str, judged: Judged) -> bool:

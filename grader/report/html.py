@@ -90,6 +90,7 @@ class _Start:
     handout: str = ""
     seen: str = ""
     hint: str = ""
+    broken: str = ""
     source: tuple[SourceLine, ...] = ()
     case: str = ""
     also: str = ""
@@ -118,6 +119,7 @@ def _likely(record: Record, diagnosis: Diagnosis, audience: Audience) -> _Start:
         handout=diagnosis.handout,
         seen="" if hidden else diagnosis.summary,
         hint=shown_hint(outcome, diagnosis) if hidden and outcome is not None else diagnosis.hint,
+        broken=diagnosis.broken,
         source=source,
         case=case,
         also=", ".join(diagnosis.also),
@@ -138,6 +140,7 @@ class _Cause:
     message: str
     source: tuple[SourceLine, ...]
     hint: str
+    broken: str
     before: tuple[StepShown, ...]
     """Operations that are only listed: those before the first scene, or all where nothing is drawn."""
     scenes: tuple[DrawnScene, ...]
@@ -167,6 +170,7 @@ def _cause(record: Record, group: Group) -> _Cause:
         message=trouble.message if trouble is not None else "",
         source=trouble.source if trouble is not None else (),
         hint=hint_of(record, group) or _first_hint(record, group),
+        broken=group.shown.broken,
         before=tuple(step for step in outcome.steps if step.number < first),
         scenes=scenes,
         at=at[-1] if at else 0,

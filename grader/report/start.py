@@ -94,11 +94,15 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
     )
     if outcome is not None and is_hidden(outcome, audience):
         hint = shown_hint(outcome, diagnosis)
+        if diagnosis.broken:
+            page.labelled("Handout", diagnosis.broken)
         if hint:
             page.labelled("Hint", hint)
         page.labelled("Case", f"a hidden one; look at the public cases of {diagnosis.rule} and at the handout")
     else:
         page.labelled("Seen", diagnosis.summary)
+        if diagnosis.broken:
+            page.labelled("Handout", diagnosis.broken)
         if diagnosis.hint:
             page.labelled("Hint", strong(diagnosis.hint))
         if diagnosis.source_line is not None:
@@ -125,6 +129,7 @@ def shown_hint(outcome: Outcome, diagnosis: Diagnosis) -> str:
 def _secrets(outcome: Outcome, diagnosis: Diagnosis) -> set[str]:
     """Whatever a hint could tell of a hidden case: its calls, values, the place that differs, the line."""
     told = {str(diagnosis.source_line)} if diagnosis.source_line is not None else set()
+    told |= set(re.findall(r"[\w.]+:\d+", diagnosis.hint))
     values = [step.call for step in outcome.steps]
     if outcome.difference is not None:
         told |= {outcome.difference.field, outcome.difference.call}

@@ -12,6 +12,7 @@ from grader.report.document import Document
 from grader.report.groups import (
     Audience,
     Group,
+    broken_by,
     grouped,
     hidden_failures,
     hint_of,
@@ -168,12 +169,14 @@ def _group(page: Page, record: Record, group: Group, number: int) -> None:
     show_case(page, record, group.shown)
     hint = hint_of(record, group)
     page.blank()
+    if broken_by(record, group):
+        page.labelled("Handout", broken_by(record, group), column=9)
     if hint:
-        page.labelled("Hint", hint, column=6)
+        page.labelled("Hint", hint, column=9)
     if group.others:
         names = [outcome.case for outcome in group.others]
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        page.labelled("Also", ", ".join(names[:_MOST_NAMES]) + more, column=6)
+        page.labelled("Also", ", ".join(names[:_MOST_NAMES]) + more, column=9)
 
 
 def _in_brief(page: Page, record: Record, group: Group) -> None:

@@ -167,11 +167,13 @@ def test_every_clue_speaks_of_what_there_is() -> None:
     chosen = lab()
     rules = {rule.id for rule in chosen.rubric.rules}
     for clue in chosen.clues:
-        blanks = dict.fromkeys(("call", "field", "expected", "actual", "line", "clause"), "X")
+        blanks = dict.fromkeys(("call", "field", "expected", "actual", "line", "clause", "reply", "note", "said"), "X")
 
         assert clue.rule in rules
         assert set(clue.facets) <= FACETS
         assert set(clue.calls) <= set(chosen.grammar.operations)
+        clauses = [clue.clause] if isinstance(clue.clause, str) else clue.clause.values()
+        assert set(clauses) <= {"", *chosen.grammar.clauses}
         assert "{" not in clue.hint.format(**blanks)
         assert clue.hint.strip().endswith((".", "}", ")", ";", "?"))
 

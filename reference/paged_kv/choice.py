@@ -45,12 +45,14 @@ def own_choice(outcome: Outcome, before: EngineState, after: EngineState) -> Cho
 
 
 def _difference(outcome: Outcome, place: int, took: int) -> Difference:
+    l1, l2 = divmod(outcome.logical + place, L2_PT_SIZE)
     return Difference(
         facet="choice",
         field=f"the block taken for logical block {outcome.logical + place} of sequence {outcome.seq_id}",
         expected=f"block {outcome.taken[place]}, the first with ref_count 0",
         actual=f"block {took}",
         tags=frozenset({"copy-on-write"} if outcome.copied else ()),
+        place=f"sequence {outcome.seq_id}: block_table[{l1}][{l2}]",
     )
 
 

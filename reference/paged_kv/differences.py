@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 from reference.operation import Operation, Reply
+from reference.paged_kv.mixed_up import with_notes
 from reference.paged_kv.outcome import Outcome
 from reference.paged_kv.pool import GUARD_WORDS, place_name
 from reference.paged_kv.readable import PoolWords, pointer_name
@@ -52,7 +53,7 @@ def differences(
             counted[difference.facet] = counted.get(difference.facet, 0) + 1
             if counted[difference.facet] <= _MOST_PER_FACET:
                 found.append(placed)
-    return found
+    return with_notes(found, operation, outcome, expected=expected, actual=actual)
 
 
 def standing(number: int, *, believed: RecordState, left: RecordState) -> frozenset[Difference]:
@@ -218,6 +219,8 @@ def _entries(field: str, want: array[int], have: array[int]) -> Iterator[Differe
 
 def _entry_tags(want: int, have: int) -> Iterator[str]:
     yield UNFILLED if want == UNMAPPED else "mapping"
+    if have == UNMAPPED:
+        yield "none-stored"
     if want != UNMAPPED and have >= 0:
         yield "remapped"
 

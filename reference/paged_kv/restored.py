@@ -14,6 +14,7 @@ from operator import is_
 from reference.model import CannotGoOn
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.pool import Pool
+from reference.paged_kv.readable import pointer_name
 from reference.paged_kv.record import EngineState, Pointer, RecordState, SequenceState, Slot
 from reference.paged_kv.sequence import UNMAPPED
 from reference.paged_kv.words import BLOCK_SIZE
@@ -80,7 +81,7 @@ def _slot(slot: Slot, right: EngineState | None) -> Slot:
     ref_count = state.ref_count
     if state.ref_pointer is not Pointer.OK:
         if right is None:
-            raise CannotGoOn("the array ref_count cannot be read")
+            raise CannotGoOn(f"ref_count is {pointer_name(state.ref_pointer)}")
         ref_count = right.ref_count
     sequences = list(_sequences(state, right, slot.pool_bytes // BLOCK_SIZE))
     believable = state.ref_pointer is state.list_pointer is Pointer.OK
@@ -110,8 +111,10 @@ def _sequences(state: EngineState, right: EngineState | None, blocks: int) -> It
 
 
 def _what_is_wrong_with_the_list(state: EngineState) -> str:
+    if state.list_pointer is Pointer.SHARED:
+        return "the walk along next from active_seqs never comes back"
     if state.list_pointer is not Pointer.OK:
-        return "the list of sequences does not come back to its dummy head"
+        return f"the walk along next from active_seqs meets {pointer_name(state.list_pointer)}"
     ids = [sequence.seq_id for sequence in state.sequences]
     twice = next(seq_id for seq_id in ids if ids.count(seq_id) > 1)
     return f"two sequences have the id {twice}"

@@ -307,7 +307,7 @@ static void put_ints(const int *ints, size_t count, int blank)
         return;
     }
     for (size_t i = 0; i < count; i++)
-        harness_put(harness_outside(&ints[i], sizeof *ints) ? blank : ints[i]);
+        harness_put_of(&ints[i], harness_outside(&ints[i], sizeof *ints) ? blank : ints[i]);
 }
 
 /* Is an entry mapped behind the last block that `kv_count` words need? Says nothing of a state that a poke made. */
@@ -325,15 +325,15 @@ static void put_sequence(const Sequence *sequence)
 {
     enum pointer pointers[L1_PT_SIZE];
     enum pointer table = first_seen(sequence->block_table, L1_PT_SIZE * sizeof(int *));
-    harness_put(sequence->seq_id);
-    harness_put(sequence->kv_count);
-    harness_put(table);
+    harness_put_of(&sequence->seq_id, sequence->seq_id);
+    harness_put_of(&sequence->kv_count, sequence->kv_count);
+    harness_put_of(&sequence->block_table, (int32_t)table);
     if (!readable(table))
         return;
     for (int i = 0; i < L1_PT_SIZE; i++) {
         int **slot = &sequence->block_table[i];
         pointers[i] = harness_outside(slot, sizeof *slot) ? PTR_NULL : first_seen(*slot, L2_PT_SIZE * sizeof(int));
-        harness_put(pointers[i]);
+        harness_put_of(slot, (int32_t)pointers[i]);
     }
     for (int i = 0; i < L1_PT_SIZE; i++)
         if (readable(pointers[i])) {
@@ -360,8 +360,8 @@ static void put_list(LLMEngine *engine)
     int same = 0;
     while (same < count && back == nodes[count - 1 - same])
         back = nodes[count - 1 - same++]->prev;
-    harness_put(end);
-    harness_put(end == PTR_OK && same == count && back == head);
+    harness_put_of(count ? &nodes[count - 1]->next : &head->next, (int32_t)end);
+    harness_put_of(same ? &nodes[count - same]->prev : &head->prev, end == PTR_OK && same == count && back == head);
     harness_put(count);
     for (int i = 0; i < count; i++)
         put_sequence(sequence_of(nodes[i]));
@@ -372,10 +372,10 @@ static void put_engine(const struct slot *slot)
     LLMEngine *engine = slot->engine;
     size_t blocks = (size_t)slot->pool_bytes / BLOCK_SIZE;
     enum pointer counts = harness_pointer(engine->ref_count, blocks * sizeof(int));
-    harness_put(engine->pool_base_ptr == slot->pool);
-    harness_put(engine->total_local_blocks);
-    harness_put(engine->free_local_blocks);
-    harness_put(counts);
+    harness_put_of(&engine->pool_base_ptr, engine->pool_base_ptr == slot->pool);
+    harness_put_of(&engine->total_local_blocks, engine->total_local_blocks);
+    harness_put_of(&engine->free_local_blocks, engine->free_local_blocks);
+    harness_put_of(&engine->ref_count, (int32_t)counts);
     if (counts == PTR_OK)
         put_ints(engine->ref_count, blocks, 0);
     put_list(engine);

@@ -1,0 +1,132 @@
+"""Which of a lab's clues fits what a case showed first, and the sentence of the handout that was broken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from grader.compare import Comparison
+from grader.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
+from grader.patterns import Patterns
+from grader.symptom import Symptom
+from grader.verdict import Verdict
+from reference.operation import Operation
+
+__all__ = ["best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]
+
+_REPEATED = re.compile(r" \(\d+ times; .*\)$")
+
+_REPLY, _STATE, _MEMORY = range(3)
+
+
+def operation_of(symptom: Symptom, comparison: Comparison) -> Operation:
+    """The operation at which it showed, the last one for what showed behind it."""
+    operations = comparison.case.trace.operations
+    return operations[_index(symptom, comparison)]
+
+
+def best_clue(
+    first: Sequence[Symptom], comparison: Comparison, clues: Sequence[Clue], patterns: Patterns
+) -> tuple[Symptom | None, Clue | None]:
+    """The cause among the symptoms of the first bad operation, and the first clue of the table that fits it.
+
+    A wrong reply goes before a wrong state, and a wrong state before what instruments say of memory.
+    """
+    for rank in (_REPLY, _STATE, _MEMORY):
+        those = [symptom for symptom in first if _rank(symptom) == rank]
+        for clue in clues:
+            for symptom in those:
+                if _fits(clue, symptom, comparison, patterns):
+                    return symptom, clue
+    return (first[0], None) if first else (None, None)
+
+
+def clue_alone(symptom: Symptom, comparison: Comparison, clues: Sequence[Clue], patterns: Patterns) -> Clue | None:
+    """The clue for one symptom alone; that there are several targets explains no line."""
+    plain = (clue for clue in clues if SEVERAL_TARGETS not in clue.circumstances)
+    return next((clue for clue in plain if _fits(clue, symptom, comparison, patterns)), None)
+
+
+def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
+    """What the clue tells of this symptom."""
+    index = _index(cause, comparison)
+    expected, difference = comparison.expected[index], cause.difference
+    text = clue.hint.format(
+        call=operation_of(cause, comparison).name,
+        field=difference.field if difference else "",
+        expected=difference.expected if difference else "",
+        actual=difference.actual if difference else "",
+        line=str(cause.source[0]) if cause.source else lab.source_name,
+        clause=lab.grammar.clauses.get(expected.clause, ""),
+        note=difference.note if difference else "",
+        reply=expected.text,
+        said=_said(cause),
+    )
+    return " ".join(text.split())
+
+
+def _said(cause: Symptom) -> str:
+    message = cause.finding.message if cause.finding is not None else ""
+    return _REPEATED.sub("", message.removeprefix("Valgrind: "))
+
+
+def sentence(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
+    """The handout's sentence that was broken, with its place: "Task 2: free_sequence returns 0"."""
+    clause = clue.clause
+    if not isinstance(clause, str):
+        clause = clause.get(operation_of(cause, comparison).name, "")
+    clause = clause or comparison.expected[_index(cause, comparison)].clause
+    text = lab.grammar.clauses.get(clause, "")
+    return f"{clause.partition('/')[0]}: {text}" if text else ""
+
+
+def is_memory_error(symptom: Symptom) -> bool:
+    """Does it cost points for memory errors?"""
+    return symptom.verdict in (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
+
+
+def _rank(symptom: Symptom) -> int:
+    if symptom.difference is None:
+        return _MEMORY
+    return _REPLY if symptom.difference.facet == "reply" else _STATE
+
+
+def _fits(clue: Clue, symptom: Symptom, comparison: Comparison, patterns: Patterns) -> bool:
+    """Does every condition of the clue hold?"""
+    index = _index(symptom, comparison)
+    difference = symptom.difference
+    return (
+        (not clue.calls or operation_of(symptom, comparison).name in clue.calls)
+        and (not clue.kinds or symptom.kind in clue.kinds)
+        and (not clue.facets or (difference is not None and difference.facet in clue.facets))
+        and (not clue.part or (difference is not None and clue.part in difference.field))
+        and clue.tags <= (difference.tags if difference is not None else frozenset())
+        and (not clue.never or patterns.never.issuperset(clue.never))
+        and clue.circumstances <= _circumstances(symptom, comparison, index, patterns)
+        and (clue.where is None or (symptom.judgement is not None and clue.where(symptom.judgement)))
+    )
+
+
+def _index(symptom: Symptom, comparison: Comparison) -> int:
+    return min(symptom.operation, len(comparison.case.trace.operations) - 1)
+
+
+def _circumstances(symptom: Symptom, comparison: Comparison, index: int, patterns: Patterns) -> frozenset[str]:
+    reply = symptom.judgement.expected if symptom.judgement else comparison.expected[index]
+    name = comparison.case.trace.operations[index].name
+    targets = {operation.target for operation in comparison.case.trace.operations} - {None}
+    several = len(targets) > 1 or _made_anew(comparison, index)
+    only = patterns.only(name, reply) if symptom.difference is not None else frozenset()
+    never = {f"{ONLY}never"} if name in patterns.never else set()
+    return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset())
+
+
+def _made_anew(comparison: Comparison, index: int) -> bool:
+    """Is it not the first engine (or whatever a lab has) of its number? The first call to a number makes one."""
+    operations = comparison.case.trace.operations[: index + 1]
+    accepted = [
+        operation.name
+        for operation, reply in zip(operations, comparison.expected, strict=False)
+        if operation.target == operations[-1].target and not reply.refused
+    ]
+    return accepted.count(accepted[0]) > 1 if accepted else False

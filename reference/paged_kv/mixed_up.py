@@ -1,0 +1,181 @@
+"""What a call changed although another thing was asked for: a sentence beside the differences that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from reference.model import UNFILLED, Difference
+from reference.operation import Operation
+from reference.paged_kv.outcome import Outcome
+from reference.paged_kv.record import EngineState, RecordState, SequenceState
+from reference.paged_kv.sequence import UNMAPPED
+
+__all__ = ["with_notes"]
+
+_IDS = {"create_sequence": 1, "free_sequence": 1, "append_kv": 1, "fork_sequence": 2}
+
+
+def with_notes(
+    found: Sequence[Difference], operation: Operation, outcome: Outcome, *, expected: RecordState, actual: RecordState
+) -> list[Difference]:
+    """The same differences; those of the wrong sequence, engine or slot have a note and a tag that say so."""
+    number = operation.target or 1
+    want, have = expected.slots[number - 1].engine, actual.slots[number - 1].engine
+    noted = [_engine(difference, number) for difference in found]
+    noted = list(_stored_elsewhere(noted))
+    if outcome.copied is not None:
+        noted = [_of_copy(difference, outcome.copied) for difference in noted]
+    if want is not None and have is not None and operation.name in _IDS:
+        ids = [int(argument or 0) for argument in operation.arguments[: _IDS[operation.name]]]
+        noted = list(_other_sequence(noted, ids, want, have))
+        noted = list(_misplaced(noted, want, have))
+        if operation.name == "free_sequence":
+            noted = list(_other_freed(noted, ids[0], want, have))
+        if operation.name == "fork_sequence":
+            noted = list(_other_parent(noted, ids, want, have))
+    return noted
+
+
+def _engine(difference: Difference, number: int) -> Difference:
+    if difference.facet != "isolation":
+        return difference
+    name, other, _ = difference.field.partition(":")
+    changed = name if other and name.startswith("engine @") else "engine @1"
+    return replace(difference, note=f"The call went to engine @{number}, but {changed} changed.")
+
+
+def _of_copy(difference: Difference, copied: tuple[int, int]) -> Difference:
+    """Of which block of a copy-on-write is it the count?"""
+    if difference.facet != "ref_count":
+        return difference
+    role = {f"ref_count[{copied[0]}]": "old-block", f"ref_count[{copied[1]}]": "new-block"}
+    place = difference.field.rpartition(" ")[2]
+    return replace(difference, tags=difference.tags | {role.get(place, "other-block")})
+
+
+def _stored_elsewhere(found: Sequence[Difference]) -> Iterator[Difference]:
+    """Where kv_data went, if not to its place."""
+    places = [one.field for one in found if "data" in one.tags and "target" not in one.tags]
+    for one in found:
+        if "target" not in one.tags:
+            yield one
+        elif places:
+            note = f"kv_data went to {places[0]}; it belongs in {one.field}."
+            yield replace(one, note=note, tags=one.tags | {"elsewhere"}, place=places[0])
+        else:
+            yield replace(
+                one,
+                note=f"kv_data belongs in {one.field} and is stored nowhere in the pool.",
+                tags=one.tags | {"nowhere"},
+            )
+
+
+def _other_sequence(
+    found: Sequence[Difference], ids: Sequence[int], want: EngineState, have: EngineState
+) -> Iterator[Difference]:
+    there = {sequence.seq_id: sequence for sequence in have.sequences}
+    changed = {
+        f"sequence {sequence.seq_id}:": sequence.seq_id
+        for sequence in want.sequences
+        if sequence.seq_id not in ids[-1:] and there.get(sequence.seq_id) not in (None, sequence)
+    }
+    for one in found:
+        other = next((seq_id for name, seq_id in changed.items() if name in one.field), None)
+        if other is None:
+            yield one
+        elif len(ids) > 1 and other == ids[0]:
+            note = f"Sequence {other} is the parent; a fork changes nothing in its parent's tables and fields."
+            yield replace(one, note=note, tags=one.tags | {"other-sequence"})
+        else:
+            note = f"Sequence {ids[-1]} was asked for, but sequence {other} changed."
+            yield replace(one, note=note, tags=one.tags | {"other-sequence"})
+
+
+def _misplaced(found: Sequence[Difference], want: EngineState, have: EngineState) -> Iterator[Difference]:
+    """A block that is mapped at another place, one too many, and one that nobody took though it is free."""
+    wanted, mapped = _places(want), _places(have)
+    free = [block for block, count in enumerate(have.ref_count) if count == 0]
+    at_the_ends = set(free) <= {0, len(have.ref_count) - 1}
+    for one in found:
+        if one.facet != "tables" or "[" not in one.field:
+            yield one
+            continue
+        name = one.field.partition(":")[0]
+        here, there = _block(one.actual), _block(one.expected)
+        belongs = next((place for place in wanted.get(here, ()) if place.startswith(name)), None)
+        stands = next((place for place in mapped.get(there, ()) if place.startswith(name)), None)
+        if stands is not None and wanted.get(there) != mapped.get(there):
+            note = f"Block {there} was put into {stands}; it belongs in {one.field}."
+            yield replace(one, note=note, tags=one.tags | {"misplaced"})
+        elif UNFILLED in one.tags and here >= 0 and belongs is not None and mapped.get(here) != wanted.get(here):
+            note = f"Block {here} was put into {one.field}; it belongs in {belongs}."
+            yield replace(one, note=note, tags=one.tags | {"misplaced"})
+        elif UNFILLED in one.tags and 0 <= here < len(have.ref_count) and have.ref_count[here] > want.ref_count[here]:
+            yield replace(one, tags=one.tags - {UNFILLED} | {"one-too-many"})
+        elif "mapping" in one.tags and here == UNMAPPED and at_the_ends:
+            yield replace(one, tags=one.tags | {"free-at-the-ends"})
+        else:
+            yield one
+
+
+def _places(engine: EngineState) -> dict[int, list[str]]:
+    """Where each block is mapped."""
+    found: dict[int, list[str]] = {}
+    for sequence in engine.sequences:
+        for l1, table in enumerate(sequence.tables):
+            for l2, block in enumerate(table if table is not None else ()):
+                if block >= 0:
+                    found.setdefault(block, []).append(f"sequence {sequence.seq_id}: block_table[{l1}][{l2}]")
+    return found
+
+
+def _block(text: str) -> int:
+    """The block that a difference tells of, -2 for none."""
+    try:
+        return int(text.removeprefix("block "))
+    except ValueError:
+        return -2
+
+
+def _other_freed(found: Sequence[Difference], asked: int, want: EngineState, have: EngineState) -> Iterator[Difference]:
+    """Another sequence left the list than the one that must."""
+    left = [sequence.seq_id for sequence in have.sequences]
+    lost = [sequence.seq_id for sequence in want.sequences if sequence.seq_id not in left]
+    for one in found:
+        if one.facet in ("list", "failing") and "next" in one.field and lost:
+            gone = ", ".join(map(str, lost))
+            still = ", which is still in the list" if asked in left else ""
+            note = f"Sequence {asked} was to be freed{still}; sequence {gone} is gone from the list."
+            yield replace(one, note=note, tags=one.tags | {"other-sequence"})
+        else:
+            yield one
+
+
+def _other_parent(
+    found: Sequence[Difference], ids: Sequence[int], want: EngineState, have: EngineState
+) -> Iterator[Difference]:
+    """The child has the blocks of a sequence that is not its parent."""
+    parent_id, child_id = ids
+    mine, right = _of(have, child_id), _of(want, child_id)
+    other = next(
+        (
+            sequence.seq_id
+            for sequence in want.sequences
+            if mine is not None
+            and right is not None
+            and sequence.seq_id not in ids
+            and sequence.tables == mine.tables != right.tables
+        ),
+        None,
+    )
+    for one in found:
+        if other is not None and f"sequence {child_id}: block_table" in one.field:
+            note = f"The child has the blocks of sequence {other}; its parent is sequence {parent_id}."
+            yield replace(one, note=note, tags=one.tags | {"other-sequence"})
+        else:
+            yield one
+
+
+def _of(engine: EngineState, seq_id: int) -> SequenceState | None:
+    return next((sequence for sequence in engine.sequences if sequence.seq_id == seq_id), None)

@@ -1,0 +1,183 @@
+"""What is special about each call of a trace, in words: for a diagnosis that looks for what all wrong calls share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from reference.operation import Operation, Trace
+from reference.paged_kv.engine import Engine
+from reference.paged_kv.model import PagedKV
+from reference.paged_kv.sequence import UNMAPPED, Sequence
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
+
+__all__ = ["SITUATIONS", "situations"]
+
+SITUATIONS: dict[str, str] = {
+    "smallest-pool": "the pool has exactly 64 bytes",
+    "ragged-pool": "pool_size is no multiple of 64",
+    "exact-fit": "exactly as many blocks are needed as are free",
+    "last-free-block": "the append needs a block and exactly one is free",
+    "max-length": "exactly 256 blocks are needed",
+    "last-logical-block": "the record goes to logical block 255, the last one that a sequence can have",
+    "larger-id": "another sequence has a larger id",
+    "smaller-id": "another sequence has a smaller id",
+    "id-zero": "an id is 0",
+    "id-negative": "an id is negative",
+    "length-zero": "initial_kv_len is 0",
+    "length-negative": "initial_kv_len is negative",
+    "onto-itself": "both ids are the same",
+    "holes": "the L1 table has a NULL slot before a used one",
+    "unmapped-entries": "an L2 table has a -1 before a mapped entry, or nothing but -1",
+    "three-users": "more than two sequences use the block",
+    "copy-on-write": "the block is shared and must be copied",
+    "l2-missing": "the L2 table is missing",
+    "new-page": "a new page is needed",
+    "in-place": "the slot is mapped and its block is used by nobody else",
+    "none-free": "no block is free",
+    "still-shared": "another sequence still uses a block",
+    "last-reference": "a block has no other user",
+    "shared-already": "a block of the sequence is shared already",
+    "several-tables": "the sequence has more than 16 blocks, so more than one L2 table",
+    "second-table": "the record goes to the second L2 table or a later one",
+    "several-blocks": "the sequence has more than one block",
+    "one-block": "the sequence has one block",
+    "whole-blocks": "kv_count is a multiple of 16",
+    "part-block": "kv_count is no multiple of 16",
+    "offset-zero": "the record is the first one of its block",
+    "offset-inside": "the record is not the first one of its block",
+    "gap-below": "a block in use lies behind the first free one",
+    "taken-only": "the id belongs to the only sequence",
+    "taken-middle": "the id belongs to a sequence between others in the list",
+    "taken-first": "the id belongs to the first sequence in the list",
+    "taken-last": "the id belongs to the last sequence in the list",
+    "taken-not-first": "the id belongs to a sequence that is not the first in the list",
+    "taken-not-last": "the id belongs to a sequence that is not the last in the list",
+    "listed-only": "the sequence is the only one",
+    "listed-middle": "the sequence stands between others in the list",
+    "listed-first": "the sequence is the first in the list",
+    "listed-last": "the sequence is the last in the list",
+    "listed-not-first": "the sequence is not the first in the list",
+    "listed-not-last": "the sequence is not the last in the list",
+    "no-sequence": "there is no sequence",
+    "some-sequence": "there is at least one sequence",
+    "several-sequences": "there are several sequences",
+}
+"""Each word with its sentence, what tells most first. Some are circumstances of a reply, the others are made here."""
+
+
+def situations(trace: Trace) -> tuple[frozenset[str], ...]:
+    """For each operation the words that fit its call, by the reference engine's state before it."""
+    model = PagedKV(trace)
+    found = []
+    for operation in trace.operations:
+        words = frozenset(_words(operation, model.engines.get(operation.target)))
+        found.append(words | model.apply(operation).circumstances)
+    return tuple(found)
+
+
+def _words(operation: Operation, engine: Engine | None) -> Iterator[str]:
+    arguments: tuple[Any, ...] = operation.arguments
+    if operation.name == "llm_init":
+        yield from _init(arguments[-1])
+    elif engine is not None:
+        yield from _crowd(len(engine.active_seqs))
+        ids = _ids(operation)
+        yield from ("id-zero" if number == 0 else "id-negative" for number in ids if number <= 0)
+        if len(ids) > len(set(ids)):
+            yield "onto-itself"
+        if ids:
+            yield from _compared(engine, ids[0])
+        new = ids[-1:] if operation.name in ("create_sequence", "fork_sequence") else ()
+        if new and new[0] in engine.active_seqs:
+            yield from (word.replace("listed", "taken") for word in _listed(list(engine.active_seqs), new[0]))
+        if operation.name == "create_sequence":
+            yield from _create(engine, arguments[1])
+        elif ids and ids[0] in engine.active_seqs:
+            sequence = engine.active_seqs[ids[0]]
+            yield from _listed(list(engine.active_seqs), ids[0])
+            yield from _length(len(sequence.mapped_blocks()), sequence.kv_count)
+            if any(engine.ref_count[block] > 1 for block in sequence.mapped_blocks()):
+                yield "shared-already"
+            if operation.name == "append_kv":
+                yield from _append(engine, sequence)
+
+
+def _compared(engine: Engine, seq_id: int) -> Iterator[str]:
+    if any(other > seq_id for other in engine.active_seqs):
+        yield "larger-id"
+    if any(other < seq_id for other in engine.active_seqs):
+        yield "smaller-id"
+
+
+def _ids(operation: Operation) -> tuple[int, ...]:
+    count = {"create_sequence": 1, "free_sequence": 1, "append_kv": 1, "fork_sequence": 2}.get(operation.name, 0)
+    return tuple(int(argument or 0) for argument in operation.arguments[:count])
+
+
+def _init(pool_size: int) -> Iterator[str]:
+    if pool_size == BLOCK_SIZE:
+        yield "smallest-pool"
+    if pool_size % BLOCK_SIZE:
+        yield "ragged-pool"
+
+
+def _crowd(sequences: int) -> Iterator[str]:
+    yield "some-sequence" if sequences else "no-sequence"
+    if sequences > 1:
+        yield "several-sequences"
+
+
+def _create(engine: Engine, length: int) -> Iterator[str]:
+    if length <= 0:
+        yield "length-negative" if length else "length-zero"
+        return
+    needed = (length + KV_PER_BLOCK - 1) // KV_PER_BLOCK
+    if needed == engine.free_local_blocks:
+        yield "exact-fit"
+    if needed == MAX_LOGICAL_BLOCKS:
+        yield "max-length"
+    yield from _length(needed, length)
+    yield from _gap(engine)
+
+
+def _length(blocks: int, kv_count: int) -> Iterator[str]:
+    if blocks > L2_PT_SIZE:
+        yield "several-tables"
+    yield "several-blocks" if blocks > 1 else "one-block"
+    yield "part-block" if kv_count % KV_PER_BLOCK else "whole-blocks"
+
+
+def _gap(engine: Engine) -> Iterator[str]:
+    counts = list(engine.ref_count)
+    if 0 in counts and any(counts[counts.index(0) :]):
+        yield "gap-below"
+
+
+def _append(engine: Engine, sequence: Sequence) -> Iterator[str]:
+    logical, offset = divmod(sequence.kv_count, KV_PER_BLOCK)
+    yield "offset-inside" if offset else "offset-zero"
+    if logical >= MAX_LOGICAL_BLOCKS:
+        return
+    if logical == MAX_LOGICAL_BLOCKS - 1:
+        yield "last-logical-block"
+    if logical >= L2_PT_SIZE:
+        yield "second-table"
+    block = sequence.block_at(logical)
+    users = engine.ref_count[block] if block != UNMAPPED else 0
+    if users > 2:
+        yield "three-users"
+    if users != 1:
+        yield from _gap(engine)
+        if engine.free_local_blocks == 1:
+            yield "last-free-block"
+
+
+def _listed(ids: list[int], seq_id: int) -> Iterator[str]:
+    place, last = ids.index(seq_id), len(ids) - 1
+    yield "listed-not-first" if place else "listed-first"
+    yield "listed-not-last" if place < last else "listed-last"
+    if not last:
+        yield "listed-only"
+    elif 0 < place < last:
+        yield "listed-middle"
