@@ -33,7 +33,7 @@ from grader.score import rule_scores, total
 from grader.symbols import source_lines
 from grader.symptoms import stacks_of
 from grader.trust import surely
-from grader.verdict import Advice, Judged
+from grader.verdict import Judged
 
 __all__ = ["STEPS", "Early", "Progress", "grade"]
 
