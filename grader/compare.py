@@ -138,7 +138,7 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         pretends = judgement.expected.refused and _does_nothing(before, steps[number].record)
         if refused is None and not right.replies[number].refused and (pretends or judgement.actual.text in REFUSALS):
             refused = number
-    end = End.UNREADABLE if unreadable is not None else _end(played)
+    end = End.UNREADABLE if unreadable else _end(played)
     lost = _lost(played) if played.complete else 0
     if lost:
         _add_lost(deviations, len(operations) - 1, lost, right.replies[-1])
