@@ -7,7 +7,7 @@ makes of the program's own state before the call, as everywhere: an old mistake 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -37,6 +37,9 @@ _MOST_LINES = 700
 """Of a program; its checks and its malloc take 450 of them."""
 
 _FEWEST_ALIKE = 3
+
+_Key = tuple[int, str]
+"""Depth and label of a row."""
 
 
 def pictures(record: Record, comparisons: Sequence[Comparison], lab: Lab) -> tuple[Picture, ...]:
@@ -81,6 +84,9 @@ def _program(case: Case, operation: int, lab: Lab) -> tuple[str, ...]:
 def _scene(comparison: Comparison, number: int, lab: Lab, rows: _Rows) -> Scene | None:
     """One operation, counted from 0; None where the handout no longer says what its state should be."""
     steps = comparison.played.steps
+    lengths = [step.length for step in steps[max(0, number - 1) : number + 1]]
+    if max(lengths, default=0) > _MOST_STATE:
+        return None  # before anything is decoded: a program may tell of states of megabytes
     actual = steps[number].record if number < len(steps) else None
     judged = any(deviation.operation == number for deviation in comparison.deviations)
     model = lab.model(comparison.case.trace)
@@ -144,20 +150,25 @@ def _panels(right: Sequence[Part], theirs: Sequence[Part], rows: _Rows) -> Itera
 def _rows(wanted: Part | None, found: Part | None) -> Iterator[Row]:
     right = wanted.lines if wanted is not None else {}
     theirs = found.lines if found is not None else {}
-    for key in _in_order(list(right), list(theirs)):
+    for key in _in_order(right, theirs):
         depth, label = key
         expected, actual = right.get(key, ()), theirs.get(key, ())
         yield Row(label=label, depth=depth, expected=expected, actual=actual if actual != expected else None)
 
 
-def _in_order(right: list[tuple[int, str]], theirs: list[tuple[int, str]]) -> list[tuple[int, str]]:
+def _in_order(right: Mapping[_Key, object], theirs: Mapping[_Key, object]) -> Iterator[_Key]:
     """All keys: those of one side alone stand behind the one that they follow there."""
-    merged = list(right)
-    for place, key in enumerate(theirs):
-        if key not in right:
-            behind = theirs[place - 1] if place else None
-            merged.insert(merged.index(behind) + 1 if behind is not None else 0, key)
-    return merged
+    behind: dict[_Key | None, list[_Key]] = {}
+    last: _Key | None = None
+    for key in theirs:
+        if key in right:
+            last = key
+        else:
+            behind.setdefault(last, []).append(key)
+    for place in (None, *right):
+        if place is not None:
+            yield place
+        yield from behind.get(place, ())
 
 
 def _alike(rows: Sequence[Row]) -> Iterator[Row]:

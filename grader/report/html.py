@@ -146,6 +146,8 @@ class _Cause:
     scenes: tuple[DrawnScene, ...]
     at: int
     """The scene of the operation that went wrong."""
+    undrawn: bool
+    """Is that operation missing among the scenes, although the case was to be drawn?"""
     besides: tuple[str, ...]
     program: str
     others: tuple[Outcome, ...]
@@ -174,6 +176,7 @@ def _cause(record: Record, group: Group) -> _Cause:
         before=tuple(step for step in outcome.steps if step.number < first),
         scenes=scenes,
         at=at[-1] if at else 0,
+        undrawn=picture is not None and number > 0 and all(scene.step.number < number for scene in scenes),
         besides=tuple(besides(findings_of(record, outcome), trouble)),
         program="\n".join(picture.program) if picture is not None else "",
         others=group.others,
