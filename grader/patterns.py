@@ -20,6 +20,9 @@ from reference.operation import Reply, Trace
 __all__ = ["Call", "Patterns", "calls_of"]
 
 _LEAST_WRONG = 2
+_MOST_WORDS = 2
+"""Where the cases do not tell two situations apart, neither does the sentence."""
+
 _LEAST_CHANCE = 1000
 """A word that tells nothing falls to just the wrong calls, and to all of them, with less than one chance in so many."""
 
@@ -65,11 +68,12 @@ class Patterns:
         same = [one for one in self.calls if one.name == name and known <= one.words and _alike(one.expected, expected)]
         bad = [one for one in same if one.wrong and one.case in chosen]
         good = [one for one in same if not one.wrong]
-        word = next((word for word in self._telling(bad, good) if word not in known), None)
-        if word is None:
+        words = [word for word in self._telling(bad, good) if word not in known][:_MOST_WORDS]
+        if not words:
             return ""
+        shared = " and ".join(self.order[word] for word in words)
         return (
-            f"In all {len(bad)} calls of {name} that go wrong like this {self.order[word]}; in none of {len(good)} "
+            f"In all {len(bad)} calls of {name} that go wrong like this {shared}; in none of {len(good)} "
             "right ones it is so."
         )
 

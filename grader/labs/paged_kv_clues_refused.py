@@ -150,7 +150,7 @@ REFUSED = (
                 ("in-place", "none-free"),
                 "Task 4/exclusive",
                 (
-                    "refuses because no block is free, but it needs none here: the slot is mapped and the ref_count of "
+                    "refuses here, where no block is free, but it needs none: the slot is mapped and the ref_count of "
                     "its block is 1, so it writes in place. Check free_local_blocks only when a block is needed."
                 ),
             ),
@@ -167,8 +167,8 @@ REFUSED = (
                 ("none-free",),
                 "Task 3/increment",
                 (
-                    "refuses because no block is free, but a fork shares its parent's blocks and needs no free one. It "
-                    "fails only for an unknown parent or a taken id."
+                    "refuses here, where no block is free. A fork shares its parent's blocks and needs no free one: "
+                    "it fails only for an unknown parent or a taken id."
                 ),
             ),
             (

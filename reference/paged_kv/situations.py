@@ -20,8 +20,6 @@ SITUATIONS: dict[str, str] = {
     "last-free-block": "the append needs a block and exactly one is free",
     "max-length": "exactly 256 blocks are needed",
     "last-logical-block": "the record goes to logical block 255, the last one that a sequence can have",
-    "larger-id": "another sequence has a larger id",
-    "smaller-id": "another sequence has a smaller id",
     "id-zero": "an id is 0",
     "id-negative": "an id is negative",
     "length-zero": "initial_kv_len is 0",
@@ -62,6 +60,8 @@ SITUATIONS: dict[str, str] = {
     "no-sequence": "there is no sequence",
     "some-sequence": "there is at least one sequence",
     "several-sequences": "there are several sequences",
+    "larger-id": "another sequence has a larger id",
+    "smaller-id": "another sequence has a smaller id",
 }
 """Each word with its sentence, what tells most first. Some are circumstances of a reply, the others are made here."""
 
