@@ -157,6 +157,7 @@ def _difference(one: CaseFindings) -> OutcomeDifference | None:
         field=difference.field,
         expected=difference.expected,
         actual=difference.actual,
+        said=difference.said,
     )
 
 

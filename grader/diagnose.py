@@ -145,12 +145,10 @@ def _diagnosis(one: CaseFindings, clue: Clue, cause: Symptom, lab: Lab, *, also:
 
 
 def _summary(operation: Operation, cause: Symptom) -> str:
-    at = f"{operation.name} at operation {cause.operation + 1}"
-    if cause.finding is not None:
-        return f"{at}: {cause.finding.message}"
     difference = cause.difference
-    assert difference is not None
-    return f"{at}: {difference.field} is {difference.actual}, expected {difference.expected}"
+    said = cause.finding.message if cause.finding is not None else difference.seen if difference is not None else ""
+    call = "" if said.startswith(f"{operation.name} ") else f"{operation.name} at "
+    return f"{call}operation {cause.operation + 1}: {said}"
 
 
 def _hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
@@ -162,6 +160,8 @@ def _hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
         field=difference.field if difference else "",
         expected=difference.expected if difference else "",
         actual=difference.actual if difference else "",
+        wanted=difference.wanted if difference else "",
+        refusal=next(iter(lab.grammar.operations[operation.name].replies[-1:]), ""),
         line=str(cause.source[0]) if cause.source else lab.source_name,
         clause=lab.grammar.clauses.get(reply.clause, ""),
     )

@@ -81,7 +81,8 @@ class Clue:
     """One line of a lab's table of mistakes: what was seen, which rule that breaks, what to tell the student.
 
     Every condition that is given must hold; the first clue of the table that fits is taken. `hint` may use
-    {call}, {field}, {expected}, {actual}, {line} (of the student's file) and {clause}.
+    {call}, {field}, {expected}, {actual}, {wanted} (what must be there, in a sentence), {refusal} (what the call
+    returns when it fails), {line} (of the student's file) and {clause}.
     """
 
     rule: str

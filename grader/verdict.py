@@ -113,6 +113,13 @@ class OutcomeDifference:
     field: str
     expected: str
     actual: str
+    said: str = ""
+    """The same in one sentence, where "field is actual, expected" is not the way to say it."""
+
+    @property
+    def seen(self) -> str:
+        """What is wrong, in one sentence."""
+        return self.said or f"{self.field} is {self.actual}, expected {self.expected}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
