@@ -11,7 +11,7 @@ NULL_ENGINE = (
     Clue(
         rule="null-check",
         circumstances=words("null-engine"),
-        hint="{call} gets a NULL engine here. Check engine == NULL before anything else and return NULL or -1.",
+        hint="{call} gets a NULL engine here. Check engine == NULL before anything else: it must return {refusal}.",
     ),
 )
 
@@ -36,15 +36,15 @@ ENDINGS = (
         calls=APPEND,
         kinds=STOPS,
         circumstances=words("none-free"),
-        hint="append_kv needs a new block here and none is free. Compare free_local_blocks with 0 and return -1 before "
-        "you look for a block.",
+        hint="append_kv needs a new block here and none is free. It must return -1: compare free_local_blocks with 0 "
+        "before you look for a block.",
     ),
     Clue(
         rule="check-before-allocate",
         calls=CREATE,
         kinds=STOPS,
         circumstances=words("none-free"),
-        hint="More blocks are needed than are free. create_sequence must find that out first and return NULL.",
+        hint="More blocks are needed than are free. create_sequence must return NULL before anything else.",
     ),
     Clue(
         rule="validation",
@@ -63,8 +63,8 @@ ENDINGS = (
             rule="validation",
             kinds=STOPS,
             circumstances=words(word),
-            hint="{call} must be refused here ({clause}). Is the search for the id right when nobody has it, and is "
-            "its result checked before it is used?",
+            hint="{call} must return {refusal} here ({clause}). Is the search for the id right when nobody has it, "
+            "and is its result checked before it is used?",
         )
         for word in ("unknown-id", "id-taken", "bad-length", "small-pool", "null-pool")
     ),
@@ -79,7 +79,7 @@ ENDINGS = (
         rule="traversal",
         kinds=STOPS,
         circumstances=words("holes"),
-        hint="The L1 table has empty slots between used ones here. {call} must look at all 16 slots and pass over "
+        hint="The L1 table has empty slots between used ones here. {call} must look at all 16 slots and skip "
         "those that are NULL.",
     ),
     Clue(
@@ -104,7 +104,7 @@ ENDINGS = (
     Clue(
         rule="memory-error",
         kinds=("left",),
-        hint="{call} ends the whole program at {line}. A call returns NULL or -1 when it cannot do its work.",
+        hint="{call} ends the whole program at {line}. When it cannot do its work it must return {refusal}.",
     ),
 )
 
@@ -162,8 +162,7 @@ LEAKS = (
         kinds=("leak", "leak-whole"),
         calls=DESTROY,
         circumstances=words("holes"),
-        hint="L2 tables behind a NULL slot of the L1 table are never freed. Visit all 16 slots and pass over the NULL "
-        "ones.",
+        hint="L2 tables behind a NULL slot of the L1 table are never freed. Visit all 16 slots; a NULL one is skipped.",
     ),
     Clue(
         rule="destroy",

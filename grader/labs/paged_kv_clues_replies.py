@@ -23,13 +23,13 @@ REPLIES = (
         facets=("reply",),
         circumstances=words("none-free"),
         where=wrongly_accepted,
-        hint="{call} needs more blocks than are free and must be refused before anything changes.",
+        hint="{call} needs more blocks than are free: it must return {refusal} before anything changes.",
     ),
     Clue(
         rule="validation",
         facets=("reply",),
         where=wrongly_accepted,
-        hint="{call} must be refused here: {clause}.",
+        hint="{call} must return {refusal} here: {clause}.",
     ),
     Clue(
         rule="check-before-allocate",

@@ -39,13 +39,13 @@ TRAVERSAL = tuple(
             "holes",
             (
                 "The sequence has NULL slots in its L1 table before used ones. {call} must visit all 16 L1 slots; a "
-                "NULL slot is passed over and does not end the loop."
+                "NULL slot is skipped and does not end the loop."
             ),
         ),
         (
             "unmapped-entries",
             (
-                "The L2 table has -1 entries before mapped ones. {call} must visit all 16 entries; a -1 is passed over "
+                "The L2 table has -1 entries before mapped ones. {call} must visit all 16 entries; a -1 is skipped "
                 "and does not end the loop."
             ),
         ),
@@ -84,9 +84,8 @@ COPY_ON_WRITE = (
         calls=APPEND,
         facets=("copied",),
         circumstances=words("copy-on-write"),
-        hint="The copy wrote outside the new block: exactly 64 bytes are copied. Mind that pointer arithmetic "
-        "counts in "
-        "elements.",
+        hint="The copy wrote outside the new block: exactly 64 bytes are copied. Pointer arithmetic counts "
+        "elements, not bytes.",
     ),
     Clue(
         rule="cow",
@@ -166,7 +165,7 @@ ADDRESS = (
         calls=APPEND,
         facets=("written",),
         tags=words("target"),
-        hint="kv_data belongs into slot kv_count % 16 of the block, 64 * block + 4 * slot bytes after pool_base_ptr.",
+        hint="kv_data belongs in slot kv_count % 16 of the block, 64 * block + 4 * slot bytes after pool_base_ptr.",
     ),
     Clue(
         rule="address",
@@ -206,12 +205,12 @@ TABLES = (
     Clue(
         rule="block-table",
         facets=("tables",),
-        hint="{field} must be {expected}, not {actual}: logical block n stands at block_table[n / 16][n % 16].",
+        hint="{wanted}: logical block n stands at block_table[n / 16][n % 16].",
     ),
     Clue(
         rule="block-table",
         facets=("fields",),
-        hint="{call} must leave {field} at {expected}, not {actual}.",
+        hint="After {call}: {wanted}.",
     ),
 )
 
@@ -231,8 +230,7 @@ COUNTS = (
     Clue(
         rule="ref-count",
         facets=("ref_count",),
-        hint="{field} must be {expected}, not {actual}: it counts the sequences that use the block (a new block has "
-        "1).",
+        hint="{wanted}: it counts the sequences that use the block (a new block has 1).",
     ),
     Clue(
         rule="free-count",
@@ -244,7 +242,7 @@ COUNTS = (
     Clue(
         rule="free-count",
         facets=("counters",),
-        hint="{field} must be {expected}, not {actual}. free_local_blocks goes down by one for each block that is "
+        hint="{wanted}. free_local_blocks goes down by one for each block that is "
         "assigned and up by one when a ref_count drops to 0.",
     ),
 )
@@ -260,7 +258,8 @@ LIST = (
         rule="list",
         facets=("list",),
         tags=words("prev"),
-        hint="The prev links do not mirror the next links. Linking in sets four pointers, unlinking two.",
+        hint="The prev links do not mirror the next links. Inserting a node changes four pointers, removing "
+        "one changes two.",
     ),
     Clue(
         rule="list",
