@@ -73,6 +73,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         findings=tuple(findings),
         advice=(*built.advice, *attempt.advice),
         allowed=built.allowed,
+        notation=dict(lab.notation),
         output=_output(attempt),
         memcheck=attempt.valgrind,
         instructions=attempt.instructions,
@@ -140,6 +141,7 @@ def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
         cause=_cause(one),
         hint=one.hint,
         steps=() if clean else _steps(comparison, lab),
+        clauses=() if passed and clean else tuple(lab.grammar.clauses[name] for name in case.handout),
     )
 
 

@@ -117,6 +117,8 @@ class Lab:
     """The same file once more, so that it tells of undefined behaviour; for advice only."""
     driver_settings: Callable[[Trace], tuple[int, ...]]
     clues: tuple[Clue, ...]
+    notation: Mapping[str, str]
+    """What the short words of its operations and replies mean, for who reads a report; `@2` stands for all numbers."""
     describe_poke: Callable[[Operation], str]
     draw: Callable[[dict[str, Any]], Iterable[str]]
     """A described record as lines of rich markup, for `grade explain`."""

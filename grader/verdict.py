@@ -144,6 +144,7 @@ class Outcome:
     title: str
     rule: str
     handout: tuple[str, ...]
+    """The sentences of the handout that it tests, by their names."""
     weight: int
     visibility: Visibility
     verdict: Verdict
@@ -157,6 +158,8 @@ class Outcome:
     hint: str = ""
     """What to look at, for whoever has to mend it."""
     steps: tuple[StepShown, ...] = ()
+    clauses: tuple[str, ...] = ()
+    """Of a case that fails: what the sentences of `handout` say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from grader.lab import Lab
 from grader.labs.paged_kv_clues import CLUES
 from grader.labs.paged_kv_picture import picture
 from grader.labs.paged_kv_repro import COMMAND, reproduce
-from grader.labs.paged_kv_words import describe_poke, draw
+from grader.labs.paged_kv_words import NOTATION, describe_poke, draw
 from grader.rubric import Judged
 from reference.operation import Operation, Trace
 from reference.paged_kv import PagedKV
@@ -112,6 +112,7 @@ def lab() -> Lab:
         build_watched=partial(build_watched, project),
         driver_settings=_driver_settings,
         clues=CLUES,
+        notation=NOTATION,
         describe_poke=describe_poke,
         draw=draw,
         picture=picture,
