@@ -69,7 +69,10 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
         )
         others = partial(_others, record=record, groups=groups[1:])
         yield Section(
-            rank=4, versions=tuple(partial(others, long=a, short=b) for a, b in ((8, 6), (4, 6), (0, 8), (0, 3)))
+            rank=4,
+            versions=tuple(
+                partial(others, long=a, short=b) for a, b in ((8, 6), (5, 6), (3, 6), (2, 6), (1, 6), (0, 8), (0, 3))
+            ),
         )
     if Part.POINTS not in without and (record.outcomes or record.overrides):
         yield Section(rank=6, versions=(partial(_points, record=record), partial(_points_in_a_line, record=record)))

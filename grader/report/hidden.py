@@ -62,7 +62,7 @@ def what_to_do(losses: list[HiddenLoss]) -> str:
     if not alone:
         return f"{said} Public cases of the same rules fail too; fix those first."
     if len(alone) < len(losses):
-        return f"{said} Public cases fail too, but not for {', '.join(alone)}; fix those first."
+        return f"{said} Fix the public cases first; none of them fails for {', '.join(alone)}."
     return f"{said} No public case of these rules fails: read what the handout says of them."
 
 
