@@ -68,7 +68,7 @@ def _lost(report: str) -> dict[str, int]:
     """On one screen: a line for each rule that lost points, or one for all of them."""
     section = report.partition("\nPoints ─")[2].partition("\n\n")[0]
     rows = re.findall(r"^ +-(\d+) +\d+/\d+ +\d+/\d+ cases +(\S+)", section, re.MULTILINE)
-    together = section.partition("\n  lost  ")[2].partition("full marks")[0]
+    together = re.split("full marks|nothing lost", section.partition("\n  lost  ")[2])[0]
     return {rule: int(points) for points, rule in rows} | {
         rule: int(points) for rule, points in re.findall(r"(\S+)\s+-(\d+)", together)
     }
