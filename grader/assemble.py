@@ -73,6 +73,7 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
         findings=tuple(findings),
         advice=(*built.advice, *attempt.advice),
         allowed=built.allowed,
+        notation=dict(lab.notation),
         output=_output(attempt),
         memcheck=attempt.valgrind,
         instructions=attempt.instructions,
@@ -142,6 +143,7 @@ def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
         broken=one.broken,
         plain=one.plain,
         steps=() if clean else _steps(comparison, lab),
+        clauses=() if passed and clean else tuple(lab.grammar.clauses[name] for name in case.handout),
     )
 
 
@@ -159,6 +161,7 @@ def _difference(one: CaseFindings) -> OutcomeDifference | None:
         field=difference.field,
         expected=difference.expected,
         actual=difference.actual,
+        said=difference.said,
     )
 
 

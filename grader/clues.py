@@ -60,6 +60,8 @@ def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
         clause=lab.grammar.clauses.get(expected.clause, ""),
         note=difference.note if difference else "",
         reply=expected.text,
+        wanted=difference.wanted if difference else "",
+        refusal=next(iter(lab.grammar.operations[operation_of(cause, comparison).name].replies[-1:]), ""),
         said=_said(cause),
     )
     return " ".join(text.split())

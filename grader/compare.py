@@ -240,6 +240,7 @@ def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
             field="allocations in the refused call",
             expected="0",
             actual=str(step.allocations),
+            said=f"the call made {step.allocations} allocation{'s' * (step.allocations > 1)} although it must fail",
             tags=frozenset({ALLOCATED, "kept" if step.frees < step.allocations else "freed-again"}),
         )
     if step.bad_frees:

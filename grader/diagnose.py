@@ -136,9 +136,7 @@ def _diagnosis(one: CaseFindings, clue: Clue, cause: Symptom, lab: Lab, *, also:
 
 
 def _summary(operation: Operation, cause: Symptom) -> str:
-    at = f"{operation.name} at operation {cause.operation + 1}"
-    if cause.finding is not None:
-        return f"{at}: {cause.finding.message}"
     difference = cause.difference
-    assert difference is not None
-    return f"{at}: {difference.field} is {difference.actual}, expected {difference.expected}"
+    said = cause.finding.message if cause.finding is not None else difference.seen if difference is not None else ""
+    call = "" if said.startswith(f"{operation.name} ") else f"{operation.name} at "
+    return f"{call}operation {cause.operation + 1}: {said}"

@@ -84,8 +84,9 @@ class Clue:
     """One line of a lab's table of mistakes: what was seen, which rule that breaks, what to tell the student.
 
     Every condition that is given must hold; the first clue of the table that fits is taken. `hint` may use
-    {call}, {field}, {expected}, {actual}, {line} (of the student's file), {clause} (the sentence by which the reference
-    decided), {reply} (what had to come), {note} (of the difference) and {said} (the finding's own words).
+    {call}, {field}, {expected}, {actual}, {wanted} (what must be there, in a sentence), {refusal} (what the call
+    returns when it fails), {line} (of the student's file), {clause} (the sentence by which the reference decided),
+    {reply} (what had to come), {note} (of the difference) and {said} (the finding's own words).
     """
 
     rule: str
@@ -138,6 +139,8 @@ class Lab:
     """Each of these words with its sentence, what tells most first."""
     odd_settings: frozenset[str]
     """Settings of a case that few have: it is shown after plain ones."""
+    notation: Mapping[str, str]
+    """What the short words of its operations and replies mean, for who reads a report; `@2` stands for all numbers."""
     describe_poke: Callable[[Operation], str]
     draw: Callable[[dict[str, Any]], Iterable[str]]
     """A described record as lines of rich markup, for `grade explain`."""

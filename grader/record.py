@@ -127,6 +127,8 @@ class Record:
     """The failing cases that a report shows, drawn, where that was asked for."""
     overrides: tuple[Override, ...] = ()
     """Points that a person changed; rules, score and verdict are those after it."""
+    notation: dict[str, str] = field(default_factory=dict)
+    """What the short words in the shown operations mean."""
     output: str = ""
     """What the program printed, bounded. Shown, never parsed."""
     memcheck: bool = True

@@ -123,6 +123,13 @@ class OutcomeDifference:
     field: str
     expected: str
     actual: str
+    said: str = ""
+    """The same in one sentence, where "field is actual, expected" is not the way to say it."""
+
+    @property
+    def seen(self) -> str:
+        """What is wrong, in one sentence."""
+        return self.said or f"{self.field} is {self.actual}, expected {self.expected}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +154,7 @@ class Outcome:
     title: str
     rule: str
     handout: tuple[str, ...]
+    """The sentences of the handout that it tests, by their names."""
     weight: int
     visibility: Visibility
     verdict: Verdict
@@ -164,6 +172,8 @@ class Outcome:
     plain: bool = True
     """Are there only calls of what is to be written, and no odd setting? Such a case is shown before others."""
     steps: tuple[StepShown, ...] = ()
+    clauses: tuple[str, ...] = ()
+    """Of a case that fails: what the sentences of `handout` say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

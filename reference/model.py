@@ -11,6 +11,7 @@ from reference.operation import Operation, Reply, Trace
 
 __all__ = [
     "COPIED_MEMORY",
+    "NEVER_SET",
     "SHARED_MEMORY",
     "UNFILLED",
     "Access",
@@ -33,6 +34,9 @@ COPIED_MEMORY = "copied-memory"
 
 UNFILLED = "fill"
 """Tag of a difference in what an allocation holds where nothing was to be put."""
+
+NEVER_SET = "never-set"
+"""Tag of a difference where the program's memory still holds what it held when it was allocated."""
 
 
 class CannotGoOn(Exception):
@@ -77,6 +81,18 @@ class Difference:
     """A sentence more, such as what changed although another thing was asked for."""
     place: str = ""
     """The place in the record that holds the wrong value, where `field` does not name it."""
+    said: str = ""
+    """What is wrong, in a sentence of its own, where "field is actual, expected" is not the way to say it."""
+
+    @property
+    def seen(self) -> str:
+        """What is wrong, in one sentence."""
+        return self.said or f"{self.field} is {self.actual}, expected {self.expected}"
+
+    @property
+    def wanted(self) -> str:
+        """What must be there instead, in one sentence."""
+        return self.seen if NEVER_SET in self.tags else f"{self.field} must be {self.expected}, not {self.actual}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

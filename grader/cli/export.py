@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from grader.cli.classes import chosen_run, said, store_option
-from grader.cli.output import check_format, check_output
+from grader.cli.output import all_option, check_format, check_output
 from grader.cli.parser import Parser, number
 from grader.errors import ExitCode, UsageError
 from grader.grammar import Number
@@ -41,6 +41,7 @@ def options(parser: Parser) -> None:
     parser.option("--partial", action="store_true", help="Also when some have no score yet.")
     text = "In reports for each submission, show hidden cases too."
     parser.option("--instructor", action="store_true", help=text)
+    all_option(parser)
 
 
 def export(
@@ -51,6 +52,7 @@ def export(
     output: Path | None,
     partial: bool,
     instructor: bool,
+    everything: bool,
 ) -> ExitCode:
     """Hand a run on: as a table (csv), as records, one a line (jsonl), or as a report for each submission.
 
@@ -73,7 +75,7 @@ def export(
             _export_class(kept, chosen, format, output)
         else:
             assert output is not None
-            _export_each(kept, chosen, format, output, view=View(instructor=instructor))
+            _export_each(kept, chosen, format, output, view=View(instructor=instructor, everything=everything))
     return ExitCode.ACCEPTED
 
 

@@ -10,11 +10,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.cli.log import in_workflow
+from grader.cli.parser import Parser
 from grader.errors import UsageError
 from grader.report import View
 from grader.table import suggestion
 
-__all__ = ["check_format", "check_output", "view_of"]
+__all__ = ["all_option", "check_format", "check_output", "view_of"]
+
+
+def all_option(parser: Parser) -> None:
+    """--all."""
+    text = "Every cause in full and how it was graded, in the text report, which has 80 lines at most without it."
+    parser.option("--all", action="store_true", dest="everything", help=text)
 
 
 def check_format(name: str, known: Collection[str]) -> None:
@@ -35,9 +42,10 @@ def check_output(output: Path | None, option: str = "--output") -> None:
         raise UsageError(f"{option} {output}: we may not write into {output.parent}")
 
 
-def view_of(*, instructor: bool, to_file: bool = False) -> View:
+def view_of(*, instructor: bool, everything: bool = False, to_file: bool = False) -> View:
     """Width and whether colours are wanted: only on a terminal, and not where NO_COLOR says no; and in whose log."""
-    view = View(instructor=instructor, variables=os.environ, time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    time = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    view = View(instructor=instructor, everything=everything, variables=os.environ, time=time)
     if to_file:
         return view
     view = replace(view, workflow=in_workflow())

@@ -18,7 +18,7 @@ from grader.cli.options import (
     sandbox_option,
     seed_option,
 )
-from grader.cli.output import check_format, check_output, view_of
+from grader.cli.output import all_option, check_format, check_output, view_of
 from grader.cli.parser import Parser
 from grader.cli.status import status
 from grader.collect import collect
@@ -64,6 +64,7 @@ def options(parser: Parser) -> None:
     sandbox_option(parser)
     text = "Show hidden cases too, and what a program that does not compile had got."
     parser.option("--instructor", action="store_true", help=text)
+    all_option(parser)
 
 
 def run(
@@ -82,6 +83,7 @@ def run(
     allow: list[str],
     require_sandbox: str | None,
     instructor: bool,
+    everything: bool,
 ) -> ExitCode:
     """Grade one or more submissions.
 
@@ -100,14 +102,13 @@ def run(
     check_format(format, [*FORMATS, *GRADEBOOKS])
     check_output(output)
     others = _others(also, format)
-    if len(paths) > 1:
-        _check_several(output if format in FORMATS else None, others)
+    _check_several(paths, output if format in FORMATS else None, others)
     chosen = chosen_lab(lab)
     asked = chosen_part(chosen, case, seed, public_only=public_only)
     _check_paths(paths, chosen.source_name)
     if require_sandbox is not None:
         require(require_sandbox)
-    view = view_of(instructor=instructor, to_file=output is not None)
+    view = view_of(instructor=instructor, everything=everything, to_file=output is not None)
     grade = partial(
         pipeline.grade,
         lab=chosen,
@@ -121,15 +122,15 @@ def run(
         allowed=allow,
     )
     if format in FORMATS:
-        filed = _renders(others, view_of(instructor=instructor, to_file=True))
+        filed = _renders(others, view_of(instructor=instructor, everything=everything, to_file=True))
         verdicts = [_report(path, grade, partial(FORMATS[format], view=view), output, others=filed) for path in paths]
     else:
         verdicts = _table(paths, grade, GRADEBOOKS[format], output)
     return ExitCode.ACCEPTED if all(verdict.passed for verdict in verdicts) else ExitCode.NOT_ACCEPTED
 
 
-def _check_several(output: Path | None, others: Mapping[str, Path]) -> None:
-    if output is not None or others:
+def _check_several(paths: list[Path], output: Path | None, others: Mapping[str, Path]) -> None:
+    if len(paths) > 1 and (output is not None or others):
         option = "--output" if output is not None else "--also"
         raise UsageError(f"{option} takes the report of one submission; grade several one by one")
 

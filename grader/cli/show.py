@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from grader.cli.classes import chosen_run, said, store_option
-from grader.cli.output import check_format, view_of
+from grader.cli.output import all_option, check_format, view_of
 from grader.cli.parser import Parser, number
 from grader.errors import ExitCode, UsageError
 from grader.grammar import Number
@@ -27,6 +27,7 @@ def options(parser: Parser) -> None:
     parser.option("--format", metavar="FORMAT", default="text", help=f"The report: {', '.join(FORMATS)}.")
     text = "Show hidden cases too, and what a program that does not compile had got."
     parser.option("--instructor", action="store_true", help=text)
+    all_option(parser)
 
 
 def show(
@@ -36,6 +37,7 @@ def show(
     store: Path,
     format: str,  # noqa: A002 - the option's name
     instructor: bool,
+    everything: bool,
 ) -> ExitCode:
     """Show the report of one submission as it was graded then; nothing is run.
 
@@ -48,7 +50,7 @@ def show(
         result = _found(kept, chosen_run(kept, run), submission)
     if result.entry.trouble and not result.is_graded:
         said(f"{result.name}: {result.entry.trouble}")
-    sys.stdout.write(FORMATS[format](result.record, view_of(instructor=instructor)))
+    sys.stdout.write(FORMATS[format](result.record, view_of(instructor=instructor, everything=everything)))
     return ExitCode.ACCEPTED if result.is_graded else ExitCode.JUDGE_ERROR
 
 

@@ -16,7 +16,7 @@ from grader.lab import Lab
 from grader.labs.paged_kv_clues import CLUES
 from grader.labs.paged_kv_picture import picture
 from grader.labs.paged_kv_repro import COMMAND, reproduce
-from grader.labs.paged_kv_words import describe_poke, draw
+from grader.labs.paged_kv_words import NOTATION, describe_poke, draw
 from grader.verdict import Judged
 from reference.operation import Operation, Trace
 from reference.paged_kv import PagedKV
@@ -124,6 +124,7 @@ def lab() -> Lab:
         situations=situations,
         situation_words=SITUATIONS,
         odd_settings=frozenset({"pool_align"}),
+        notation=NOTATION,
         describe_poke=describe_poke,
         draw=draw,
         picture=picture,

@@ -119,8 +119,7 @@ LEAKS = (
         calls=DESTROY,
         circumstances=words("holes"),
         clause="Task 2/free-all-slots",
-        hint="L2 tables behind a NULL slot of the L1 table are never freed. Visit all 16 slots and pass over the NULL "
-        "ones.",
+        hint="L2 tables behind a NULL slot of the L1 table are never freed. Visit all 16 slots; a NULL one is skipped.",
     ),
     Clue(
         rule="destroy",

@@ -9,7 +9,14 @@ from typing import Any
 from reference.operation import Operation
 from reference.paged_kv.words import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 
-__all__ = ["describe_poke", "draw", "slot_text"]
+__all__ = ["NOTATION", "describe_poke", "draw", "slot_text"]
+
+NOTATION = {
+    "seq": "a pointer to the sequence that the call made",
+    "@2": "the call gets the engine of that number, others get the first one",
+    "@NULL": "the call gets NULL as its engine",
+}
+"""What the short words in a trace mean; `@2` stands for every number."""
 
 _WIDTH = 100
 _UNTOUCHED = "untouched"

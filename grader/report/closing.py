@@ -11,36 +11,39 @@ from grader.report.escape import escape_lines
 from grader.report.groups import Audience, grouped, is_hidden
 from grader.report.page import Page, dim, strong
 
-__all__ = ["advised", "footer", "graded_how", "printed"]
+__all__ = ["advised", "footer", "graded_briefly", "graded_how", "printed", "reproduce"]
 
 _MOST_LINES = 20
 _MOST_ADVICE = 8
 
+MORE = "--all"
+"""The option that shows everything."""
 
-def advised(page: Page, record: Record) -> None:
+
+def advised(page: Page, record: Record, most: int = _MOST_ADVICE) -> None:
     """What is worth knowing and costs no point."""
     if not record.advice:
         return
     page.heading("Advice")
     page.write(dim("Costs no point."), indent=2)
-    for one in record.advice[:_MOST_ADVICE]:
+    for one in record.advice[:most]:
         place = f"{one.source[0]}: " if one.source else ""
         page.write("- ", strong(place), one.message, indent=2, hang=4)
-    if len(record.advice) > _MOST_ADVICE:
-        page.write(dim(f"... and {len(record.advice) - _MOST_ADVICE} more"), indent=4)
+    if len(record.advice) > most:
+        page.write(dim(f"... and {len(record.advice) - most} more"), indent=4)
 
 
-def printed(page: Page, record: Record) -> None:
+def printed(page: Page, record: Record, most: int = _MOST_LINES) -> None:
     """What the program wrote to stdout and stderr; it is shown, not judged."""
     lines = escape_lines(record.output)
     if not any(lines):
         return
     page.heading("What your program printed")
     page.write(dim("Shown for you; nothing is judged by it."), indent=2)
-    for line in lines[:_MOST_LINES]:
+    for line in lines[:most]:
         page.crop(line, indent=4)
-    if len(lines) > _MOST_LINES:
-        page.write(dim(f"... and {len(lines) - _MOST_LINES} lines more"), indent=4)
+    if len(lines) > most:
+        page.write(dim(f"... and {len(lines) - most} lines more"), indent=4)
 
 
 def footer(page: Page, record: Record, audience: Audience) -> None:
@@ -52,7 +55,26 @@ def footer(page: Page, record: Record, audience: Audience) -> None:
         page.command(*environment.command.split(), indent=4)
     for label, text in graded_how(record):
         page.labelled(label, dim(text), column=12)
-    _reproduce(page, record, audience)
+    page.blank()
+    reproduce(page, record, audience)
+
+
+def graded_briefly(page: Page, record: Record) -> None:
+    """The same in a line or two: what was not looked at, tools, protection, and how to see more."""
+    environment = record.environment
+    told = [
+        environment.compiler,
+        environment.valgrind if record.memcheck and record.outcomes else "",
+        f"protection {record.protection.level}",
+        f"seed {record.seed}",
+        _work(record),
+        f"grader {environment.grader}" if environment.grader else "",
+        f"{', '.join(record.allowed)} allowed" if record.allowed else "",
+    ]
+    if record.outcomes and not record.memcheck:
+        page.write(dim(_memory(record)), indent=2, hang=4)
+    how = ", ".join(text for text in told if text)
+    page.write(dim(f"Graded with {how}. More of everything: {MORE}"), indent=2, hang=4)
 
 
 def graded_how(record: Record) -> Iterator[tuple[str, str]]:
@@ -87,13 +109,12 @@ def _work(record: Record) -> str:
     return "" if record.instructions is None else f"{record.instructions:,} instructions in the demanded functions"
 
 
-def _reproduce(page: Page, record: Record, audience: Audience) -> None:
+def reproduce(page: Page, record: Record, audience: Audience) -> None:
     """The shown case of the first cause as a C program, when the reader may see one."""
     groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
     if not groups:
         return
-    page.blank()
-    page.write("To see the first case yourself, or in gdb, write it as a program beside your file:")
+    page.write("To see the first case yourself, or in gdb, write it as a program beside your file:", indent=2)
     path, case = shlex.quote(record.submission.name), groups[0].shown.case
     page.command("scripts/grade", "repro", path, case, "> repro.c", indent=4)
     build = _build_command(record.environment.command)

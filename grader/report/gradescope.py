@@ -21,7 +21,9 @@ __all__ = ["render"]
 def render(record: Record, view: View) -> Document:
     """The whole file. When the grader failed it has no score, which Gradescope shows as a failed autograder."""
     results: dict[str, Any] = {
-        "output": text.render(record, audience=view.audience, without=(text.Part.POINTS, text.Part.CASES)),
+        "output": text.render(
+            record, audience=view.audience, without=(text.Part.POINTS, text.Part.CASES), everything=True
+        ),
         "output_format": "text",
         "test_output_format": "text",
         "test_name_format": "text",

@@ -12,12 +12,14 @@ from grader.verdict import Finding, Judged, Outcome, Verdict, Visibility
 __all__ = [
     "Audience",
     "Group",
+    "HiddenLoss",
     "bad_operation",
     "broken_by",
+    "clauses_of",
     "findings_of",
     "grouped",
     "guilty_of",
-    "hidden_failures",
+    "hidden_losses",
     "hint_of",
     "is_hidden",
     "lost_points",
@@ -57,6 +59,20 @@ class Group:
     def others(self) -> tuple[Outcome, ...]:
         """The rest of them."""
         return self.outcomes[1:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenLoss:
+    """Hidden cases that cost points of one rule."""
+
+    rule: str
+    outcomes: tuple[Outcome, ...]
+    points: float
+    """What they cost of it, about."""
+    handout: str
+    """Where the handout speaks of what they are judged by, when it is not what they test."""
+    alone: bool
+    """Does no case that the reader may see cost points of the rule?"""
 
 
 def is_hidden(outcome: Outcome, audience: Audience) -> bool:
@@ -112,10 +128,30 @@ def guilty_of(record: Record, rule: str) -> list[Outcome]:
     return [one for one in record.outcomes if any(_costs(found, rule, judged) for found in findings_of(record, one))]
 
 
-def hidden_failures(record: Record, audience: Audience) -> list[Outcome]:
-    """Hidden cases that cost points."""
-    lost = lost_points(record)
-    return [outcome for outcome in record.outcomes if is_hidden(outcome, audience) and lost.get(outcome.case)]
+def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
+    """For each rule that lost points by hidden cases, those cases."""
+    losses = []
+    for score in record.rules:
+        missing = score.max_points - score.points
+        guilty = guilty_of(record, score.rule) if missing else []
+        hidden = tuple(one for one in guilty if is_hidden(one, audience))
+        if hidden:
+            share = sum(one.weight for one in hidden) / sum(one.weight for one in guilty)
+            loss = HiddenLoss(
+                rule=score.rule,
+                outcomes=hidden,
+                points=missing * share,
+                handout="" if hidden[0].rule == score.rule else score.handout,
+                alone=len(hidden) == len(guilty),
+            )
+            losses.append(loss)
+    return losses
+
+
+def clauses_of(outcome: Outcome) -> list[str]:
+    """What a case tests, each with its place in the handout: `Task 2: create_sequence returns NULL when ...`."""
+    places = [name.partition("/")[0] for name in outcome.handout]
+    return [f"{place}: {said}" for place, said in zip(places, outcome.clauses, strict=False)] or list(outcome.handout)
 
 
 def of_the_build(record: Record) -> list[Finding]:

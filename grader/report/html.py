@@ -13,16 +13,17 @@ from grader.report.drawn import DrawnScene, drawn
 from grader.report.groups import (
     Audience,
     Group,
+    clauses_of,
     findings_of,
     grouped,
-    hidden_failures,
+    hidden_losses,
     hint_of,
     is_hidden,
-    lost_points,
     trouble_of,
 )
+from grader.report.hidden import hidden_head, sentences, titles, what_to_do
 from grader.report.start import shown_hint, what_it_means, why_not
-from grader.report.trace import bad_place, besides, case_file
+from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
 from grader.report.view import View
 from grader.report.web import web_page
 from grader.report.words import all_pass, cost_of, points_of, result_of, withheld_of
@@ -31,6 +32,7 @@ from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, T
 __all__ = ["render"]
 
 _MOST_CAUSES = 6
+_MOST_TITLES = 12
 _MOST_SAID = 6
 """Sentences at one line of the source."""
 
@@ -53,6 +55,7 @@ def render(record: Record, view: View) -> Document:
         brief=[(group.shown.title, cost_of(group)) for group in groups[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
         withheld={score.rule: withheld_of(score) for score in record.rules},
+        notation="; ".join(notation_of(record, (group.shown for group in groups[:_MOST_CAUSES]), FULL)),
         lines=record.submission.source,
         marks=_marks(record, audience),
         graded=list(graded_how(record)),
@@ -109,7 +112,9 @@ def _start(record: Record, audience: Audience) -> _Start | None:
 def _likely(record: Record, diagnosis: Diagnosis, audience: Audience) -> _Start:
     outcome = next((one for one in record.outcomes if one.case == diagnosis.case), None)
     hidden = outcome is not None and is_hidden(outcome, audience)
-    case = f"a hidden one; look at the public cases of {diagnosis.rule} and at the handout"
+    case = f"a hidden one: {outcome.title}" if outcome is not None else ""
+    if hidden and outcome is not None:
+        case = ". ".join((case, *clauses_of(outcome)))
     if not hidden and diagnosis.case is not None:
         case = case_file(record, diagnosis.case) + (f":{diagnosis.line}" if diagnosis.line else "")
     source = () if hidden or diagnosis.source_line is None else (diagnosis.source_line,)
@@ -191,27 +196,22 @@ def _first_hint(record: Record, group: Group) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hidden:
-    """Hidden cases that cost points: how many, about how many, and by rule their titles, no more."""
+    """Hidden cases that cost points: how many, and by rule how many, their titles, and what to read."""
 
-    failing: int
-    all: int
-    points: int
-    titles: tuple[tuple[str, list[str]], ...]
+    head: str
+    what: str
+    rules: tuple[tuple[str, int, list[str], list[str]], ...]
 
 
 def _hidden(record: Record, audience: Audience) -> _Hidden | None:
-    failing, lost = hidden_failures(record, audience), lost_points(record)
-    by_rule: dict[str, list[str]] = {}
-    for outcome in failing:
-        by_rule.setdefault(outcome.rule, []).append(outcome.title)
-    if not failing:
+    losses = hidden_losses(record, audience)
+    if not losses:
         return None
-    return _Hidden(
-        failing=len(failing),
-        all=sum(is_hidden(outcome, audience) for outcome in record.outcomes),
-        points=round(sum(lost[outcome.case] for outcome in failing)),
-        titles=tuple(by_rule.items()),
-    )
+    rules = []
+    for loss in losses:
+        told = sentences(loss, _MOST_TITLES) if loss.alone else []
+        rules.append((loss.rule, len(loss.outcomes), list(titles(loss.outcomes, _MOST_TITLES)), told))
+    return _Hidden(head=hidden_head(record, losses, audience), what=what_to_do(losses), rules=tuple(rules))
 
 
 @dataclass(slots=True, kw_only=True)

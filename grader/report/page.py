@@ -115,6 +115,22 @@ class Page:
         if self._lines and self._lines[-1]:
             self._lines.append("")
 
+    def __len__(self) -> int:
+        """How many lines it has."""
+        return len(self._lines)
+
+    def add(self, other: Page) -> None:
+        """Write what stands on another page of this width, apart from what is above it."""
+        if len(other):
+            self.blank()
+            self._lines += other._lines
+
+    def cut(self, most: int, last: str | Span) -> None:
+        """Keep so many lines at most, the last of which says that there were more."""
+        if len(self._lines) > most:
+            del self._lines[most - 1 :]
+            self.crop(last, indent=2)
+
     def text(self) -> Document:
         """All of it, with a line end."""
         return Document("\n".join(self._lines).strip("\n").replace(_GLUE, " ") + "\n")

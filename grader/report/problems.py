@@ -13,15 +13,19 @@ from grader.report.groups import (
     findings_of,
     grouped,
     guilty_of,
-    hidden_failures,
+    hidden_losses,
     is_hidden,
     of_the_build,
     trouble_of,
 )
+from grader.report.hidden import titles
 from grader.report.words import cost_of, counted
 from grader.verdict import Finding, Outcome, SourceLine, Tool, Verdict
 
 __all__ = ["Problem", "advised", "causes", "decided", "each_found", "file_of"]
+
+
+_MOST_TITLES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +143,8 @@ def _told(outcome: Outcome, finding: Finding | None) -> str:
     """What went wrong, where in which case, and what to look at."""
     seen = outcome.difference if finding is None else finding
     values = f"{seen.field}: expected {seen.expected}, yours {seen.actual}" if seen and seen.expected else ""
+    if outcome.difference is not None and outcome.difference.said and finding is not None and finding.field:
+        values = outcome.difference.said
     number = seen.operation if seen is not None else None
     call = next((step.call for step in outcome.steps if step.number == number), "")
     at = f", operation {number}" + (f" ({call})" if call else "") if number else ""
@@ -148,16 +154,17 @@ def _told(outcome: Outcome, finding: Finding | None) -> str:
 
 
 def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
-    """Of hidden cases no more than how many of a rule fail; one that costs nothing counts when there is no other."""
-    failing = hidden_failures(record, audience) or [
-        one for one in record.outcomes if is_hidden(one, audience) and one.verdict is not Verdict.ACCEPTED
-    ]
-    for rule in dict.fromkeys(one.rule for one in failing):
-        own = [one for one in failing if one.rule == rule]
-        titles = "; ".join(one.title for one in own)
+    """Of hidden cases no more than how many cost points of a rule; those that cost nothing when there is no other."""
+    by_rule = {loss.rule: list(loss.outcomes) for loss in hidden_losses(record, audience)}
+    if not by_rule:
+        for one in record.outcomes:
+            if is_hidden(one, audience) and one.verdict is not Verdict.ACCEPTED:
+                by_rule.setdefault(one.rule, []).append(one)
+    for rule, failing in by_rule.items():
+        told = "; ".join(titles(failing, _MOST_TITLES))
         yield Problem(
             rule=rule,
-            message=f"{counted(len(own), 'hidden case')} of {rule} failed: {titles}",
+            message=f"{counted(len(failing), 'hidden case')} of {rule} failed: {told}",
             kind="hidden",
-            cases=frozenset(one.case for one in own),
+            cases=frozenset(one.case for one in failing),
         )

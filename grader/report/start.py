@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Iterator
 
 from grader.record import Record
-from grader.report.groups import Audience, is_hidden, of_the_build
+from grader.report.groups import Audience, clauses_of, is_hidden, of_the_build
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.trace import case_file
+from grader.report.words import counted
 from grader.verdict import Diagnosis, Finding, Outcome, Verdict
 
 __all__ = ["shown_hint", "start_here", "what_it_means", "why_not"]
@@ -17,12 +18,16 @@ __all__ = ["shown_hint", "start_here", "what_it_means", "why_not"]
 _WITH_MEANING = ("compiler", "linker")
 """Findings whose `field` says in one sentence what the message means."""
 
+_MOST_MESSAGES = 60
+
 _NO_FILE = "source"
 """The kind of a finding that says why there is no file."""
 
 
-def start_here(page: Page, record: Record, audience: Audience) -> None:
-    """Write the section that a student reads first."""
+def start_here(
+    page: Page, record: Record, audience: Audience, most: int = _MOST_MESSAGES, *, also: bool = True
+) -> None:
+    """Write the section that a student reads first, with so many messages of a compiler and `also` the other rules."""
     building = of_the_build(record)
     if record.verdict is Verdict.JUDGE_ERROR:
         page.blank()
@@ -30,23 +35,30 @@ def start_here(page: Page, record: Record, audience: Audience) -> None:
     elif record.verdict is Verdict.ACCEPTED:
         return
     elif building:
-        _building(page, record, building, audience)
+        _building(page, record, building, audience, most=most)
     elif record.diagnosis is not None:
         page.heading("Start here: the most likely cause")
         _cause(page, record, record.diagnosis, audience)
+        if also and record.diagnosis.also:
+            rules = ", ".join(record.diagnosis.also)
+            page.labelled("also seen", f"{rules}; some of it may go away with this one")
 
 
-def _building(page: Page, record: Record, findings: list[Finding], audience: Audience) -> None:
+def _building(page: Page, record: Record, findings: list[Finding], audience: Audience, *, most: int) -> None:
     page.heading("Start here")
     page.write(why_not(record, findings[0]), indent=2)
     rejected = record.verdict is Verdict.REJECTED
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
-        page.write("Mend the first one first and compile again: others are often its consequence.", indent=2)
-    for place, message, meaning in dict.fromkeys(map(_message, findings)):
+        page.write("Fix the first one first and compile again: others are often its consequence.", indent=2)
+    messages = list(dict.fromkeys(map(_message, findings)))
+    for place, message, meaning in messages[:most]:
         page.blank()
         page.write(strong(place), bad(message), indent=2, hang=6)
         if meaning:
             page.write(meaning, indent=6)
+    if len(messages) > most:
+        page.blank()
+        page.write(dim(f"... and {counted(len(messages) - most, 'message')} more"), indent=2)
     if audience is Audience.INSTRUCTOR and rejected:
         page.blank()
         page.write(dim("To grade it all the same, once you have looked at it: grade run PATH"), indent=2)
@@ -98,7 +110,9 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
             page.labelled("Handout", diagnosis.broken)
         if hint:
             page.labelled("Hint", hint)
-        page.labelled("Case", f"a hidden one; look at the public cases of {diagnosis.rule} and at the handout")
+        page.labelled("Case", f"a hidden one: {outcome.title}")
+        for clause in clauses_of(outcome):
+            page.labelled("Handout", clause)
     else:
         page.labelled("Seen", diagnosis.summary)
         if diagnosis.broken:
@@ -111,8 +125,6 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
         if diagnosis.case is not None:
             line = f":{diagnosis.line}" if diagnosis.line else ""
             page.labelled("Case", f"{case_file(record, diagnosis.case)}{line}", _call(outcome, diagnosis))
-    if diagnosis.also:
-        page.labelled("Later", f"{', '.join(diagnosis.also)}; some of it may go away with this one")
 
 
 def _call(outcome: Outcome | None, diagnosis: Diagnosis) -> str:

@@ -34,7 +34,7 @@ _TEMPLATE = """\
 
 def render(record: Record, view: View) -> Document:
     """The whole page."""
-    details: str = text.render(record, audience=view.audience, without=(text.Part.POINTS,))
+    details: str = text.render(record, audience=view.audience, without=(text.Part.POINTS,), everything=True)
     if len(details) > _MOST_DETAILS:
         details = f"{details[:_MOST_DETAILS]}\n... (cut here)"
     return as_markdown(

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from grader.record import Record
 from grader.report.groups import bad_operation, findings_of, trouble_of
-from grader.report.page import Page, Span, Style, bad, dim, good, pad, strong
+from grader.report.page import Page, Span, Style, bad, dim, pad, strong
 from grader.verdict import Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 
-__all__ = ["bad_place", "besides", "called_from", "case_file", "show_case"]
-
-_FIRST, _BEFORE, _AFTER = 3, 6, 2
-"""Of a long trace: its first operations, those before the bad one, and those behind it."""
+__all__ = [
+    "FULL",
+    "Fold",
+    "bad_place",
+    "besides",
+    "called_from",
+    "case_file",
+    "legend",
+    "notation_of",
+    "show_case",
+    "show_trace",
+    "what_is_wrong",
+]
 
 _MARK = ">>>"
 _INDENT = 2
@@ -22,6 +33,18 @@ _NO_REPLY = {
     Verdict.RUN_TIME_ERROR: "crash",
     Verdict.TIME_LIMIT_EXCEEDED: "never",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Which operations of a long trace are shown: its first ones, those before the bad one, and those behind it."""
+
+    first: int = 3
+    before: int = 6
+    after: int = 2
+
+
+FULL = Fold()
 
 
 def case_file(record: Record, case: str) -> str:
@@ -35,28 +58,59 @@ def called_from(source: Sequence[SourceLine]) -> str:
     return ", called from ".join(places)
 
 
-def show_case(page: Page, record: Record, outcome: Outcome) -> None:
+def show_case(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL) -> None:
     """Write the case: title, place, trace, difference, lines of the student's file."""
-    trouble = trouble_of(record, outcome)
-    number, line = bad_place(record, outcome)
+    _, line = bad_place(record, outcome)
     place = case_file(record, outcome.case) + (f":{line}" if line else "")
     page.write(strong(outcome.title), indent=_INDENT)
     hidden = "  (hidden from students)" if outcome.visibility is Visibility.HIDDEN else ""
     page.write(f"{place}{hidden}", indent=_INDENT)
     page.blank()
-    columns = _Columns(page, _folded(outcome.steps, number))
+    show_trace(page, record, outcome, fold)
+
+
+def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, *, told: bool = False) -> None:
+    """Write the operations and what went wrong; that is left out when the page has `told` it already."""
+    trouble = trouble_of(record, outcome)
+    number, _ = bad_place(record, outcome)
+    columns = _Columns(page, _folded(outcome.steps, number, fold))
     columns.head()
     before = 0
     for step in columns.steps:
         _gap(page, before, step.number)
         columns.row(step, number, outcome)
         if step.number == number:
-            _what_went_wrong(page, record, outcome, trouble)
+            _what_went_wrong(page, record, outcome, trouble, told=told)
         before = step.number
     if outcome.steps and before < outcome.steps[-1].number:
         _gap(page, before, outcome.steps[-1].number + 1)
     if all(step.number != number for step in columns.steps):
-        _what_went_wrong(page, record, outcome, trouble)
+        _what_went_wrong(page, record, outcome, trouble, told=told)
+
+
+def legend(page: Page, record: Record, outcomes: Iterable[Outcome], fold: Fold = FULL) -> None:
+    """What the short words of the operations mean that were shown, once for all of them."""
+    meanings = notation_of(record, outcomes, fold)
+    if meanings:
+        page.blank()
+        page.write(dim("; ".join(meanings)), indent=_INDENT)
+
+
+def notation_of(record: Record, outcomes: Iterable[Outcome], fold: Fold) -> list[str]:
+    """Each short word with what it means, of those in the shown operations."""
+    shown = {
+        word
+        for outcome in outcomes
+        for step in _folded(outcome.steps, bad_place(record, outcome)[0], fold)
+        for text in (step.call, step.expected, step.actual or "")
+        for word in text.split()
+    }
+    told = []
+    for key, meaning in record.notation.items():
+        used = sorted(word for word in shown if re.sub(r"^@\d+$", "@2", word) == key)
+        if used:
+            told.append(f"{', '.join(used)}: {meaning}")
+    return told
 
 
 def bad_place(record: Record, outcome: Outcome) -> tuple[int, int]:
@@ -67,12 +121,12 @@ def bad_place(record: Record, outcome: Outcome) -> tuple[int, int]:
     return number, next((step.line for step in outcome.steps if step.number == number), 0)
 
 
-def _folded(steps: Sequence[StepShown], number: int) -> list[StepShown]:
+def _folded(steps: Sequence[StepShown], number: int, fold: Fold) -> list[StepShown]:
     """The steps worth reading around operation `number`; a gap of one is no gap."""
     kept = {
         step.number
         for step in steps
-        if step.number <= _FIRST or number - _BEFORE <= step.number <= number + _AFTER or not number
+        if step.number <= fold.first or number - fold.before <= step.number <= number + fold.after or not number
     }
     return [step for step in steps if step.number in kept or {step.number - 1, step.number + 1} <= kept]
 
@@ -146,20 +200,24 @@ class _Columns:
         self.page.write(dim(text), indent=_INDENT + len(_MARK) + 1 + self.number + 4)
 
 
-def _what_went_wrong(page: Page, record: Record, outcome: Outcome, trouble: Finding | None) -> None:
+def _what_went_wrong(page: Page, record: Record, outcome: Outcome, trouble: Finding | None, *, told: bool) -> None:
     """The first difference, or the finding that ended the case, right below its operation."""
     indent = _INDENT + len(_MARK) + 1
-    difference = outcome.difference
-    if difference is not None:
-        page.write(bad("wrong"), f"     {difference.field}", indent=indent, hang=indent + 10)
-        page.write(good("expected"), f"  {difference.expected}", indent=indent, hang=indent + 10)
-        page.write(bad("yours"), f"     {difference.actual}", indent=indent, hang=indent + 10)
-    if trouble is not None and difference is None:
-        page.write(bad("wrong"), f"     {trouble.message}", indent=indent, hang=indent + 10)
-    if trouble is not None and trouble.source:
+    wrong = what_is_wrong(record, outcome)
+    if wrong and not told:
+        page.write(bad("wrong"), f"     {wrong}", indent=indent, hang=indent + 10)
+    if trouble is not None and trouble.source and (not told or len(trouble.source) > 1):
         page.write(strong("your code"), f" {called_from(trouble.source)}", indent=indent, hang=indent + 10)
     for text in besides(findings_of(record, outcome), trouble):
         page.write(dim("besides"), f"   {text}", indent=indent, hang=indent + 10)
+
+
+def what_is_wrong(record: Record, outcome: Outcome) -> str:
+    """What was seen first in a case, in one sentence; empty where nobody says it."""
+    if outcome.difference is not None:
+        return outcome.difference.seen
+    trouble = trouble_of(record, outcome)
+    return trouble.message if trouble is not None else ""
 
 
 def besides(findings: Sequence[Finding], trouble: Finding | None) -> Iterator[str]:

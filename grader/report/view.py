@@ -20,6 +20,8 @@ class View:
     instructor: bool = False
     width: int = 100
     colour: bool = False
+    everything: bool = False
+    """Every cause in full, in the format that has a short version too."""
     workflow: bool = False
     """In the log of a GitHub workflow, where a line can be a command?"""
     variables: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from grader.report.decided import decision_of
 from grader.report.document import Document
 from grader.report.groups import Audience, grouped, guilty_of, is_hidden, of_the_build
 from grader.report.page import Page
-from grader.report.trace import show_case
+from grader.report.trace import legend, show_case
 from grader.report.words import counted, withheld_of
 from grader.verdict import Outcome, RuleScore
 
@@ -74,6 +74,7 @@ def case_in_full(record: Record, outcome: Outcome) -> Document:
     """One failing case: its operations, the first difference, the line."""
     page = Page(_WIDTH, colour=False)
     show_case(page, record, outcome)
+    legend(page, record, [outcome])
     return page.text()
 
 
@@ -87,8 +88,9 @@ def _cases(page: Page, record: Record, guilty: list[Outcome]) -> None:
     rest = [one.title for group in groups[_MOST_SHOWN:] for one in group.outcomes]
     if rest:
         page.blank()
-        page.write("And, when these are mended:")
+        page.write("And, when these are fixed:")
         _titles(page, rest)
+    legend(page, record, [group.shown for group in groups[:_MOST_SHOWN]])
 
 
 def _titles(page: Page, titles: list[str]) -> None:

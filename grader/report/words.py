@@ -6,7 +6,17 @@ from grader.record import Record
 from grader.report.groups import Group
 from grader.verdict import RuleScore, Verdict
 
-__all__ = ["NOT_RUN", "all_pass", "cost_of", "counted", "part_of", "points_of", "result_of", "withheld_of"]
+__all__ = [
+    "NOT_RUN",
+    "all_pass",
+    "cost_of",
+    "counted",
+    "part_of",
+    "points_about",
+    "points_of",
+    "result_of",
+    "withheld_of",
+]
 
 NOT_RUN = "hidden cases not run here"
 
@@ -55,9 +65,13 @@ def all_pass(record: Record) -> str:
 
 def cost_of(group: Group) -> str:
     """How many cases have this cause, and what that costs."""
+    return f"seen in {counted(len(group.outcomes), 'case')}, costs {points_about(group)}"
+
+
+def points_about(group: Group) -> str:
+    """What a cause costs."""
     points = round(group.lost)
-    costs = f"about {counted(points, 'point')}" if points else "less than a point" if group.lost else "no point"
-    return f"seen in {counted(len(group.outcomes), 'case')}, costs {costs}"
+    return f"about {counted(points, 'point')}" if points else "less than a point" if group.lost else "no point"
 
 
 def counted(number: int, word: str) -> str:

@@ -64,6 +64,8 @@ def test_a_report_is_shown_by_name(place: Path) -> None:
     for name in ("yoda_crlf", "Yoda", "007", "yoda@example.edu"):
         said = call(place, "show", name)
         assert (said.code, said.out.partition(":")[0]) == (0, "yoda_crlf")
+    assert "How it was graded" not in call(place, "show", "007").out
+    assert "How it was graded" in call(place, "show", "007", "--all").out
     unknown = call(place, "show", "yoda_crfl")
     troubled = call(place, "show", "tie")
 

@@ -59,6 +59,17 @@ def test_something_not_accepted_is_1() -> None:
     assert "-Werror=sign-compare" in broken.out
 
 
+def test_everything_is_shown_on_demand() -> None:
+    """Without --all a report names the other causes; with it each has its case, and how it was graded is told."""
+    short, whole = ran("run", WRONG, "--without-valgrind", *FEW), ran("run", WRONG, "--without-valgrind", "--all", *FEW)
+
+    assert (short.code, whole.code) == (1, 1)
+    assert "How it was graded" not in short.out
+    assert "How it was graded" in whole.out
+    assert "What goes wrong" in whole.out
+    assert short.out.count("\n") <= 80
+
+
 def test_several_submissions_each_have_their_report() -> None:
     """One that fails makes it 1, wherever it stands."""
     said = ran("run", RIGHT, WRONG, RIGHT / "llm_memory.c", "--format", "json", "--without-valgrind", *FEW)

@@ -119,7 +119,7 @@ def test_a_breach_is_in_the_report_and_costs_nothing_more(mistake: str) -> None:
 
     assert with_valgrind.rules == without.rules
     assert f"Your code llm_memory.c:{line_of(source)}" in text.render(with_valgrind)
-    assert f"your code llm_memory.c:{line_of(source)}" in text.render(with_valgrind)
+    assert f"your code llm_memory.c:{line_of(source)}" in text.render(with_valgrind, everything=True)
 
 
 @pytest.mark.parametrize("program", _GOOD)

@@ -167,7 +167,8 @@ def test_every_clue_speaks_of_what_there_is() -> None:
     chosen = lab()
     rules = {rule.id for rule in chosen.rubric.rules}
     for clue in chosen.clues:
-        blanks = dict.fromkeys(("call", "field", "expected", "actual", "line", "clause", "reply", "note", "said"), "X")
+        names = ("call", "field", "expected", "actual", "wanted", "refusal", "line", "clause", "reply", "note", "said")
+        blanks = dict.fromkeys(names, "X")
 
         assert clue.rule in rules
         assert set(clue.facets) <= FACETS

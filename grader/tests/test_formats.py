@@ -45,6 +45,10 @@ def test_all_formats_agree_on_all_samples(first: int) -> None:
             told = TOLD[name](report)
 
             assert told.agrees(truth), (name, record.submission.name, told)
+        everything = TOLD["text"](FORMATS["text"](record, View(everything=True)))
+
+        assert everything.agrees(truth), (record.submission.name, everything)
+        assert (everything.rules is None) == (not record.score or record.verdict.passed or not record.outcomes)
     for name, book in GRADEBOOKS.items():
         table = book(found)
         rows = BOOKS[name](table)

@@ -33,9 +33,12 @@ def test_a_hidden_case_shows_title_and_rule_only() -> None:
 def test_an_instructor_sees_hidden_cases() -> None:
     """The same record, in full, with a word that students do not see it."""
     report = text.render(secret_record(), audience="instructor")
+    everything = text.render(secret_record(), audience="instructor", everything=True)
 
-    for shown in ("secret_call 31337", "secret_field[31337]", "append/secret_name", "hidden from students"):
+    for shown in ("secret_call 31337", "append/secret_name", "hidden from students"):
         assert shown in report
+        assert shown in everything
+    assert "secret_field[31337]" in everything
 
 
 def test_an_unknown_audience_is_refused() -> None:
@@ -48,12 +51,11 @@ def test_cases_with_one_cause_are_shown_once() -> None:
     """One of them in full, a few by name, the rest as a number."""
     cases = [outcome(f"append/case_{n}", steps=steps(9 - n)) for n in range(5)]
 
-    report = text.render(record_of(*cases))
-
-    assert report.count("the title of") == 1
-    assert "the title of append/case_4" in report
-    assert "Also  append/case_3, append/case_2, append/case_1 and 1 more" in report
-    assert "seen in 5 cases, costs about 5 points" in report
+    for report in (text.render(record_of(*cases)), text.render(record_of(*cases), everything=True)):
+        assert report.count("the title of") == 1
+        assert "the title of append/case_4" in report
+        assert "also seen append/case_3, append/case_2, append/case_1 and 1 more" in report
+        assert "seen in 5 cases, costs about 5 points" in report
 
 
 def test_causes_are_ordered_by_the_points_they_cost() -> None:
@@ -75,7 +77,8 @@ def test_the_diagnosed_cause_comes_first() -> None:
 
     report = text.render(record_of(cheap, dear, diagnosis=diagnosis))
 
-    assert report.index("the title of append/cheap") < report.index("the title of append/dear")
+    assert report.index("append/cheap") < report.index("append/dear")
+    assert "the title of append/cheap" in report
 
 
 def test_a_public_case_is_shown_rather_than_a_shorter_hidden_one() -> None:
@@ -87,14 +90,6 @@ def test_a_public_case_is_shown_rather_than_a_shorter_hidden_one() -> None:
     assert "the title of append/public" in report
 
 
-def test_many_causes_end_in_a_list() -> None:
-    """After six causes in full the others take a line each."""
-    report = text.render(record_of(*(outcome(f"append/case_{n}", cause=str(n)) for n in range(8))))
-
-    assert report.count(">>> 3") == 6
-    assert report.count("\n- address: ") == 2
-
-
 def test_a_long_trace_is_folded_around_the_bad_operation() -> None:
     """The beginning, what leads to the bad operation, and a little behind it."""
     difference = replace(outcome("x/x").difference, operation=50, line=57)  # type: ignore[type-var]
@@ -102,7 +97,7 @@ def test_a_long_trace_is_folded_around_the_bad_operation() -> None:
 
     assert "operations 4 to 43 are left out" in report
     assert "operations 53 to 60 are left out" in report
-    assert re.search(r">>> 50  append_kv 1 50 +0 +0\n +wrong +block 0, slot 2\n", report)
+    assert re.search(r">>> 50  append_kv 1 50 +0 +0\n +wrong +block 0, slot 2 is untouched, expected 3\n", report)
 
 
 def test_an_operation_beyond_the_kept_steps_is_still_explained() -> None:
@@ -233,7 +228,9 @@ def test_the_way_to_see_a_case_can_be_copied() -> None:
 def test_long_commands_go_on_behind_a_backslash() -> None:
     """Copied from a narrow terminal they are still one command."""
     command = f"gcc {'-Wall ' * 20}-c llm_memory.c -o llm_memory.o"
-    report = text.render(record_of(outcome("append/x"), environment=Environment(command=command)), width=50)
+    report = text.render(
+        record_of(outcome("append/x"), environment=Environment(command=command)), width=50, everything=True
+    )
 
     assert command in re.sub(r" \\\n +", " ", report)
 

@@ -92,6 +92,12 @@ def test_golden_report(sample: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{sample.replace('/', '__')}.txt", text.render(graded(sample)))
 
 
+def test_golden_report_of_everything(golden: Callable[[str, str], None]) -> None:
+    """Every cause in full, all rules, and all about how it was graded."""
+    name = "wrong_answer/four_common_mistakes"
+    golden(f"{name.replace('/', '__')}__all.txt", text.render(graded(name), everything=True))
+
+
 def test_golden_report_for_instructors(golden: Callable[[str, str], None]) -> None:
     """An instructor sees what hidden cases do."""
     name = "wrong_answer/four_common_mistakes"
@@ -101,10 +107,13 @@ def test_golden_report_for_instructors(golden: Callable[[str, str], None]) -> No
 @pytest.mark.parametrize("width", [40, 79, 80, 100, 132])
 @pytest.mark.parametrize("sample", GRADED)
 def test_no_line_is_wider_than_the_page(sample: str, width: int) -> None:
-    """Whatever the width, nothing runs over it."""
-    report = text.render(graded(sample), width=width, audience="instructor")
+    """Whatever the width, nothing runs over it, and 80 lines are enough."""
+    record = graded(sample)
+    report = text.render(record, width=width, audience="instructor")
+    everything = text.render(record, width=width, audience="instructor", everything=True)
 
-    assert [line for line in report.splitlines() if cells(line) > width] == []
+    assert [line for line in f"{report}{everything}".splitlines() if cells(line) > width] == []
+    assert report.count("\n") <= 80
 
 
 @pytest.mark.parametrize("sample", GRADED)
@@ -120,14 +129,18 @@ def test_colour_adds_no_meaning(sample: str) -> None:
 @pytest.mark.parametrize("sample", GRADED)
 def test_reports_speak_the_students_language(sample: str) -> None:
     """No word of the grader's own inside is in a report."""
-    report = text.render(graded(sample), audience="instructor").lower()
+    report = text.render(graded(sample), audience="instructor", everything=True).lower()
+    report += text.render(graded(sample)).lower()
 
     assert [word for word in JARGON if word in report] == []
 
 
 @pytest.mark.parametrize("sample", GRADED)
 def test_a_students_report_does_not_depend_on_what_hidden_cases_do(sample: str) -> None:
-    """Other calls, values, names and lines in the hidden cases leave every letter of the report as it is."""
+    """Other calls, values, names and lines in the hidden cases leave every letter of the report as it is.
+
+    What they test, by the handout's sentences, is told where no public case leads to it.
+    """
     record = graded(sample)
     hidden = {one.case for one in record.outcomes if one.visibility is Visibility.HIDDEN}
     findings = tuple(
@@ -137,9 +150,10 @@ def test_a_students_report_does_not_depend_on_what_hidden_cases_do(sample: str) 
         for one in record.findings
     )
     outcomes = tuple(
-        replace(one, case=f"x/{place}", difference=None, cause="x", steps=(), handout=()) if one.case in hidden else one
+        replace(one, case=f"x/{place}", difference=None, cause="x", steps=()) if one.case in hidden else one
         for place, one in enumerate(record.outcomes)
     )
     other = replace(record, findings=findings, outcomes=outcomes)
 
     assert text.render(record) == text.render(other)
+    assert text.render(record, everything=True) == text.render(other, everything=True)

@@ -118,7 +118,7 @@ def test_mistakes_of_all_kinds_at_once(tmp_path: Path) -> None:
         (("points = 8", "points = -8"), "points"),
         (("points = 8", "point = 8"), "point"),
         (
-            ('title  = "calls that succeed say so"', ""),
+            ('title  = "a successful call returns 0 or the sequence"', ""),
             f"{line_of(REAL, '[rules.return-value]')}: rules.return-value.title",
         ),
         (('facets = ["choice"]', ""), "rules.first-fit needs either facets or judged"),

@@ -26,11 +26,13 @@ class Told:
     full: int | None
     passed: bool
     rules: dict[str, tuple[int, int]] | None = None
+    lost: dict[str, int] | None = None
+    """Points that rules lost, where only those are told."""
 
     def agrees(self, other: Told) -> bool:
         """With all that both tell."""
-        mine = (self.full, self.rules)
-        pairs = zip(mine, (other.full, other.rules), strict=True)
+        mine = (self.full, self.rules, self.lost)
+        pairs = zip(mine, (other.full, other.rules, other.lost), strict=True)
         return (self.score, self.passed) == (other.score, other.passed) and all(
             None in pair or pair[0] == pair[1] for pair in pairs
         )
@@ -44,6 +46,7 @@ def of_record(record: Record) -> Told:
         full=record.max_score,
         passed=record.verdict.passed,
         rules={one.rule: (one.points, one.max_points) for one in record.rules},
+        lost={one.rule: one.max_points - one.points for one in record.rules if one.points < one.max_points},
     )
 
 
@@ -51,13 +54,24 @@ def _text(report: str) -> Told:
     head = " ".join(report.partition("\n\n")[0].split())
     points = re.search(r"(accepted|[a-z])(?:,| public part:) (\d+) of (\d+) points", head)
     assert points is not None
-    rows = re.findall(r"^ +(?:-\d+)? +(\d+)/(\d+) +\d+/\d+ +(\S+)", report, re.MULTILINE)
+    rows = re.findall(r"^ +(?:-\d+)? +(\d+)/(\d+) +\d+/\d+ +(?!cases )(\S+)", report, re.MULTILINE)
     return Told(
         score=int(points[2]),
         full=int(points[3]),
         passed=points[1] == "accepted",
         rules={rule: (int(got), int(full)) for got, full, rule in rows} or None,
+        lost=_lost(report) or None,
     )
+
+
+def _lost(report: str) -> dict[str, int]:
+    """On one screen: a line for each rule that lost points, or one for all of them."""
+    section = report.partition("\nPoints ─")[2].partition("\n\n")[0]
+    rows = re.findall(r"^ +-(\d+) +\d+/\d+ +\d+/\d+ cases +(\S+)", section, re.MULTILINE)
+    together = re.split("full marks|nothing lost", section.partition("\n  lost  ")[2])[0]
+    return {rule: int(points) for points, rule in rows} | {
+        rule: int(points) for rule, points in re.findall(r"(\S+)\s+-(\d+)", together)
+    }
 
 
 def _gradescope(report: str) -> Told:

@@ -6,13 +6,14 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
+from reference.model import COPIED_MEMORY, NEVER_SET, SHARED_MEMORY, UNFILLED, Difference
 from reference.operation import Operation, Reply
 from reference.paged_kv.mixed_up import with_notes
 from reference.paged_kv.outcome import Outcome
 from reference.paged_kv.pool import GUARD_WORDS, place_name
 from reference.paged_kv.readable import PoolWords, pointer_name
 from reference.paged_kv.record import EngineState, Pointer, RecordState, ReplyKind, SequenceState, Slot
+from reference.paged_kv.said import FRESH, list_is_broken, never_set, not_copied
 from reference.paged_kv.sequence import UNMAPPED
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
@@ -41,7 +42,8 @@ def differences(
         accepted_instead = outcome.reply.refused and not _refusing(actual)
         found.append(_reply_difference(outcome.reply, actual, operation))
     if accepted_instead:
-        found.append(Difference(facet="failing", field="the call", expected="refused", actual="accepted"))
+        said = f"{operation.name} works although it must fail"
+        found.append(Difference(facet="failing", field="the call", expected="refused", actual="accepted", said=said))
     for number, (want, have) in enumerate(zip(expected.slots, actual.slots, strict=True), start=1):
         own = number == operation.target
         words = PoolWords(seed, number, want.pool_bytes)
@@ -66,12 +68,15 @@ def standing(number: int, *, believed: RecordState, left: RecordState) -> frozen
 
 def _placed(difference: Difference, number: int, *, own: bool, refused: bool) -> Difference:
     """Give a difference the facet that its circumstances make of it."""
-    field = difference.field if number == 1 else f"engine @{number}: {difference.field}"
+    if number != 1:
+        where = f"engine @{number}: "
+        said = f"{where}{difference.said}" if difference.said else ""
+        difference = replace(difference, field=f"{where}{difference.field}", said=said)
     if refused:
-        return replace(difference, field=field, facet="failing", tags=difference.tags | {difference.facet})
+        return replace(difference, facet="failing", tags=difference.tags | {difference.facet})
     if not own:
-        return replace(difference, field=field, facet="isolation", tags=difference.tags | {difference.facet})
-    return replace(difference, field=field)
+        return replace(difference, facet="isolation", tags=difference.tags | {difference.facet})
+    return difference
 
 
 def _refusing(state: RecordState) -> bool:
@@ -89,7 +94,13 @@ def _reply_difference(reply: Reply, actual: RecordState, operation: Operation) -
         ReplyKind.STRAY: "a pointer that leads to no Sequence",
     }[kind]
     wanted = {"seq": "a pointer to the new sequence", "engine": "an engine"}.get(reply.text, reply.text)
-    return Difference(facet="reply", field=f"what {operation.name} returns", expected=wanted, actual=returned)
+    return Difference(
+        facet="reply",
+        field=f"what {operation.name} returns",
+        expected=wanted,
+        actual=returned,
+        said=f"{operation.name} returned {returned}, expected {wanted}",
+    )
 
 
 def _slot(want: Slot, have: Slot, pool: _PoolFacets) -> Iterator[Difference]:
@@ -128,8 +139,14 @@ def _engine(want: EngineState, have: EngineState) -> Iterator[Difference]:
 
 def _number(facet: str, field: str, want: int, have: int) -> Iterator[Difference]:
     if want != have:
-        tags = frozenset({"too-high" if have > want else "too-low"})
-        yield Difference(facet=facet, field=field, expected=str(want), actual=str(have), tags=tags)
+        tags = frozenset({"too-high" if have > want else "too-low", *_unset_tag(have)})
+        said = never_set(field, str(want), have)
+        yield Difference(facet=facet, field=field, expected=str(want), actual=str(have), tags=tags, said=said)
+
+
+def _unset_tag(have: int) -> Iterator[str]:
+    if have == FRESH:
+        yield NEVER_SET
 
 
 def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
@@ -142,6 +159,7 @@ def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
             field="the walk along next from active_seqs",
             expected="comes back to the dummy head",
             actual=f"{ends}, after {len(found)} sequences",
+            said=list_is_broken(have.list_pointer, found),
             tags=frozenset({"broken", have.list_pointer.name.lower()}),
         )
     elif wanted != found:
@@ -208,12 +226,14 @@ def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
 def _entries(field: str, want: array[int], have: array[int]) -> Iterator[Difference]:
     for entry, (wanted, found) in enumerate(zip(want, have, strict=True)):
         if wanted != found:
+            place, right = f"{field}[{entry}]", "-1" if wanted == UNMAPPED else f"block {wanted}"
             yield Difference(
                 facet="tables",
-                field=f"{field}[{entry}]",
-                expected="-1" if wanted == UNMAPPED else f"block {wanted}",
+                field=place,
+                expected=right,
                 actual=str(found),
                 tags=frozenset(_entry_tags(wanted, found)),
+                said=never_set(place, right, found),
             )
 
 
@@ -223,6 +243,7 @@ def _entry_tags(want: int, have: int) -> Iterator[str]:
         yield "none-stored"
     if want != UNMAPPED and have >= 0:
         yield "remapped"
+    yield from _unset_tag(have)
 
 
 class _PoolFacets:
@@ -248,12 +269,15 @@ class _PoolFacets:
             yield self._word(place, wanted[place], found[place])
 
     def _word(self, place: int, want: int, have: int) -> Difference:
+        tags, field = frozenset(self._tags(place, have)), place_name(place, self.words.pool_bytes)
+        actual, copied = self.words.text(have, place), self.outcome.copied
         return Difference(
             facet=self._facet(place),
-            field=place_name(place, self.words.pool_bytes),
+            field=field,
             expected=self.words.text(want, place),
-            actual=self.words.text(have, place),
-            tags=frozenset(self._tags(place, have)),
+            actual=actual,
+            tags=tags,
+            said=not_copied(field, copied[0], actual) if copied and COPIED_MEMORY in tags else "",
         )
 
     def _facet(self, place: int) -> str:

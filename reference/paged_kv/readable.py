@@ -9,7 +9,10 @@ from reference.paged_kv.pool import GUARD_WORDS, magic_words, place_name
 from reference.paged_kv.record import EngineState, Pointer, RecordState, ReplyKind, SequenceState, Slot
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
-__all__ = ["PoolWords", "pointer_name", "readable", "reply_text", "requested_id"]
+__all__ = ["UNTOUCHED", "PoolWords", "pointer_name", "readable", "reply_text", "requested_id"]
+
+UNTOUCHED = "untouched"
+"""A word of the pool to which nobody has written."""
 
 _POINTERS = {
     Pointer.OK: "allocated",
@@ -59,7 +62,7 @@ class PoolWords:
         if home is None:
             return str(word - (1 << 32) if word >> 31 else word)
         if home == place:
-            return "untouched"
+            return UNTOUCHED
         return f"the untouched word of {place_name(home, self.pool_bytes)}"
 
     def block(self, region: bytes, block: int) -> list[str]:

@@ -1,0 +1,202 @@
+"""The report on one screen: the first cause in full, everything else in few lines, and never more than 80 of them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from enum import Enum, auto
+from functools import partial
+
+from grader.record import Record
+from grader.report.closing import MORE, advised, graded_briefly, printed, reproduce
+from grader.report.fit import Section, fit
+from grader.report.groups import Audience, Group, grouped, is_hidden, trouble_of
+from grader.report.head import all_well, headline
+from grader.report.hidden import hidden_briefly
+from grader.report.page import Page, bad, dim, glued, strong
+from grader.report.start import start_here
+from grader.report.trace import Fold, bad_place, called_from, legend, show_case, show_trace, what_is_wrong
+from grader.report.words import cost_of, counted, points_about, withheld_of
+from grader.verdict import RuleScore, Verdict
+
+__all__ = ["Part", "brief"]
+
+_SCREEN = 60
+"""Lines that a report takes, if shorter words can do that."""
+
+_MOST = 80
+"""Lines that it never exceeds."""
+
+_MOST_NAMES = 3
+
+
+class Part(Enum):
+    """What other formats show in their own way."""
+
+    POINTS = auto()
+    CASES = auto()
+
+
+def brief(page: Page, record: Record, audience: Audience, without: Container[Part] = ()) -> None:
+    """Write the whole report. What matters least is shortened first: prints, advice, points, other causes."""
+    fit(page, list(_sections(record, audience, without)), screen=_SCREEN, most=_MOST)
+
+
+def _sections(record: Record, audience: Audience, without: Container[Part]) -> Iterator[Section]:
+    yield Section(rank=0, versions=tuple(partial(_head, record=record, most=most) for most in (12, 4)))
+    if record.verdict is Verdict.ACCEPTED and not record.overrides:
+        yield Section(rank=1, versions=(partial(all_well, record=record),))
+    else:
+        yield from _wrong(record, audience, without)
+    yield Section(rank=7, versions=tuple(partial(advised, record=record, most=most) for most in (8, 4, 2)))
+    yield Section(rank=8, versions=tuple(partial(printed, record=record, most=most) for most in (20, 8, 3)))
+    yield Section(rank=1, versions=(partial(_closing, record=record, audience=audience),))
+
+
+def _head(page: Page, record: Record, most: int) -> None:
+    headline(page, record, most)
+
+
+def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iterator[Section]:
+    groups: list[Group] = []
+    if Part.CASES not in without and record.verdict is not Verdict.ACCEPTED:
+        groups = grouped(record, (one for one in record.outcomes if not is_hidden(one, audience)))
+    start = partial(_start, record=record, audience=audience, groups=groups)
+    yield Section(rank=2, versions=tuple(partial(start, most=most) for most in (20, 8, 3)))
+    if groups:
+        trace = partial(_first, record=record, group=groups[0])
+        yield Section(
+            rank=3, versions=tuple(partial(trace, fold=fold) for fold in (Fold(), Fold(1, 3, 1), Fold(1, 1, 0)))
+        )
+        others = partial(_others, record=record, groups=groups[1:])
+        yield Section(
+            rank=4,
+            versions=tuple(
+                partial(others, long=a, short=b) for a, b in ((8, 6), (5, 6), (3, 6), (2, 6), (1, 6), (0, 8), (0, 3))
+            ),
+        )
+    if Part.POINTS not in without and (record.outcomes or record.overrides):
+        yield Section(rank=6, versions=(partial(_points, record=record), partial(_points_in_a_line, record=record)))
+    if Part.CASES not in without and record.verdict is not Verdict.ACCEPTED:
+        hidden = partial(hidden_briefly, record=record, audience=audience)
+        yield Section(rank=5, versions=tuple(partial(hidden, most=most) for most in (4, 2, 1)))
+
+
+def _start(page: Page, record: Record, audience: Audience, groups: Sequence[Group], *, most: int) -> None:
+    """The cause to look at first, and what it costs: its case is the one that follows, if that may be shown."""
+    start_here(page, record, audience, most, also=False)
+    if not groups or not _is_first(record, groups[0]):
+        return
+    count = counted(len(groups[0].outcomes), "case")
+    page.labelled("Costs", f"{points_about(groups[0])}; {count} failed for it")
+    _also_seen(page, groups[0])
+
+
+def _also_seen(page: Page, group: Group) -> None:
+    names = [outcome.case for outcome in group.others]
+    if names:
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        page.labelled("also seen", ", ".join(names[:_MOST_NAMES]) + more)
+
+
+def _is_first(record: Record, group: Group) -> bool:
+    """Is it the cause with which the report begins?"""
+    return record.diagnosis is not None and record.diagnosis.case == group.shown.case
+
+
+def _first(page: Page, record: Record, group: Group, fold: Fold) -> None:
+    if _is_first(record, group):
+        hidden = "  (hidden from students)" if is_hidden(group.shown, Audience.STUDENT) else ""
+        page.write(strong(group.shown.title), hidden, indent=2)
+        show_trace(page, record, group.shown, fold, told=True)
+    else:
+        page.heading("What the cases show")
+        page.write(strong(_rule_of(record, group)), f": {cost_of(group)}", indent=2)
+        show_case(page, record, group.shown, fold)
+        _also_seen(page, group)
+    legend(page, record, [group.shown], fold)
+
+
+def _others(page: Page, record: Record, groups: Sequence[Group], *, long: int, short: int) -> None:
+    """Causes after the first: two lines each, then one line each, then how many more."""
+    if not groups:
+        return
+    page.heading("Another cause" if len(groups) == 1 else f"{len(groups)} other causes, by the points that they cost")
+    for number, group in enumerate(groups[:long], start=2):
+        begin = f"{number}. {_rule_of(record, group)}"
+        page.write(strong(begin), f", {points_about(group)}: {_wrong_words(record, group)}", indent=2, hang=5)
+        page.crop(dim(_place(record, group)), indent=5)
+    for number, group in enumerate(groups[long : long + short], start=long + 2):
+        begin = f"{number}. {_rule_of(record, group)}"
+        page.crop(strong(begin), f", {points_about(group)}: {_wrong_words(record, group)}", indent=2)
+    rest = groups[long + short :]
+    if rest:
+        page.write(
+            dim(f"... and {len(rest)} more, about {counted(round(sum(one.lost for one in rest)), 'point')}: {MORE}"),
+            indent=2,
+        )
+
+
+def _rule_of(record: Record, group: Group) -> str:
+    trouble = trouble_of(record, group.shown)
+    return trouble.rule if trouble is not None else group.shown.rule
+
+
+def _wrong_words(record: Record, group: Group) -> str:
+    return what_is_wrong(record, group.shown) or group.shown.title
+
+
+def _place(record: Record, group: Group) -> str:
+    """Case and line, call, line of the student's file, and how often it was seen."""
+    outcome, trouble = group.shown, trouble_of(record, group.shown)
+    number, line = bad_place(record, outcome)
+    call = next((step.call for step in outcome.steps if step.number == number), "")
+    places = [f"{outcome.case}:{line}" if line else outcome.case]
+    if call:
+        places.append(f"operation {number}: {call}")
+    if trouble is not None and trouble.source:
+        places.append(called_from(trouble.source[:1]))
+    if group.others:
+        places.append(f"seen in {counted(len(group.outcomes), 'case')}")
+    return "; ".join(places)
+
+
+def _points(page: Page, record: Record) -> None:
+    """The rules that lost points, a line each; the others in one."""
+    page.heading("Points")
+    if not record.score and not record.overrides:
+        page.write("No rule has earned a point yet. That changes with the first cause.", indent=2)
+        return
+    losing = [score for score in record.rules if score.points < score.max_points]
+    rule = max((len(score.rule) for score in losing), default=0)
+    cases = max((len(_cases(score)) for score in losing), default=0)
+    for score in losing:
+        figures = f"{score.points - score.max_points:>4}  {f'{score.points}/{score.max_points}':>5}  "
+        passed = f"{_cases(score):>{cases}} cases  "
+        said = withheld_of(score) or score.title
+        page.crop(bad(figures[:4]), strong(figures[4:]), passed, strong(f"{score.rule:{rule}}"), f"  {said}")
+    _full_marks(page, record)
+
+
+def _points_in_a_line(page: Page, record: Record) -> None:
+    page.heading("Points")
+    losing = [score for score in record.rules if score.points < score.max_points]
+    page.labelled("lost", ", ".join(f"{score.rule} {score.points - score.max_points}" for score in losing), column=6)
+    _full_marks(page, record)
+
+
+def _full_marks(page: Page, record: Record) -> None:
+    full = [glued(score.rule) for score in record.rules if score.points == score.max_points]
+    if len(full) == len(record.rules):
+        page.write("Every rule has all its points.", indent=2)
+    elif full:
+        said = "nothing lost here" if record.public_only else "full marks"  # hidden cases may still cost some
+        page.write(dim(f"{said}: {', '.join(full)}"), indent=2, hang=4)
+
+
+def _cases(score: RuleScore) -> str:
+    return f"{score.passed}/{score.cases}"
+
+
+def _closing(page: Page, record: Record, audience: Audience) -> None:
+    reproduce(page, record, audience)
+    graded_briefly(page, record)

@@ -1,0 +1,63 @@
+"""Sections that share few lines: what matters least becomes shorter first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from grader.report.page import Page, dim
+
+__all__ = ["Draw", "Section", "fit"]
+
+_LEAST = 3
+"""Lines that a section keeps, whatever happens."""
+
+Draw = Callable[[Page], None]
+"""Writes one version of a section onto an empty page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of a page. The one with the highest `rank` is the first to be shortened."""
+
+    rank: int
+    versions: tuple[Draw, ...]
+    """The same in fewer and fewer lines."""
+
+
+def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> None:
+    """Write the sections one below the other, in `screen` lines if shorter versions can do that.
+
+    In turns each section takes its next version, until all fit. There are never more than `most` lines: where even
+    the shortest versions have more, they are cut.
+    """
+    chosen = [0] * len(sections)
+    drawn = [_drawn(page, section.versions[0]) for section in sections]
+    in_turn = sorted(range(len(sections)), key=lambda place: -sections[place].rank)
+    while _height(drawn) > screen:
+        longer = [place for place in in_turn if chosen[place] + 1 < len(sections[place].versions)]
+        if not longer:
+            break
+        for place in longer:
+            chosen[place] += 1
+            drawn[place] = _drawn(page, sections[place].versions[chosen[place]])
+            if _height(drawn) <= screen:
+                break
+    for place in in_turn:
+        over = _height(drawn) - most
+        if over > 0 and len(drawn[place]) > _LEAST:
+            drawn[place].cut(max(_LEAST, len(drawn[place]) - over), dim("... and more"))
+    for part in drawn:
+        page.add(part)
+
+
+def _drawn(page: Page, draw: Draw) -> Page:
+    part = Page(page.width, colour=page.colour)
+    draw(part)
+    return part
+
+
+def _height(parts: Sequence[Page]) -> int:
+    """With an empty line between two of them."""
+    lines = [len(part) for part in parts if len(part)]
+    return sum(lines) + max(0, len(lines) - 1)

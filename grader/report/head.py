@@ -1,0 +1,42 @@
+"""The first lines of a report: verdict, points, what people decided, and that all is well."""
+
+from __future__ import annotations
+
+from grader.record import Record
+from grader.report.decided import decisions_of
+from grader.report.page import Page, bad, dim, glued, good, strong
+from grader.report.words import all_pass, points_of, result_of
+
+__all__ = ["all_well", "headline"]
+
+_MOST_NOTES = 40
+
+
+def headline(page: Page, record: Record, most_notes: int = _MOST_NOTES) -> None:
+    """Verdict and points, what the submission made odd, and what people decided; all numbers are those after it."""
+    mark = good if record.verdict.passed else bad
+    begin = strong(record.submission.name), ": ", mark(result_of(record))
+    if record.public_only:  # a line of its own, so that its words stay together
+        page.write(*begin, hang=2)
+        page.write(strong(points_of(record)), indent=2)
+    else:
+        page.write(*begin, ", ", strong(glued(points_of(record))), hang=2)
+    if not record.complete:
+        page.write(
+            "Grading was interrupted; this is what was earned until then, and something may be missing.",
+            indent=2,
+        )
+    notes = [*map(dim, record.submission.notes), *map(strong, decisions_of(record))]
+    for note in notes[:most_notes]:
+        page.write(note, indent=2, hang=4)
+    if len(notes) > most_notes:
+        page.write(dim(f"... and {len(notes) - most_notes} notes more"), indent=2)
+
+
+def all_well(page: Page, record: Record) -> None:
+    """That nothing is wrong."""
+    page.write(all_pass(record), indent=2)
+    if record.memcheck:
+        page.write("Valgrind has nothing to say: no bad access, 0 bytes lost. Well done.", indent=2)
+    else:
+        page.write("Well done.", indent=2)
