@@ -121,7 +121,7 @@ class Model(Protocol):
         """Compare `actual` with what the operation should have made of `before` (None: the start)."""
 
     def describe(self, record: bytes) -> dict[str, object]:
-        """The record, readable: plain values by their names in the handout."""
+        """The record, readable: plain values by their names in the handout. Raises `CannotGoOn` when it is none."""
 
 
 ModelFactory = Callable[[Trace], Model]
