@@ -145,7 +145,7 @@ class Model(Protocol):
         """
 
     def describe(self, record: bytes) -> dict[str, object]:
-        """The record, readable: plain values by their names in the handout."""
+        """The record, readable: plain values by their names in the handout. Raises `CannotGoOn` when it is none."""
 
 
 ModelFactory = Callable[[Trace], Model]
