@@ -92,17 +92,19 @@ def _slot(slot: Slot, right: EngineState | None) -> Slot:
 
 
 def _sequences(state: EngineState, right: EngineState | None, blocks: int) -> Iterator[SequenceState]:
-    """The sequences in the order of the list; of a list that cannot be, those that should be there."""
+    """The sequences in the order of the list; of a list that cannot be, those of it that should be there.
+
+    What the list does not lead to cannot be looked at: such a sequence counts as missing.
+    """
     found = {sequence.seq_id: sequence for sequence in reversed(state.sequences)}
     wanted = {sequence.seq_id: sequence for sequence in right.sequences} if right is not None else {}
     in_order = [sequence.seq_id for sequence in state.sequences]
     if state.list_pointer is not Pointer.OK or len(found) < len(in_order):
         if right is None:
             raise CannotGoOn(_what_is_wrong_with_the_list(state))
-        in_order = list(wanted)
+        in_order = [seq_id for seq_id in wanted if seq_id in found]
     for seq_id in in_order:
-        sequence, known = found.get(seq_id, wanted.get(seq_id)), wanted.get(seq_id)
-        assert sequence is not None
+        sequence, known = found[seq_id], wanted.get(seq_id)
         if known is None and not _can_be(sequence):
             if right is None:
                 raise CannotGoOn(f"sequence {seq_id} has a negative kv_count or a block_table that cannot be read")
