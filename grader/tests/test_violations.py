@@ -208,15 +208,16 @@ def test_a_leak_is_told_once_for_each_operation_that_lost_some(name: str) -> Non
 
 
 def test_a_needless_allocation_beside_another_mistake_is_no_write() -> None:
-    """Its line explains neither the other engine's state nor shared memory."""
-    bad = "static LLMEngine *first; if (first == NULL) first = engine; if (kv_len < 0) { free(same(malloc(64))); first->free_local_blocks--; }"
+    """Its line explains neither the other engine's state nor shared memory: the line is that of the store."""
+    bad = f"static LLMEngine *first; if (first == NULL) first = engine; if (kv_len < 0) {{ free(same(malloc(64)));\nfirst->free_local_blocks--; {_HERE}\n}}"
     source = around("create_sequence", f"    {bad}", top=f"#include <stdlib.h>\n{_TOP}")
     operations = (
         "llm_init 128 -> engine; @2 llm_init 128 -> engine; create_sequence 1 5 -> seq; @2 create_sequence 1 -1 -> NULL"
     )
     (finding,) = findings(attempted(source, made("two", operations, header="", rule="isolation")))
 
-    assert (finding.rule, finding.operation, finding.source) == ("isolation", 4, ())
+    assert (finding.rule, finding.operation) == ("isolation", 4)
+    assert [line.line for line in finding.source] == [line_of(source)]
 
 
 def test_an_uninitialised_entry_is_wrong_where_it_is_made_and_where_it_is_used() -> None:
