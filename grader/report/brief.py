@@ -28,6 +28,9 @@ _MOST = 80
 
 _MOST_NAMES = 3
 
+_OTHERS = ((8, 6), (5, 6), (3, 6), (2, 6), (1, 6), (0, 8), (0, 3))
+"""So many other causes have two lines, and so many one."""
+
 
 class Part(Enum):
     """What other formats show in their own way."""
@@ -87,7 +90,7 @@ def _start(page: Page, record: Record, audience: Audience, groups: Sequence[Grou
     if not groups or not _is_first(record, groups[0]):
         return
     count = counted(len(groups[0].outcomes), "case")
-    page.labelled("Costs", f"{points_about(groups[0])}; {count} failed for it")
+    page.labelled("Costs", f"{points_about(groups[0].lost)}; {count} failed for it")
     _also_seen(page, groups[0])
 
 
@@ -123,17 +126,15 @@ def _others(page: Page, record: Record, groups: Sequence[Group], *, long: int, s
     page.heading("Another cause" if len(groups) == 1 else f"{len(groups)} other causes, by the points that they cost")
     for number, group in enumerate(groups[:long], start=2):
         begin = f"{number}. {_rule_of(record, group)}"
-        page.write(strong(begin), f", {points_about(group)}: {_wrong_words(record, group)}", indent=2, hang=5)
+        page.write(strong(begin), f", {points_about(group.lost)}: {_wrong_words(record, group)}", indent=2, hang=5)
         page.crop(dim(_place(record, group)), indent=5)
     for number, group in enumerate(groups[long : long + short], start=long + 2):
         begin = f"{number}. {_rule_of(record, group)}"
-        page.crop(strong(begin), f", {points_about(group)}: {_wrong_words(record, group)}", indent=2)
+        page.crop(strong(begin), f", {points_about(group.lost)}: {_wrong_words(record, group)}", indent=2)
     rest = groups[long + short :]
     if rest:
-        page.write(
-            dim(f"... and {len(rest)} more, about {counted(round(sum(one.lost for one in rest)), 'point')}: {MORE}"),
-            indent=2,
-        )
+        points = points_about(sum(one.lost for one in rest))
+        page.write(dim(f"... and {len(rest)} more, {points}: {MORE}"), indent=2)
 
 
 def _rule_of(record: Record, group: Group) -> str:

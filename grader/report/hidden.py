@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from grader.record import Record
 from grader.report.groups import Audience, HiddenLoss, clauses_of, hidden_losses, is_hidden
 from grader.report.page import Page, dim, glued, strong
-from grader.report.words import counted
+from grader.report.words import points_about
 from grader.verdict import Outcome
 
 __all__ = ["MOST_TITLES", "hidden_briefly", "hidden_cases", "hidden_head", "sentences", "titles", "what_to_do"]
@@ -51,8 +51,8 @@ def hidden_head(record: Record, losses: list[HiddenLoss], audience: Audience) ->
     """How many of them cost how much."""
     failing = {one.case for loss in losses for one in loss.outcomes}
     hidden = sum(is_hidden(outcome, audience) for outcome in record.outcomes)
-    points = round(sum(loss.points for loss in losses))
-    return f"Hidden cases: points lost in {len(failing)} of {hidden}, about {counted(points, 'point')} in all"
+    points = points_about(sum(loss.points for loss in losses))
+    return f"Hidden cases: points lost in {len(failing)} of {hidden}, {points} in all"
 
 
 def what_to_do(losses: list[HiddenLoss]) -> str:

@@ -65,13 +65,13 @@ def all_pass(record: Record) -> str:
 
 def cost_of(group: Group) -> str:
     """How many cases have this cause, and what that costs."""
-    return f"seen in {counted(len(group.outcomes), 'case')}, costs {points_about(group)}"
+    return f"seen in {counted(len(group.outcomes), 'case')}, costs {points_about(group.lost)}"
 
 
-def points_about(group: Group) -> str:
-    """What a cause costs."""
-    points = round(group.lost)
-    return f"about {counted(points, 'point')}" if points else "less than a point" if group.lost else "no point"
+def points_about(lost: float) -> str:
+    """What something costs, to the point."""
+    points = round(lost)
+    return f"about {counted(points, 'point')}" if points else "less than a point" if lost else "no point"
 
 
 def counted(number: int, word: str) -> str:

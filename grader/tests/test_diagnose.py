@@ -62,6 +62,15 @@ def test_the_rule_that_explains_most_cases_is_the_diagnosis() -> None:
     assert (diagnosed.diagnosis.rule, diagnosed.diagnosis.also) == ("free-count", ("return-value",))
 
 
+def test_what_was_never_set_is_said_without_a_number() -> None:
+    """What the driver fills fresh memory with is nothing that the program chose."""
+    record = graded_text(changed(("    sequence->kv_count = kvCount;", "    (void)kvCount;")), first_case())
+
+    assert record.diagnosis is not None
+    assert "kv_count must be 5; it was never set" in record.diagnosis.summary
+    assert "-1515870811" not in f"{record.diagnosis.summary}{record.diagnosis.hint}"
+
+
 def test_what_shows_only_in_the_clean_up_has_little_weight() -> None:
     """Every case ends with a clean-up, so a leak shows in all of them; the one that differs earlier says more."""
     lost = [BlockEvent(Event.LIVE, 0, 5, 1, 64, 0, 0)]
