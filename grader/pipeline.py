@@ -130,13 +130,8 @@ def _find_lost(attempt: Attempt) -> Attempt:
     program = attempt.program
     if program is None or attempt.relaxed:
         return attempt
-    comparisons, seconds = find_lost(
-        attempt.work,
-        program,
-        attempt.comparisons,
-        codes=attempt.lab.codes,
-        settings=attempt.lab.driver_settings,
-    )
+    codes, settings = attempt.lab.codes, attempt.lab.driver_settings
+    comparisons, seconds = find_lost(attempt.work, program, attempt.comparisons, codes=codes, settings=settings)
     return replace(attempt, comparisons=comparisons, spent=attempt.spent | {"find lost": seconds})
 
 

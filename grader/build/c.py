@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from grader import tools
 from grader.build import diagnostics
 from grader.build.diagnostics import Diagnostic
-from grader.build.link import Linked, Symbols
+from grader.build.link import Linked
 from grader.build.project import CProject
 from grader.build.rejected import needless_advice, object_findings, program_findings
 from grader.build.surely import Compiled, compile_surely, link_surely
+from grader.build.symbols import Symbols
 from grader.lab import Built, Program
 from grader.sandbox import COMPILE_LIMITS, Workspace
 from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict

@@ -12,8 +12,9 @@ from dataclasses import replace
 from grader import room
 from grader.budget import Budget
 from grader.build.foreign import TELL, foreign_files
-from grader.build.link import Symbols, link
+from grader.build.link import link
 from grader.build.project import CProject
+from grader.build.symbols import Symbols
 from grader.errors import DriverError, TooBusy
 from grader.lab import Program
 from grader.process import Completed

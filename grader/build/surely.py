@@ -20,8 +20,9 @@ from grader import room, tools
 from grader.build import diagnostics
 from grader.build.foreign import TELL, foreign_files
 from grader.build.innocent import innocent_program
-from grader.build.link import Linked, Symbols, link
+from grader.build.link import Linked, link
 from grader.build.project import CProject
+from grader.build.symbols import Symbols
 from grader.errors import OutOfRoom, TooBusy
 from grader.process import Completed
 from grader.sandbox import COMPILE_LIMITS, Workspace

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grader.build.link import Symbols, link
+from grader.build.link import link
 from grader.build.project import CProject
+from grader.build.symbols import Symbols
 from grader.errors import DriverError
 from grader.lab import Built, Program
 from grader.sandbox import COMPILE_LIMITS, Workspace

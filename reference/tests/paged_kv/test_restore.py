@@ -82,8 +82,8 @@ def broken_states() -> dict[str, tuple[Edit, str]]:
         sequence.table, sequence.l1, sequence.tables = Pointer.NULL, [], []
 
     return {
-        "ref_count": (no_counts, "the array ref_count cannot be read"),
-        "list": (no_list, "the list of sequences does not come back to its dummy head"),
+        "ref_count": (no_counts, "ref_count is a pointer to an allocation that is too small"),
+        "list": (no_list, "the walk along next from active_seqs meets NULL"),
         "twins": (twins, "two sequences have the id 1"),
         "kv_count": (negative, "sequence 2 has a negative kv_count"),
         "L1": (no_table, "sequence 2 has .* a block_table that cannot be read"),

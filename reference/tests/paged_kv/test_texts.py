@@ -89,7 +89,7 @@ def test_a_wrong_entry_is_remapped_when_it_is_a_block(entry: int, tagged: set[st
     def maps(state: RecordState) -> None:
         l2_table(state, 1)[1] = entry
 
-    assert tagged == tags(judged("fork_sequence 1 4", maps))
+    assert tagged <= tags(judged("fork_sequence 1 4", maps))
 
 
 @pytest.mark.parametrize(
