@@ -10,6 +10,7 @@ from grader.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
 from grader.patterns import Patterns
 from grader.symptom import Symptom
 from grader.verdict import Verdict
+from reference.model import NEVER_SET, Difference
 from reference.operation import Operation
 
 __all__ = ["best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]
@@ -55,7 +56,7 @@ def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
         call=operation_of(cause, comparison).name,
         field=difference.field if difference else "",
         expected=difference.expected if difference else "",
-        actual=difference.actual if difference else "",
+        actual=_actual(difference) if difference else "",
         line=str(cause.source[0]) if cause.source else lab.source_name,
         clause=lab.grammar.clauses.get(expected.clause, ""),
         note=difference.note if difference else "",
@@ -65,6 +66,10 @@ def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
         said=_said(cause),
     )
     return " ".join(text.split())
+
+
+def _actual(difference: Difference) -> str:
+    return "not set" if NEVER_SET in difference.tags else difference.actual
 
 
 def _said(cause: Symptom) -> str:

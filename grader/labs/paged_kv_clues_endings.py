@@ -101,7 +101,7 @@ ENDINGS = (
         rule="memory-error",
         kinds=("left",),
         clause=RETURNS,
-        hint="{call} ends the whole program at {line}. A call returns NULL or -1 when it cannot do its work.",
+        hint="{call} ends the whole program at {line}. When it cannot do its work it must return {refusal}.",
     ),
 )
 

@@ -106,13 +106,11 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
     )
     if outcome is not None and is_hidden(outcome, audience):
         hint = shown_hint(outcome, diagnosis)
-        if diagnosis.broken:
-            page.labelled("Handout", diagnosis.broken)
+        page.labelled("Case", f"a hidden one: {outcome.title}")
+        for clause in [diagnosis.broken] if diagnosis.broken else clauses_of(outcome):
+            page.labelled("Handout", clause)
         if hint:
             page.labelled("Hint", hint)
-        page.labelled("Case", f"a hidden one: {outcome.title}")
-        for clause in clauses_of(outcome):
-            page.labelled("Handout", clause)
     else:
         page.labelled("Seen", diagnosis.summary)
         if diagnosis.broken:
