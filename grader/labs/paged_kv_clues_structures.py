@@ -127,7 +127,7 @@ TABLES = (
             "fork_sequence": "Task 3/kv-count",
             "append_kv": "Task 4/count-returns",
         },
-        hint="{call} leaves {field} at {actual}; it must be {expected}.",
+        hint="After {call} {field} is {actual}; it must be {expected}.",
     ),
     Clue(
         rule="block-table",

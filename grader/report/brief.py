@@ -9,7 +9,7 @@ from functools import partial
 from grader.record import Record
 from grader.report.closing import MORE, advised, graded_briefly, printed, reproduce
 from grader.report.fit import Section, fit
-from grader.report.groups import Audience, Group, grouped, hint_of, is_hidden, trouble_of
+from grader.report.groups import Audience, Group, broken_by, grouped, hint_of, is_hidden, trouble_of
 from grader.report.head import all_well, headline
 from grader.report.hidden import hidden_briefly
 from grader.report.page import Page, bad, dim, glued, strong
@@ -115,6 +115,8 @@ def _first(page: Page, record: Record, group: Group, fold: Fold) -> None:
         page.heading("What the cases show")
         page.write(strong(_rule_of(record, group)), f": {cost_of(group)}", indent=2)
         show_case(page, record, group.shown, fold)
+        if broken_by(record, group):
+            page.labelled("Handout", broken_by(record, group))
         if hint_of(record, group):
             page.labelled("Hint", hint_of(record, group))
         _also_seen(page, group)
