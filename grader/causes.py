@@ -14,7 +14,7 @@ from grader.clues import best_clue, clue_alone, hint, is_memory_error, operation
 from grader.compare import Comparison
 from grader.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
 from grader.memcheck import Checked
-from grader.memory_symptoms import FAULTS
+from grader.memory_symptoms import AT_ALLOCATION, FAULTS
 from grader.patterns import Patterns, calls_of
 from grader.symptom import Lines, Named, Symptom, finding_of
 from grader.symptoms import symptoms
@@ -87,13 +87,24 @@ def case_findings(
         _name_line(one, lab.clues, patterns, told)
         one.group = _group(one, told)
         if one.clue is not None and one.cause is not None:
-            said = (hint(one.clue, one.cause, one.comparison, lab), _beside(one), told.said if told is not None else "")
-            one.hint = " ".join(filter(None, said))
+            one.hint = " ".join(filter(None, _hints(one, one.clue, told, lab)))
             one.broken = sentence(one.clue, one.cause, one.comparison, lab)
     _add_patterns(found, patterns)
     for one in sick:
         one.findings = list(_findings(one, lab, patterns))
     return found
+
+
+def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Iterator[str]:
+    """What the clue says, and what instruments say beside it; a use of freed memory explains a crash by itself."""
+    assert one.cause is not None
+    explained = told is not None and told.freed
+    if not explained or one.cause.difference is not None:
+        yield hint(clue, one.cause, one.comparison, lab)
+    if not explained:
+        yield _beside(one)
+    if told is not None:
+        yield told.said
 
 
 def _is_plain(comparison: Comparison, lab: Lab) -> bool:
@@ -144,8 +155,9 @@ def _faulting(one: CaseFindings) -> Symptom | None:
     assert one.cause is not None
     if one.cause.difference is None:
         return one.cause if one.cause.source else None
-    named = (symptom for symptom in one.first() if symptom.difference is None and symptom.source)
-    return next((symptom for symptom in named if symptom.kind in FAULTS), None)
+    named = [symptom for symptom in one.first() if symptom.difference is None and symptom.source]
+    faults = [symptom for symptom in named if symptom.kind in FAULTS]
+    return min(faults, key=lambda symptom: symptom.kind in AT_ALLOCATION, default=None)
 
 
 def _beside(one: CaseFindings) -> str:
@@ -154,7 +166,8 @@ def _beside(one: CaseFindings) -> str:
     if faulting is None or faulting is one.cause or faulting.finding is None:
         return ""
     said = faulting.finding.message.removeprefix("Valgrind: ")
-    return f"In the same call, at {faulting.source[0]}: {said[0].lower()}{said[1:]}. That may be the reason."
+    place = "" if faulting.kind in AT_ALLOCATION else f", at {faulting.source[0]}"
+    return f"In the same call{place}: {said[0].lower()}{said[1:]}."
 
 
 def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
@@ -215,7 +228,7 @@ def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, tol
     faulting = _faulting(one)
     if named is not None and clue is not None and one.clue is not None and clue.rule == one.clue.rule:
         one.cause = replace(cause, culprits=named.culprits)
-    elif faulting is not None:
+    elif faulting is not None and faulting.kind not in AT_ALLOCATION:
         one.cause = replace(cause, culprits=faulting.source)
     elif told is not None:
         one.cause = replace(cause, culprits=told.lines)

@@ -15,7 +15,7 @@ from reference.operation import Operation
 
 __all__ = ["best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]
 
-_REPEATED = re.compile(r" \(\d+ times; .*\)$")
+_REPEATED = re.compile(r" \((?:once|\d+ times), by .*\)$")
 
 _REPLY, _STATE, _MEMORY = range(3)
 

@@ -25,7 +25,7 @@ from reference.model import Difference
 
 __all__ = ["find_lines"]
 
-_MOST_CASES = 120
+_MOST_CASES = 400
 _WORD = struct.Struct("<Q")
 _NEAR = 3
 """So many blocks may lie between the end of a function and the return that it decided."""
@@ -172,7 +172,8 @@ def _used(told: _Told, lines: Lines) -> Named | None:
     if not line:
         return None
     at = f" at {freed[0]}" if freed else ""
-    return Named(lines=line, said=f"At {line[0]} it uses memory that was freed{at}.", freed=True)
+    said = f"At {line[0]} it uses memory that was freed{at}. Read what is still needed, such as next, before the free."
+    return Named(lines=line, said=said, freed=True)
 
 
 # ---------------------------------------------------------------- the return that was taken
@@ -206,7 +207,7 @@ def _crashed(told: _Told, lines: Lines, text: Sequence[str]) -> Named:
     helper = inside[-1].helper
     if helper is None or inside[-1].since > _NEAR:
         return Named()
-    return Named(said=f"Right before, {helper.function} returns at {helper}.")
+    return Named(said=f"The last function that was called before, {helper.function}, returned at {helper}.")
 
 
 def _followed(told: _Told, lines: Lines, text: Sequence[str]) -> list[_Function]:
@@ -243,7 +244,9 @@ def _told_of(line: SourceLine, function: _Function | None) -> Named:
     decided = (
         helper is not None and function is not None and helper.function != line.function and function.since <= _NEAR
     )
-    said = f"Right before, {helper.function} returns at {helper}." if helper is not None and decided else ""
+    said = ""
+    if helper is not None and decided:
+        said = f"The last function that was called before, {helper.function}, returned at {helper}."
     return Named(lines=(line,), said=said)
 
 
@@ -272,5 +275,5 @@ def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab) -> Na
     if word is None:
         return Named()
     if difference.facet == "list":
-        return Named(said="The link that is wrong is not changed in this call.")
-    return Named(said="Your program stores nothing there in this call.")
+        return Named(said="This call does not change that link.")
+    return Named(said=f"This call never stores to {difference.field}.")

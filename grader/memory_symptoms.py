@@ -12,7 +12,7 @@ from grader.memcheck import Checked
 from grader.symptom import Lines, Symptom, finding_of, stack_of
 from grader.verdict import SourceLine, Tool, Verdict
 
-__all__ = ["FAULTS", "frees_and_canaries", "known", "leaks", "valgrind"]
+__all__ = ["AT_ALLOCATION", "FAULTS", "frees_and_canaries", "known", "leaks", "valgrind"]
 
 _FREE_KINDS = {
     1: "double-free",
@@ -63,6 +63,9 @@ FAULTS = frozenset(
     }
 )
 """Kinds of which a wrong state of the same call probably comes."""
+
+AT_ALLOCATION = frozenset({"overrun", "underrun"})
+"""Of these only the line is known that allocated the memory, not the one that wrote past it."""
 
 _MOST_LEAKS = 4
 
@@ -267,6 +270,10 @@ def _what(error: MemoryFault) -> str:
     )
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
     """Valgrind prints an error of the same stack once only, but goes on counting it."""
     told = {(error.case, error.operation) for error in checked.errors}
@@ -278,7 +285,7 @@ def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         if same is None:
             continue
         made = f"; {_origin(same)} at {same.auxiliary[0]}" if same.auxiliary else ""
-        message = f"Valgrind: {_what(same)}{made} ({count} times; the same line as in another case)"
+        message = f"Valgrind: {_what(same)}{made} ({_times(count)}, by the same line as in another case)"
         finding = finding_of(
             comparison, operation, verdict=Verdict.MEMORY_ERROR, kind=same.kind, message=message, source=same.lines
         )

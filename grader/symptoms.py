@@ -146,7 +146,7 @@ def _signal_words(comparison: Comparison) -> str:
     if _is_wild(comparison):
         return f"{name}: it follows a pointer that was never set, or that was freed"
     if fault is not None and number == signal.SIGSEGV:
-        place = "NULL" if fault.address < 4096 else "an address where nothing is"
+        place = "NULL" if fault.address < 4096 else "an address without memory"
         return f"{name}: it uses {place} as a pointer"
     return name
 

@@ -149,8 +149,8 @@ FAILING = (
         facets=("failing",),
         tags=words("allocated"),
         clause="Constraint 2/contract",
-        hint="{call} is refused, which is right, but it has allocated memory before it found out: {clause}. Make every "
-        "check before the first malloc; to free the memory again is not enough.",
+        hint="The call is refused, as it must be, but {call} has allocated memory before it found out: "
+        "{clause}. Make every check before the first malloc; to free the memory again is not enough.",
     ),
     Clue(
         rule="check-before-allocate",
@@ -163,7 +163,7 @@ FAILING = (
         rule="check-before-allocate",
         facets=("failing",),
         clause="Constraint 2/contract",
-        hint="{call} is refused, which is right, but it has changed {field} before it found out: {clause}. Make every "
-        "check before the first change.",
+        hint="The call is refused, as it must be, but {call} has changed {field} before it found out: "
+        "{clause}. Make every check before the first change.",
     ),
 )

@@ -12,8 +12,8 @@ NULL_ENGINE = (
         rule="null-check",
         circumstances=words("null-engine"),
         clause="Constraint 1/null-engine",
-        hint="{call} gets a NULL engine here. Check engine == NULL on its first line, before anything else, and return "
-        "{reply}.",
+        hint="{call} gets a NULL engine here and must return {reply}. Check engine == NULL on its first line, before "
+        "anything else.",
     ),
 )
 

@@ -99,8 +99,8 @@ ADDRESS = (
         facets=("written",),
         tags=words("target"),
         clause="Task 4/store",
-        hint="{note} In its place stands {actual}. kv_data is one int: store all 4 bytes of it, 64 * block + 4 * slot "
-        "bytes after pool_base_ptr.",
+        hint="{note} kv_data is one int: store its 4 bytes, 64 * block + 4 * slot bytes after pool_base_ptr. "
+        "Pointer arithmetic counts elements, not bytes.",
     ),
     Clue(
         rule="address",

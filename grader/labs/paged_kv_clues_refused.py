@@ -165,7 +165,7 @@ REFUSED = (
                 "check-before-allocate",
                 FORK,
                 ("none-free",),
-                "Task 3/increment",
+                "Part 2.3/shared-prefix",
                 (
                     "refuses here, where no block is free. A fork shares its parent's blocks and needs no free one: "
                     "it fails only for an unknown parent or a taken id."
@@ -233,7 +233,7 @@ REFUSED = (
         facets=("reply",),
         where=wrongly_refused_whole,
         hint="{call} refuses what it must accept: the length is valid, nobody has this id, and enough blocks are "
-        "free (never more than 256 are needed). Look at the return that it takes, and at what is compared there.",
+        "free. Look at the return that it takes, and at what leads there: a check, or a helper that finds no block.",
     ),
     Clue(
         rule="validation",
@@ -241,14 +241,24 @@ REFUSED = (
         facets=("reply",),
         where=wrongly_refused_whole,
         hint="append_kv refuses what it must accept: the sequence exists, it is not full, and either no block is "
-        "needed or one is free. Look at the return that it takes, and at what is compared there.",
+        "needed or one is free. Look at the return that it takes, and at what leads there: a check, or a helper that "
+        "finds no sequence or no block.",
+    ),
+    Clue(
+        rule="validation",
+        calls=FORK,
+        facets=("reply",),
+        where=wrongly_refused_whole,
+        clause="Task 3/returns-child",
+        hint="fork_sequence refuses what it must accept: the parent exists, nobody has the new id, and a fork needs no "
+        "free block. Look at the return that it takes, and at the condition that leads there.",
     ),
     Clue(
         rule="list",
-        calls=(*FORK, *FREE),
+        calls=FREE,
         facets=("reply",),
         where=wrongly_refused_whole,
-        clause={"fork_sequence": "Task 3/parent", "free_sequence": "Task 2/free-unknown"},
+        clause="Task 2/free-unknown",
         hint="{call} refuses although the sequence is in the list. Does the search reach it? A node is not a Sequence: "
         "subtract offsetof(Sequence, node) from its address, and walk until you are back at &engine->active_seqs.",
     ),

@@ -177,8 +177,11 @@ def _points(page: Page, record: Record) -> None:
     for score in losing:
         figures = f"{score.points - score.max_points:>4}  {f'{score.points}/{score.max_points}':>5}  "
         passed = f"{_cases(score):>{cases}} cases  "
-        said = withheld_of(score) or score.title
-        page.crop(bad(figures[:4]), strong(figures[4:]), passed, strong(f"{score.rule:{rule}}"), f"  {said}")
+        begin = bad(figures[:4]), strong(figures[4:]), passed, strong(f"{score.rule:{rule}}"), "  "
+        if withheld_of(score):
+            page.write(*begin, withheld_of(score), hang=len(figures) + len(passed) + rule + 2)
+        else:
+            page.crop(*begin, score.title)
     _full_marks(page, record)
 
 

@@ -62,8 +62,8 @@ def what_to_do(losses: list[HiddenLoss]) -> str:
     if not alone:
         return f"{said} Public cases of the same rules fail too; fix those first."
     if len(alone) < len(losses):
-        return f"{said} Fix the public cases first; none of them fails for {', '.join(alone)}."
-    return f"{said} No public case of these rules fails: read what the handout says of them."
+        return f"{said} Fix the public cases first; points of {', '.join(alone)} are lost in hidden cases only."
+    return f"{said} Only hidden cases cost points of these rules: read what the handout says."
 
 
 def titles(outcomes: Sequence[Outcome], most: int) -> Iterator[str]:

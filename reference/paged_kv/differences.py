@@ -169,14 +169,16 @@ def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
             expected=_ids(wanted),
             actual=_ids(found),
             tags=frozenset(tags),
+            said=f"the walk along next from active_seqs meets {_ids(found)}, expected {_ids(wanted)}",
         )
     elif have.mirrored != want.mirrored:
         yield Difference(
             facet="list",
             field="the sequences along prev from active_seqs",
             expected=_ids(wanted[::-1]),
-            actual="something else",
+            actual="a way that does not mirror next",
             tags=frozenset({"prev"}),
+            said="the walk along prev from active_seqs does not mirror the walk along next",
         )
 
 

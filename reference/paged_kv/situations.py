@@ -33,6 +33,7 @@ SITUATIONS: dict[str, str] = {
     "new-page": "a new page is needed",
     "in-place": "the slot is mapped and its block is used by nobody else",
     "none-free": "no block is free",
+    "fewer-free": "fewer blocks are free than the sequence has",
     "still-shared": "another sequence still uses a block",
     "last-reference": "a block has no other user",
     "shared-already": "a block of the sequence is shared already",
@@ -40,8 +41,8 @@ SITUATIONS: dict[str, str] = {
     "second-table": "the record goes to the second L2 table or a later one",
     "several-blocks": "the sequence has more than one block",
     "one-block": "the sequence has one block",
-    "whole-blocks": "kv_count is a multiple of 16",
-    "part-block": "kv_count is no multiple of 16",
+    "whole-blocks": "the length is a multiple of 16",
+    "part-block": "the length is no multiple of 16",
     "offset-zero": "the record is the first one of its block",
     "offset-inside": "the record is not the first one of its block",
     "gap-below": "a block in use lies behind the first free one",
@@ -57,9 +58,9 @@ SITUATIONS: dict[str, str] = {
     "listed-last": "the sequence is the last in the list",
     "listed-not-first": "the sequence is not the first in the list",
     "listed-not-last": "the sequence is not the last in the list",
-    "no-sequence": "there is no sequence",
-    "some-sequence": "there is at least one sequence",
-    "several-sequences": "there are several sequences",
+    "no-sequence": "the engine has no sequence before the call",
+    "some-sequence": "the engine has at least one sequence before the call",
+    "several-sequences": "the engine has several sequences before the call",
     "larger-id": "another sequence has a larger id",
     "smaller-id": "another sequence has a smaller id",
 }
@@ -99,6 +100,8 @@ def _words(operation: Operation, engine: Engine | None) -> Iterator[str]:
             yield from _length(len(sequence.mapped_blocks()), sequence.kv_count)
             if any(engine.ref_count[block] > 1 for block in sequence.mapped_blocks()):
                 yield "shared-already"
+            if operation.name == "fork_sequence" and len(sequence.mapped_blocks()) > engine.free_local_blocks:
+                yield "fewer-free"
             if operation.name == "append_kv":
                 yield from _append(engine, sequence)
 
