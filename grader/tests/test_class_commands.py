@@ -113,7 +113,7 @@ def test_records_and_reports_are_exported(place: Path) -> None:
 def test_a_regrade_shows_what_one_case_changes_and_no_more(place: Path) -> None:
     """The old run counts until --apply; decisions of people stay, and both are shown."""
     case = place / "house" / "cases" / "paged_kv" / "append" / "copy_takes_all_64_bytes.toml"
-    case.write_text(case.read_text(encoding="utf-8").replace("title ", "weight = 9\ntitle ", 1), encoding="utf-8")
+    case.write_text(case.read_text(encoding="utf-8").replace("title ", "weight = 30\ntitle ", 1), encoding="utf-8")
     (place / "decided.toml").write_text(_DECIDED, encoding="utf-8")
 
     beside = call(place, "regrade")
@@ -130,7 +130,7 @@ def test_a_regrade_shows_what_one_case_changes_and_no_more(place: Path) -> None:
     assert "cow: 10 points instead of " in shown.out
     assert "decided by the instructor: agreed in the lecture" in shown.out
 
-    case.write_text(case.read_text(encoding="utf-8").replace("weight = 9", "weight = 5"), encoding="utf-8")
+    case.write_text(case.read_text(encoding="utf-8").replace("weight = 30", "weight = 5"), encoding="utf-8")
     kept = call(place, "regrade", "--apply")
     assert "run 4 counts now" in kept.err
     assert "decided by the instructor" in call(place, "show", "no_copy_on_write").out
