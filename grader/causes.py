@@ -244,7 +244,7 @@ def _breach(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Finding
     named = _named(one)
     if named is None or named.difference is None or SHARED_MEMORY not in named.difference.tags:
         return
-    if one.cause is None or one.cause.culprits:
+    if one.cause is None or one.cause.culprits[:1] == named.culprits[:1]:
         return
     clue = clue_alone(named, one.comparison, lab.clues, patterns)
     finding = finding_of(
