@@ -68,19 +68,19 @@ def _remove_abandoned(place: Path, users: Collection[int]) -> None:
 
 
 def _start(pid: int) -> str:
-    """When a process began, in the kernel's ticks; "" when there is none."""
+    """When a process began, in the kernel's ticks; "" when there is none, or one that has ended."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return told.rpartition(")")[2].split()[_START]
+        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return ""
+    return "" if told[0] in "ZX" else told[_START]
 
 
 def _has_processes(user: int) -> bool:
     """Could somebody still change what is there, while we remove it?"""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if process.stat().st_uid == user:
+            if process.stat().st_uid == user and _start(int(process.name)):
                 return True
     return False
 
