@@ -59,7 +59,7 @@ def test_the_steps_are_the_table_of_contents() -> None:
     """In this order, each named once."""
     assert [step.__name__ for step in STEPS] == [
         "_collect", "_build", "_replay", "_compare", "_find_lost", "_memcheck", "_count", "_diagnose", "_pinpoint",
-        "_score", "_advise",
+        "_find_lines", "_score", "_advise",
     ]  # fmt: skip
 
 
