@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grader.causes import BREACH, CaseFindings, case_findings
@@ -40,11 +40,11 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     rules = _rules_of_groups(sick)
     votes: dict[str, float] = {}
     for one in sick:
-        votes[rules[one.group]] = votes.get(rules[one.group], 0) + _vote(one)
+        votes[_rule_of(one, rules)] = votes.get(_rule_of(one, rules), 0) + _vote(one)
     ranked = sorted(votes, key=lambda rule: -votes[rule])
-    public = {rules[one.group] for one in sick if not _is_hidden(one)}
+    public = {_rule_of(one, rules) for one in sick if not _is_hidden(one)}
     rule = next((rule for rule in ranked if rule in public), ranked[0])
-    own = [one for one in sick if rules[one.group] == rule]
+    own = [one for one in sick if _rule_of(one, rules) == rule]
     chosen = _largest_group(_most_common_verdict([one for one in own if not _is_hidden(one)] or own))
     shown = min(chosen, key=lambda one: _difficulty(one, rule, lab))
     clue, cause = shown.clue, shown.cause
@@ -55,12 +55,21 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
 
 
 def _rules_of_groups(sick: Sequence[CaseFindings]) -> dict[str, str]:
-    """One faulting line costs points of several rules: it is the business of the one that it breaks most often."""
+    """One faulting line costs points of several rules: it is the business of the one that it breaks most often.
+
+    Where lost memory was allocated is no such line: it is lost elsewhere, in each case for its own reason.
+    """
     counted: dict[str, Counter[str]] = {}
     for one in sick:
         assert one.clue is not None
         counted.setdefault(one.group, Counter())[one.clue.rule] += 1
     return {group: rules.most_common(1)[0][0] for group, rules in counted.items()}
+
+
+def _rule_of(one: CaseFindings, rules: Mapping[str, str]) -> str:
+    assert one.clue is not None
+    leaks = one.cause is not None and one.cause.verdict is Verdict.MEMORY_LEAK
+    return one.clue.rule if leaks else rules[one.group]
 
 
 def _vote(one: CaseFindings) -> float:

@@ -176,7 +176,7 @@ def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
             facet="list",
             field="the sequences along prev from active_seqs",
             expected=_ids(wanted[::-1]),
-            actual="a way that does not mirror next",
+            actual="not their mirror",
             tags=frozenset({"prev"}),
             said="the walk along prev from active_seqs does not mirror the walk along next",
         )

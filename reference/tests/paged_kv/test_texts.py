@@ -48,7 +48,11 @@ def filled(state: RecordState) -> None:
         ("fork_sequence 1 4", wrong.other_block, ("sequence 1: block_table[0][1]", "block 1", "3")),
         ("fork_sequence 1 4", filled, ("sequence 1: block_table[0][5]", "-1", "0")),
         ("fork_sequence 1 4", wrong.order, ("the sequences along next", "1, 2, 3, 4", "4, 3, 2, 1")),
-        ("fork_sequence 1 4", wrong.one_way, ("the sequences along prev", "4, 3, 2, 1", "a way that does not mirror next")),
+        (
+            "fork_sequence 1 4",
+            wrong.one_way,
+            ("the sequences along prev", "4, 3, 2, 1", "not their mirror"),
+        ),
         ("fork_sequence 1 4", wrong.endless, ("the walk along next", "comes back", "never comes back, after 4")),
         ("fork_sequence 1 4", wrong.astray, ("the walk along next", "comes back", "never allocated, after 4")),
         ("append_kv 2 7", wrong.reply, ("what append_kv returns", "0", "1")),
