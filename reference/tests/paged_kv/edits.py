@@ -11,6 +11,7 @@ from reference.tests.paged_kv.layout import pack
 from reference.tests.paged_kv.played import GUARD_WORDS, Played, operation
 
 __all__ = [
+    "NOTED",
     "SETTING",
     "Edit",
     "engine_of",
@@ -49,6 +50,10 @@ def facets(judgement: Judgement) -> list[str]:
 def tags(judgement: Judgement) -> set[str]:
     """The tags of all differences together."""
     return {tag for difference in judgement.differences for tag in difference.tags}
+
+
+NOTED = frozenset({"other-sequence", "misplaced", "none-stored", "nowhere", "old-block", "new-block", "other-block"})
+"""Tags that say what was changed instead (mixed_up.py): they come beside those that say what is wrong."""
 
 
 def nothing(_state: RecordState) -> None:
