@@ -49,7 +49,7 @@ class CaseFindings:
     broken: str = ""
     """The sentence of the handout that was broken."""
     plain: bool = True
-    """Does it only call what is to be written, without pokes, odd settings and several targets?"""
+    """Does it only call what is to be written, on one target, without pokes and an odd set-up?"""
 
     def first(self) -> list[Symptom]:
         """The symptoms of the first bad operation."""
@@ -111,7 +111,7 @@ def _is_plain(comparison: Comparison, lab: Lab) -> bool:
     trace = comparison.case.trace
     pokes = any(lab.grammar.operations[operation.name].is_poke for operation in trace.operations)
     one_target = len({operation.target for operation in trace.operations}) <= 1
-    return one_target and not pokes and lab.odd_settings.isdisjoint(trace.settings)
+    return one_target and not pokes and not lab.is_odd(trace)
 
 
 def _first_wrong(one: CaseFindings) -> int:

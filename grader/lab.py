@@ -137,8 +137,8 @@ class Lab:
     """For each operation of a trace the words that fit its call."""
     situation_words: Mapping[str, str]
     """Each of these words with its sentence, what tells most first."""
-    odd_settings: frozenset[str]
-    """Settings of a case that few have: it is shown after plain ones."""
+    is_odd: Callable[[Trace], bool]
+    """Is it set up as few are, such as with a pool that ends amid a block? Such a case is shown after plain ones."""
     notation: Mapping[str, str]
     """What the short words of its operations and replies mean, for who reads a report; `@2` stands for all numbers."""
     describe_poke: Callable[[Operation], str]

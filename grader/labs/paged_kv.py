@@ -123,7 +123,7 @@ def lab() -> Lab:
         clues=CLUES,
         situations=situations,
         situation_words=SITUATIONS,
-        odd_settings=frozenset({"pool_align"}),
+        is_odd=_is_odd,
         notation=NOTATION,
         describe_poke=describe_poke,
         draw=draw,
@@ -168,6 +168,12 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
         elif operation.target is not None and operation.name == "llm_destroy":
             alive.pop(operation.target, None)
     operations += [Operation(name="llm_destroy", target=target, claim="0", implicit=True) for target in alive]
+
+
+def _is_odd(trace: Trace) -> bool:
+    """A pool that does not begin or end between blocks."""
+    pools = [one.arguments[0] for one in trace.operations if one.name == "llm_init"]
+    return "pool_align" in trace.settings or any(isinstance(size, int) and size % BLOCK_SIZE for size in pools)
 
 
 def _driver_settings(trace: Trace) -> tuple[int, ...]:

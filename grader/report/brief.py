@@ -73,9 +73,7 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
         others = partial(_others, record=record, groups=groups[1:])
         yield Section(
             rank=4,
-            versions=tuple(
-                partial(others, long=a, short=b) for a, b in ((8, 6), (5, 6), (3, 6), (2, 6), (1, 6), (0, 8), (0, 3))
-            ),
+            versions=tuple(partial(others, long=long, short=short) for long, short in _OTHERS),
         )
     if Part.POINTS not in without and (record.outcomes or record.overrides):
         yield Section(rank=6, versions=(partial(_points, record=record), partial(_points_in_a_line, record=record)))
@@ -90,7 +88,8 @@ def _start(page: Page, record: Record, audience: Audience, groups: Sequence[Grou
     if not groups or not _is_first(record, groups[0]):
         return
     count = counted(len(groups[0].outcomes), "case")
-    page.labelled("Costs", f"{points_about(groups[0].lost)}; {count} failed for it")
+    public = " in public cases" if audience is Audience.STUDENT and not record.public_only else ""
+    page.labelled("Costs", f"{points_about(groups[0].lost)}{public}; {count} failed for it")
     _also_seen(page, groups[0])
 
 

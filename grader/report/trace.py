@@ -186,6 +186,8 @@ class _Columns:
                 self._below(comment)
         if step.note:
             self._below(step.note)
+        if at and actual == step.expected and outcome.difference is not None:
+            self._below("the call returned the right value; what it left behind is wrong")
 
     def _comment(self, step: StepShown) -> str:
         """A line that stands for many operations says its comment once."""
@@ -230,8 +232,10 @@ def besides(findings: Sequence[Finding], trouble: Finding | None) -> Iterator[st
         if one not in leaks and one.message not in said:
             fresh.setdefault(one.source or one.message, one)
     for one in list(fresh.values())[:_MOST_FINDINGS]:
-        known = not one.source or str(one.source[0]) in one.message
-        yield one.message if known else f"{one.message} ({called_from(one.source)})"
+        told = [] if not one.source or str(one.source[0]) in one.message else [called_from(one.source)]
+        if trouble is not None and one.operation not in (None, trouble.operation):
+            told.insert(0, f"operation {one.operation}")
+        yield f"{one.message} ({'; '.join(told)})" if told else one.message
     if len(fresh) > _MOST_FINDINGS:
         yield f"and {len(fresh) - _MOST_FINDINGS} more"
     own = trouble.source[:1] if trouble is not None else ()
