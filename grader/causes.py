@@ -167,7 +167,13 @@ def _beside(one: CaseFindings) -> str:
         return ""
     said = faulting.finding.message.removeprefix("Valgrind: ")
     place = "" if faulting.kind in AT_ALLOCATION else f", at {faulting.source[0]}"
-    return f"In the same call{place}: {said[0].lower()}{said[1:]}."
+    difference = one.cause.difference if one.cause is not None else None
+    lead = (
+        "This leads to an error of memory"
+        if difference is not None and difference.facet == "reply"
+        else "In the same call"
+    )
+    return f"{lead}{place}: {said[0].lower()}{said[1:]}."
 
 
 def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
@@ -252,7 +258,7 @@ def _breach(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Finding
         named.operation,
         verdict=Verdict.WRONG_ANSWER,
         kind=BREACH,
-        message=f"by this line {_call(one)} leaves memory in a wrong state",
+        message=f"here {_call(one)} writes something wrong",
         source=named.culprits,
     )
     yield replace(finding, rule=clue.rule if clue is not None else one.comparison.case.rule, tool=Tool.VALGRIND)

@@ -54,7 +54,7 @@ def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
     expected, difference = comparison.expected[index], cause.difference
     text = clue.hint.format(
         call=operation_of(cause, comparison).name,
-        field=difference.field if difference else "",
+        field=difference.in_words if difference else "",
         expected=difference.expected if difference else "",
         actual=_actual(difference) if difference else "",
         line=str(cause.source[0]) if cause.source else lab.source_name,

@@ -114,17 +114,28 @@ def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
     return by_verdict.get(Verdict.WRONG_ANSWER) or max(by_verdict.values(), key=len)
 
 
-def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[bool, bool, bool, bool, int, int]:
-    """Which case to show: one that students may see, a plain one, about this rule, short, and with little state.
+def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[bool, bool, bool, bool, bool, bool, int, int]:
+    """Which case to show: one that students may see, whose own call goes wrong, a plain one, about this rule and this
+    call (its folder says so), short, and with little state.
 
     What shows in a call shows again where everything is closed, for that often does the same.
     """
     assert one.cause is not None
-    closes = lab.grammar.operations[operation_of(one.cause, one.comparison).name].closes
+    operation = operation_of(one.cause, one.comparison)
+    closes = lab.grammar.operations[operation.name].closes
     comparison = one.comparison
     state = sum(step.length for step in comparison.played.steps[:1])
     case = comparison.case
-    return _is_hidden(one), not one.plain, closes, case.rule != rule, len(case.trace.operations), state
+    return (
+        _is_hidden(one),
+        operation.implicit and not closes,
+        not one.plain,
+        closes,
+        case.rule != rule,
+        case.name.partition("/")[0] not in operation.name,
+        len(case.trace.operations),
+        state,
+    )
 
 
 def _diagnosis(one: CaseFindings, clue: Clue, cause: Symptom, lab: Lab, *, also: tuple[str, ...]) -> Diagnosis:

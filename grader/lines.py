@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from grader.blocks import BlockEvent, Event
 from grader.causes import CaseFindings
@@ -21,7 +22,7 @@ from grader.sandbox import Workspace
 from grader.symbols import source_lines
 from grader.symptom import Lines, Named, stack_of
 from grader.verdict import SourceLine, Visibility
-from reference.model import Difference
+from reference.model import STILL_EMPTY, Difference
 
 __all__ = ["find_lines"]
 
@@ -198,14 +199,23 @@ def _returned(told: _Told, lines: Lines, text: Sequence[str]) -> Named:
     if line is None:
         return Named()
     refused = told.one.comparison.actual[_operation(told.one)] in REFUSALS
-    return _told_of(line, call if refused else None)
+    return _told_of((_jump(call, text) or line) if refused else line, call if refused else None)
+
+
+def _jump(call: _Function, text: Sequence[str]) -> SourceLine | None:
+    """From where a `goto` went to the return: that is where it was decided."""
+    for block, target in reversed(list(pairwise(call.blocks))):
+        if target.line > block.line + _NEAR and "goto " in "".join(text[block.line - 1 : block.line + _NEAR]):
+            return block
+    return None
 
 
 def _crashed(told: _Told, lines: Lines, text: Sequence[str]) -> Named:
     """The function that returned right before the crash: perhaps what it returned is the pointer that is wrong."""
     inside = _followed(told, lines, text)
     helper = inside[-1].helper
-    if helper is None or inside[-1].since > _NEAR:
+    wild = told.one.cause is not None and told.one.cause.kind == "crash-wild"  # no helper returns such a pointer
+    if helper is None or wild or inside[-1].since > _NEAR:
         return Named()
     return Named(said=f"The last function that was called before, {helper.function}, returned at {helper}.")
 
@@ -271,9 +281,13 @@ def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab) -> Na
     except ValueError:
         word = None
     if word is not None and word in told.stores:
-        return Named(lines=lines.get(stack_of(told.stores[word]), ())[:1])
+        line = lines.get(stack_of(told.stores[word]), ())[:1]
+        call = comparison.case.trace.operations[_operation(told.one)].name
+        if STILL_EMPTY in difference.tags and line and line[0].function != call:
+            return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
+        return Named(lines=line)
     if word is None:
         return Named()
     if difference.facet == "list":
-        return Named(said="This call does not change that link.")
-    return Named(said=f"This call never stores to {difference.field}.")
+        return Named(said="This call stores nothing to the link that is wrong.")
+    return Named(said=f"This call never stores to {difference.in_words}.")

@@ -285,7 +285,7 @@ def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         if same is None:
             continue
         made = f"; {_origin(same)} at {same.auxiliary[0]}" if same.auxiliary else ""
-        message = f"Valgrind: {_what(same)}{made} ({_times(count)}, by the same line as in another case)"
+        message = f"Valgrind: {_what(same)}{made} ({_times(count)}; Valgrind told of the same line in another case)"
         finding = finding_of(
             comparison, operation, verdict=Verdict.MEMORY_ERROR, kind=same.kind, message=message, source=same.lines
         )

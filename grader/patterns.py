@@ -73,8 +73,8 @@ class Patterns:
             return ""
         shared = " and ".join(self.order[word] for word in words)
         return (
-            f"What the {len(bad)} calls of {name} that go wrong like this have in common, and none of the "
-            f"{len(good)} right ones has: {shared}."
+            f"Common to all {len(bad)} calls of {name} that go wrong like this, and to none of the "
+            f"{len(good)} right ones: {shared}."
         )
 
     def _telling_replies(self, name: str, refused: bool) -> frozenset[str]:  # noqa: FBT001 - a key of a dict

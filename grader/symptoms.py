@@ -144,10 +144,10 @@ def _signal_words(comparison: Comparison) -> str:
     if fault is not None and number == signal.SIGSEGV and fault.calls_itself:
         return f"{name}: it calls itself again and again until the stack is full"
     if _is_wild(comparison):
-        return f"{name}: it follows a pointer that was never set, or that was freed"
+        return f"{name}: it follows a pointer that was never set, was freed, or was read beyond an end"
     if fault is not None and number == signal.SIGSEGV:
-        place = "NULL" if fault.address < 4096 else "an address without memory"
-        return f"{name}: it uses {place} as a pointer"
+        place = "NULL" if fault.address < 4096 else "a pointer to an address where no memory is"
+        return f"{name}: it follows {place}"
     return name
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "COPIED_MEMORY",
     "NEVER_SET",
     "SHARED_MEMORY",
+    "STILL_EMPTY",
     "UNFILLED",
     "Access",
     "CannotGoOn",
@@ -37,6 +38,10 @@ UNFILLED = "fill"
 
 NEVER_SET = "never-set"
 """Tag of a difference where the program's memory still holds what it held when it was allocated."""
+
+
+STILL_EMPTY = "none-stored"
+"""Tag of a difference where something belongs and only the mark for nothing stands, such as NULL."""
 
 
 class CannotGoOn(Exception):
@@ -88,6 +93,11 @@ class Difference:
     def seen(self) -> str:
         """What is wrong, in one sentence."""
         return self.said or f"{self.field} is {self.actual}, expected {self.expected}"
+
+    @property
+    def in_words(self) -> str:
+        """The field as a part of a sentence: "kv_count of sequence 1" for "sequence 1: kv_count"."""
+        return " of ".join(reversed(self.field.split(": ")))
 
     @property
     def wanted(self) -> str:

@@ -173,7 +173,9 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
 def _is_odd(trace: Trace) -> bool:
     """A pool that does not begin or end between blocks."""
     pools = [one.arguments[0] for one in trace.operations if one.name == "llm_init"]
-    return "pool_align" in trace.settings or any(isinstance(size, int) and size % BLOCK_SIZE for size in pools)
+    return "pool_align" in trace.settings or any(
+        isinstance(size, int) and size > BLOCK_SIZE and size % BLOCK_SIZE for size in pools
+    )
 
 
 def _driver_settings(trace: Trace) -> tuple[int, ...]:

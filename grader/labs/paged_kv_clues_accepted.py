@@ -96,8 +96,8 @@ ACCEPTED = (
                 FORK,
                 ("id-taken",),
                 (
-                    "new_seq_id belongs to a sequence already (the parent's own id counts too). The search for it is "
-                    "missing, or does not look at every sequence."
+                    "new_seq_id belongs to a sequence already. The search for it is missing, or does not look at every "
+                    "sequence."
                 ),
             ),
             (FORK, ("unknown-id",), "no sequence has the parent's id. Check that the parent was found."),
@@ -149,7 +149,7 @@ FAILING = (
         facets=("failing",),
         tags=words("allocated"),
         clause="Constraint 2/contract",
-        hint="The call is refused, as it must be, but {call} has allocated memory before it found out: "
+        hint="The call is refused, as it must be, but {call} has allocated memory before it checked this: "
         "{clause}. Make every check before the first malloc; to free the memory again is not enough.",
     ),
     Clue(
@@ -163,7 +163,7 @@ FAILING = (
         rule="check-before-allocate",
         facets=("failing",),
         clause="Constraint 2/contract",
-        hint="The call is refused, as it must be, but {call} has changed {field} before it found out: "
+        hint="The call is refused, as it must be, but {call} has changed {field} before it checked this: "
         "{clause}. Make every check before the first change.",
     ),
 )

@@ -110,8 +110,8 @@ CHOICE = (
         facets=("tables",),
         tags=words("mapping", "none-stored", "free-at-the-ends"),
         clause="Constraint 3/first-fit",
-        hint="{field} is -1 after {call}, though {expected} is free. It is the first or the last block of the pool: "
-        "does the search really look at every block from 0 to total_local_blocks - 1?",
+        hint="{field} is -1 after {call}, though {expected} is free. {note} Does the search really look at every "
+        "block from 0 to total_local_blocks - 1?",
     ),
 )
 

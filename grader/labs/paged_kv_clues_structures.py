@@ -59,7 +59,7 @@ TABLES = (
         tags=words("fill"),
         clause=_FILL,
         hint="{field} is {actual} and must be -1: no block is mapped there. malloc does not set the entries of an L2 "
-        "table; set all 16 to -1, then map.",
+        "table; set all 16 to -1, then map (memset counts bytes, not ints).",
     ),
     Clue(
         rule="block-table",
@@ -160,7 +160,7 @@ COUNTS = (
         facets=("ref_count",),
         clause="Task 2/free-decrement",
         hint="{field} must be {expected}, and is {actual}. free_sequence lowers the ref_count of every mapped block by "
-        "exactly one; others may still use it.",
+        "exactly one.",
     ),
     Clue(
         rule="ref-count",
@@ -215,7 +215,7 @@ COUNTS = (
         calls=FORK,
         facets=("counters",),
         part="free_local_blocks",
-        clause="Task 3/increment",
+        clause="Constraint 5/decrement",
         hint="{field} must stay at {expected}, and is {actual}: a fork shares its parent's blocks and takes none.",
     ),
     Clue(

@@ -186,8 +186,6 @@ class _Columns:
                 self._below(comment)
         if step.note:
             self._below(step.note)
-        if at and actual == step.expected and outcome.difference is not None:
-            self._below("the call returned the right value; what it left behind is wrong")
 
     def _comment(self, step: StepShown) -> str:
         """A line that stands for many operations says its comment once."""
@@ -208,10 +206,16 @@ def _what_went_wrong(page: Page, record: Record, outcome: Outcome, trouble: Find
     wrong = what_is_wrong(record, outcome)
     if wrong and not told:
         page.write(bad("wrong"), f"     {wrong}", indent=indent, hang=indent + 10)
+    elif outcome.difference is not None and _returned_right(outcome, outcome.difference.operation):
+        page.write(bad("wrong"), "     not what the call returned, but what it left behind", indent=indent)
     if trouble is not None and trouble.source and (not told or len(trouble.source) > 1):
         page.write(strong("your code"), f" {called_from(trouble.source)}", indent=indent, hang=indent + 10)
     for text in besides(findings_of(record, outcome), trouble):
         page.write(dim("besides"), f"   {text}", indent=indent, hang=indent + 10)
+
+
+def _returned_right(outcome: Outcome, number: int) -> bool:
+    return any(step.number == number and step.actual == step.expected for step in outcome.steps)
 
 
 def what_is_wrong(record: Record, outcome: Outcome) -> str:
@@ -241,4 +245,4 @@ def besides(findings: Sequence[Finding], trouble: Finding | None) -> Iterator[st
     own = trouble.source[:1] if trouble is not None else ()
     lines = dict.fromkeys(str(one.source[0]) for one in leaks if one.source and one.source[:1] != own)
     if lines:
-        yield f"what is allocated at {', '.join(lines)} is never freed"
+        yield f"the memory allocated at {', '.join(lines)} is never freed"

@@ -83,4 +83,4 @@ def withheld_of(score: RuleScore) -> str:
     """Why points of a rule are missing that no finding cost; empty when none are."""
     if not score.withheld or score.points == score.max_points:
         return ""
-    return f"it is not earned because too little else works yet: {counted(score.withheld, 'point')} without a finding"
+    return f"nothing found; {counted(score.withheld, 'point')} held back until more of the other rules is right"

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reference.model import NEVER_SET, UNFILLED, Difference
+from reference.model import NEVER_SET, STILL_EMPTY, UNFILLED, Difference
 from reference.operation import Operation, Reply
 from reference.paged_kv.mixed_up import with_notes
 from reference.paged_kv.outcome import Outcome
@@ -220,7 +220,7 @@ def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
         field=field,
         expected=words.get(want, pointer_name(want)),
         actual=words.get(have, pointer_name(have)),
-        tags=frozenset({"shape", have.name.lower()}),
+        tags=frozenset({"shape", have.name.lower(), *([STILL_EMPTY] if have is Pointer.NULL else [])}),
     )
 
 
@@ -241,7 +241,7 @@ def _entries(field: str, want: array[int], have: array[int]) -> Iterator[Differe
 def _entry_tags(want: int, have: int) -> Iterator[str]:
     yield UNFILLED if want == UNMAPPED else "mapping"
     if have == UNMAPPED:
-        yield "none-stored"
+        yield STILL_EMPTY
     if want != UNMAPPED and have >= 0:
         yield "remapped"
     yield from _unset_tag(have)

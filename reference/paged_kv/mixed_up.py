@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from reference.model import UNFILLED, Difference
@@ -57,6 +57,7 @@ def _of_copy(difference: Difference, copied: tuple[int, int]) -> Difference:
 def _stored_elsewhere(found: Sequence[Difference]) -> Iterator[Difference]:
     """Where kv_data went, if not to its place."""
     places = [one.field for one in found if "data" in one.tags and "target" not in one.tags]
+    others = [one.field for one in found if one.facet == "written" and "target" not in one.tags]
     for one in found:
         if "target" not in one.tags:
             yield one
@@ -64,11 +65,8 @@ def _stored_elsewhere(found: Sequence[Difference]) -> Iterator[Difference]:
             note = f"kv_data went to {places[0]}; it belongs in {one.field}."
             yield replace(one, note=note, tags=one.tags | {"elsewhere"}, place=places[0])
         else:
-            yield replace(
-                one,
-                note=f"kv_data belongs in {one.field} and is stored nowhere in the pool.",
-                tags=one.tags | {"nowhere"},
-            )
+            changed = f"; {' and '.join(others[:2])} changed instead" if others else ", where nothing is stored"
+            yield replace(one, note=f"kv_data belongs in {one.field}{changed}.", tags=one.tags | {"nowhere"})
 
 
 def _other_sequence(
@@ -96,27 +94,38 @@ def _misplaced(found: Sequence[Difference], want: EngineState, have: EngineState
     """A block that is mapped at another place, one too many, and one that nobody took though it is free."""
     wanted, mapped = _places(want), _places(have)
     free = [block for block, count in enumerate(have.ref_count) if count == 0]
-    at_the_ends = set(free) <= {0, len(have.ref_count) - 1}
+    ends = {0, len(have.ref_count) - 1}
     for one in found:
         if one.facet != "tables" or "[" not in one.field:
             yield one
             continue
         name = one.field.partition(":")[0]
         here, there = _block(one.actual), _block(one.expected)
-        belongs = next((place for place in wanted.get(here, ()) if place.startswith(name)), None)
-        stands = next((place for place in mapped.get(there, ()) if place.startswith(name)), None)
-        if stands is not None and wanted.get(there) != mapped.get(there):
-            note = f"Block {there} was put into {stands}; it belongs in {one.field}."
+        belongs = _only_in(wanted.get(here, ()), mapped.get(here, ()), name)
+        stands = _only_in(mapped.get(there, ()), wanted.get(there, ()), name)
+        if stands is not None:
+            note = f"In {name} block {there} was put into {_entry(stands)}; it belongs in {_entry(one.field)}."
             yield replace(one, note=note, tags=one.tags | {"misplaced"})
-        elif UNFILLED in one.tags and here >= 0 and belongs is not None and mapped.get(here) != wanted.get(here):
-            note = f"Block {here} was put into {one.field}; it belongs in {belongs}."
+        elif UNFILLED in one.tags and here >= 0 and belongs is not None:
+            note = f"In {name} block {here} was put into {_entry(one.field)}; it belongs in {_entry(belongs)}."
             yield replace(one, note=note, tags=one.tags | {"misplaced"})
         elif UNFILLED in one.tags and 0 <= here < len(have.ref_count) and have.ref_count[here] > want.ref_count[here]:
             yield replace(one, tags=one.tags - {UNFILLED} | {"one-too-many"})
-        elif "mapping" in one.tags and here == UNMAPPED and at_the_ends:
-            yield replace(one, tags=one.tags | {"free-at-the-ends"})
+        elif "mapping" in one.tags and here == UNMAPPED and there in ends and ends.issuperset(free):
+            end = "first" if there == 0 else "last"
+            yield replace(one, note=f"Block {there} is the {end} of the pool.", tags=one.tags | {"free-at-the-ends"})
         else:
             yield one
+
+
+def _only_in(places: Collection[str], others: Collection[str], sequence: str) -> str | None:
+    """The first of the places in that sequence that is not among the others."""
+    return next((place for place in places if place.startswith(sequence) and place not in others), None)
+
+
+def _entry(place: str) -> str:
+    """The entry without its sequence."""
+    return place.rpartition(": ")[2]
 
 
 def _places(engine: EngineState) -> dict[int, list[str]]:

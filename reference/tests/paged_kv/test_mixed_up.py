@@ -79,7 +79,7 @@ CHANGED: dict[str, tuple[str, Edit, str, str]] = {
         "create_sequence 4 20",
         second_block_in_the_third_entry,
         "sequence 4: block_table[0][1]",
-        "Block 4 was put into sequence 4: block_table[0][2]; it belongs in sequence 4: block_table[0][1].",
+        "In sequence 4 block 4 was put into block_table[0][2]; it belongs in block_table[0][1].",
     ),
     "another engine": (
         "append_kv 2 7",
