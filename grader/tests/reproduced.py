@@ -50,6 +50,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.libraries: dict[Path, Path] = {}
+        self.programs: dict[str, Path] = {}
         self.peaceful: set[str] = set()
         """Programs that no accepted sample fails."""
 
@@ -69,10 +70,13 @@ class Bench:
 
     def program(self, text: str) -> Path:
         """The program, to be run beside any library; not optimised, which would take three times as long."""
-        (self.folder / "repro.c").write_text(text, encoding="utf-8")
-        here = f"-I{_HEADER.parent}", f"-L{self.first}"
-        self.compile("-O0", *here, "repro.c", "-lllm_memory", "-o", "shared")
-        return self.folder / "shared"
+        if text not in self.programs:
+            name = f"shared{len(self.programs)}"
+            (self.folder / "repro.c").write_text(text, encoding="utf-8")
+            here = f"-I{_HEADER.parent}", f"-L{self.first}"
+            self.compile("-O0", *here, "repro.c", "-lllm_memory", "-o", name)
+            self.programs[text] = self.folder / name
+        return self.programs[text]
 
     def linked(self, text: str, source: Path) -> Path:
         """The program, made by the handout's command beside a student's file."""

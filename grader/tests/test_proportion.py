@@ -72,9 +72,9 @@ def test_single_defects_keep_a_median_of_90_points() -> None:
     assert statistics.median(scores().values()) >= 90, cheapest()
 
 
-def test_one_in_ten_single_defects_at_most_keeps_less_than_65_points() -> None:
+def test_one_in_ten_single_defects_at_most_keeps_less_than_70_points() -> None:
     """Also those that show in many places."""
-    assert statistics.quantiles(scores().values(), n=10)[0] >= 65, cheapest(24)
+    assert statistics.quantiles(scores().values(), n=10)[0] >= 70, cheapest(24)
 
 
 def test_the_diagnosis_names_the_labelled_rule() -> None:
