@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from grader.breaches import Place
 from grader.clues import best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
 from grader.compare import Comparison
-from grader.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
+from grader.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
 from grader.memcheck import Checked
 from grader.memory_symptoms import AT_ALLOCATION, FAULTS
 from grader.patterns import Patterns, calls_of
@@ -80,7 +80,9 @@ def case_findings(
         one.memory_errors |= checked is not None and number in checked.shunned
         one.leaks |= any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
         one.memory_errors |= any(is_memory_error(symptom) for symptom in one.symptoms)
-        one.cause, one.clue = best_clue(one.first(), one.comparison, lab.clues, patterns)
+        told = named.get((number, _first_wrong(one)))
+        known = frozenset({STORED} if told is not None and told.stored else ())
+        one.cause, one.clue = best_clue(one.first(), one.comparison, lab.clues, patterns, told=known)
     _prefer_simple(found, lab.clues, patterns)
     for number, one in enumerate(found):
         told = named.get((number, _first_wrong(one)))
@@ -169,9 +171,7 @@ def _beside(one: CaseFindings) -> str:
     place = "" if faulting.kind in AT_ALLOCATION else f", at {faulting.source[0]}"
     difference = one.cause.difference if one.cause is not None else None
     lead = (
-        "This leads to an error of memory"
-        if difference is not None and difference.facet == "reply"
-        else "In the same call"
+        "This leads to a memory error" if difference is not None and difference.facet == "reply" else "In the same call"
     )
     return f"{lead}{place}: {said[0].lower()}{said[1:]}."
 
@@ -225,6 +225,9 @@ def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, tol
     So is that of an access that an instrument complains of: a wrong state comes of it; and what was looked for.
     """
     cause, named = one.cause, _named(one)
+    if cause is not None and cause.finding is not None and cause.kind in AT_ALLOCATION:
+        access = next((other for other in one.first() if _is_access(other)), cause)
+        one.cause = replace(cause, finding=replace(cause.finding, source=access.source))
     if cause is not None and told is not None and told.freed:
         finding = replace(cause.finding, source=told.lines) if cause.finding is not None else None
         one.cause = replace(cause, culprits=told.lines, finding=finding)
@@ -238,6 +241,11 @@ def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, tol
         one.cause = replace(cause, culprits=faulting.source)
     elif told is not None:
         one.cause = replace(cause, culprits=told.lines)
+
+
+def _is_access(symptom: Symptom) -> bool:
+    """Does an instrument name the line of an access that went wrong?"""
+    return symptom.kind in FAULTS - AT_ALLOCATION and bool(symptom.source)
 
 
 def _named(one: CaseFindings) -> Symptom | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from grader.compare import Comparison
@@ -15,8 +14,6 @@ from reference.operation import Operation
 
 __all__ = ["best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]
 
-_REPEATED = re.compile(r" \((?:once|\d+ times), by .*\)$")
-
 _REPLY, _STATE, _MEMORY = range(3)
 
 
@@ -27,17 +24,23 @@ def operation_of(symptom: Symptom, comparison: Comparison) -> Operation:
 
 
 def best_clue(
-    first: Sequence[Symptom], comparison: Comparison, clues: Sequence[Clue], patterns: Patterns
+    first: Sequence[Symptom],
+    comparison: Comparison,
+    clues: Sequence[Clue],
+    patterns: Patterns,
+    *,
+    told: frozenset[str] = frozenset(),
 ) -> tuple[Symptom | None, Clue | None]:
     """The cause among the symptoms of the first bad operation, and the first clue of the table that fits it.
 
+    `told` are circumstances that are known of the program besides those of the case.
     A wrong reply goes before a wrong state, and a wrong state before what instruments say of memory.
     """
     for rank in (_REPLY, _STATE, _MEMORY):
         those = [symptom for symptom in first if _rank(symptom) == rank]
         for clue in clues:
             for symptom in those:
-                if _fits(clue, symptom, comparison, patterns):
+                if _fits(clue, symptom, comparison, patterns, told=told):
                     return symptom, clue
     return (first[0], None) if first else (None, None)
 
@@ -74,7 +77,7 @@ def _actual(difference: Difference) -> str:
 
 def _said(cause: Symptom) -> str:
     message = cause.finding.message if cause.finding is not None else ""
-    return _REPEATED.sub("", message.removeprefix("Valgrind: "))
+    return message.removeprefix("Valgrind: ")
 
 
 def sentence(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
@@ -98,7 +101,9 @@ def _rank(symptom: Symptom) -> int:
     return _REPLY if symptom.difference.facet == "reply" else _STATE
 
 
-def _fits(clue: Clue, symptom: Symptom, comparison: Comparison, patterns: Patterns) -> bool:
+def _fits(
+    clue: Clue, symptom: Symptom, comparison: Comparison, patterns: Patterns, *, told: frozenset[str] = frozenset()
+) -> bool:
     """Does every condition of the clue hold?"""
     index = _index(symptom, comparison)
     difference = symptom.difference
@@ -109,7 +114,7 @@ def _fits(clue: Clue, symptom: Symptom, comparison: Comparison, patterns: Patter
         and (not clue.part or (difference is not None and clue.part in difference.field))
         and clue.tags <= (difference.tags if difference is not None else frozenset())
         and (not clue.never or patterns.never.issuperset(clue.never))
-        and clue.circumstances <= _circumstances(symptom, comparison, index, patterns)
+        and clue.circumstances <= _circumstances(symptom, comparison, index, patterns) | told
         and (clue.where is None or (symptom.judgement is not None and clue.where(symptom.judgement)))
     )
 

@@ -15,13 +15,16 @@ from grader.verdict import Advice, Finding, Verdict
 from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
-__all__ = ["ONLY", "SEVERAL_TARGETS", "Build", "Built", "Clue", "Lab", "Program"]
+__all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Build", "Built", "Clue", "Lab", "Program"]
 
 ONLY = "only-"
 """Before a situation's word: that of all wrong calls and of no right one (grader.patterns)."""
 
 SEVERAL_TARGETS = "several-targets"
 """The circumstance that a case has more than one engine, or whatever a lab's operations go to, or had one before."""
+
+STORED = "stored"
+"""The circumstance that the wrong value is known to be stored by the call; not that of a table just filled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +99,9 @@ class Clue:
     kinds: tuple[str, ...] = ()
     """Kinds of findings, such as "crash" or "leak"."""
     circumstances: frozenset[str] = frozenset()
-    """Words of the reference's reply, and `SEVERAL_TARGETS` in a case with more than one. Of a call that was refused
-    or accepted wrongly also ONLY with a situation that all such calls share and no right one has."""
+    """Words of the reference's reply, `SEVERAL_TARGETS` in a case with more than one, `STORED` where the wrong value
+    is known to be stored. Of a call that was refused or accepted wrongly also ONLY with a situation that all such
+    calls share and no right one has."""
     tags: frozenset[str] = frozenset()
     part: str = ""
     """A part of the name of the field that differs."""

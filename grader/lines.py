@@ -78,7 +78,7 @@ def find_lines(
     except GraderError:
         return {}, 0.0
     text = source.decode(errors="replace").split("\n")
-    named = {(number, _operation(one.one)): _named(one, lines, lab, text) for number, one in told.items()}
+    named = {(number, _operation(one.one)): _named(one, lines, lab, text=text) for number, one in told.items()}
     return named, built.cpu_seconds + replayed.cpu_seconds
 
 
@@ -143,7 +143,7 @@ def _told(one: CaseFindings, played: Played) -> _Told:
     )
 
 
-def _named(told: _Told, lines: Lines, lab: Lab, text: Sequence[str]) -> Named:
+def _named(told: _Told, lines: Lines, lab: Lab, *, text: Sequence[str]) -> Named:
     assert told.one.cause is not None
     difference = told.one.cause.difference
     used = _used(told, lines)
@@ -153,7 +153,7 @@ def _named(told: _Told, lines: Lines, lab: Lab, text: Sequence[str]) -> Named:
         return _crashed(told, lines, text)
     if difference.facet == "reply":
         return _returned(told, lines, text) if _decides(told.one) else Named()
-    return _stored(told, difference, lines, lab)
+    return _stored(told, difference, lines, lab, text=text)
 
 
 def _decides(one: CaseFindings) -> bool:
@@ -217,7 +217,7 @@ def _crashed(told: _Told, lines: Lines, text: Sequence[str]) -> Named:
     wild = told.one.cause is not None and told.one.cause.kind == "crash-wild"  # no helper returns such a pointer
     if helper is None or wild or inside[-1].since > _NEAR:
         return Named()
-    return Named(said=f"The last function that was called before, {helper.function}, returned at {helper}.")
+    return Named(said=f"Right before, {helper.function} returned at {helper}.")
 
 
 def _followed(told: _Told, lines: Lines, text: Sequence[str]) -> list[_Function]:
@@ -256,23 +256,23 @@ def _told_of(line: SourceLine, function: _Function | None) -> Named:
     )
     said = ""
     if helper is not None and decided:
-        said = f"The last function that was called before, {helper.function}, returned at {helper}."
+        said = f"Right before, {helper.function} returned at {helper}."
     return Named(lines=(line,), said=said)
 
 
 # ---------------------------------------------------------------- the store of a wrong value
 
 
-def _stored(told: _Told, difference: Difference, lines: Lines, lab: Lab) -> Named:
+def _stored(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, text: Sequence[str]) -> Named:
     """The last store to the wrong value; for what is no value itself that of what it changed."""
-    named = _store_of(told, difference, lines, lab)
+    named = _store_of(told, difference, lines, lab, text=text)
     if ALLOCATED in difference.tags and told.one.cause is not None and told.one.cause.judgement is not None:
-        others = (_store_of(told, other, lines, lab) for other in told.one.cause.judgement.differences)
+        others = (_store_of(told, other, lines, lab, text=text) for other in told.one.cause.judgement.differences)
         named = next((other for other in others if other.lines), named)
     return named
 
 
-def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab) -> Named:
+def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, text: Sequence[str]) -> Named:
     comparison = told.one.comparison
     record = comparison.played.steps[_operation(told.one)].record
     targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
@@ -285,9 +285,12 @@ def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab) -> Na
         call = comparison.case.trace.operations[_operation(told.one)].name
         if STILL_EMPTY in difference.tags and line and line[0].function != call:
             return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
-        return Named(lines=line)
-    if word is None:
+        return Named(lines=line, stored=bool(line) and not _is_mark(text[line[0].line - 1 : line[0].line]))
+    if word is None or difference.facet == "list":  # who reads it could not tell which link is meant
         return Named()
-    if difference.facet == "list":
-        return Named(said="This call stores nothing to the link that is wrong.")
     return Named(said=f"This call never stores to {difference.in_words}.")
+
+
+def _is_mark(statement: Sequence[str]) -> bool:
+    """Does it put the mark for nothing there, as what fills a new table does?"""
+    return any("-1" in line or "NULL" in line for line in statement)

@@ -52,7 +52,7 @@ _COMMAND = (
     "--leak-check=no",  # at the end; after each case that has something left the harness asks for one
     "--show-leak-kinds=all",
     "--num-callers=24",
-    "--read-inline-info=no",  # a quarter of the start-up; lines are right without it, only inlined names are lost
+    "--read-inline-info=no",  # a quarter of the start-up; valgrind_xml.py knows the names that are lost
     "--vgdb=no",
     "--command-line-only=yes",  # no options from a file that the program may have left for the next run
 )

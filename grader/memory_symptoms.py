@@ -270,14 +270,10 @@ def _what(error: MemoryFault) -> str:
     )
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
 def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
     """Valgrind prints an error of the same stack once only, but goes on counting it."""
     told = {(error.case, error.operation) for error in checked.errors}
-    for (case, operation), count in checked.counted.items():
+    for case, operation in checked.counted:
         if (case, operation) in told:
             continue
         comparison = comparisons[case]
@@ -285,7 +281,7 @@ def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         if same is None:
             continue
         made = f"; {_origin(same)} at {same.auxiliary[0]}" if same.auxiliary else ""
-        message = f"Valgrind: {_what(same)}{made} ({_times(count)}; Valgrind told of the same line in another case)"
+        message = f"Valgrind: {_what(same)}{made}"
         finding = finding_of(
             comparison, operation, verdict=Verdict.MEMORY_ERROR, kind=same.kind, message=message, source=same.lines
         )

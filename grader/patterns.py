@@ -72,10 +72,8 @@ class Patterns:
         if not words:
             return ""
         shared = " and ".join(self.order[word] for word in words)
-        return (
-            f"Common to all {len(bad)} calls of {name} that go wrong like this, and to none of the "
-            f"{len(good)} right ones: {shared}."
-        )
+        others = f"in none of {len(good)} others"
+        return f"It goes wrong exactly where {shared}: in all {len(bad)} such calls of {name}, {others}."
 
     def _telling_replies(self, name: str, refused: bool) -> frozenset[str]:  # noqa: FBT001 - a key of a dict
         same = [one for one in self.calls if one.name == name and one.expected.refused is refused]

@@ -22,6 +22,8 @@ class Named:
     lines: tuple[SourceLine, ...] = ()
     said: str = ""
     """A sentence more on it."""
+    stored: bool = False
+    """Is the wrong value stored there, and not what stood there before left?"""
     freed: bool = False
     """Is it a use of memory that was freed? Then whatever else is wrong comes of it."""
 

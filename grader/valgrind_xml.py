@@ -8,10 +8,12 @@ for an error that cannot be read is an error that is hidden.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 from grader.breaches import LEAK, MemoryFault, Place
+from grader.errors import DriverError
 from grader.plain import decoded
 from grader.verdict import SourceLine
 
@@ -22,6 +24,8 @@ _ANSWER = re.compile(rb"<clientmsg>(?:(?!</clientmsg>).)*pkv hang.*?(<stack>.*?<
 _MARKER = re.compile(r"pkv (errors|leaks) (\d+) (\d+) (\d+)")
 _FORBIDDEN = re.compile(r"pkv forbidden ([0-9a-f]+) ([0-9a-f]+)")
 _ADDRESS = re.compile(r"Address 0x([0-9A-Fa-f]+)")
+_FRAME = re.compile(rb"<ip>0x([0-9A-Fa-f]{1,16})</ip>")
+_MOST_FRAMES = 2000
 
 
 def asked(document: bytes, source_name: str) -> tuple[SourceLine, ...]:
@@ -40,8 +44,10 @@ LookUp = Callable[[tuple[int, ...]], tuple[SourceLine, ...]]
 def attributed(document: bytes, last: Place, source_name: str, look_up: LookUp) -> Iterator[MemoryFault]:
     """Errors wait for the next marker, which says where they belong; after the last one, where the process died.
 
-    Of a call that gcc put a function of a system header into Valgrind names the header's line; `look_up` knows both.
+    Of a call that gcc put a function of a system header into Valgrind names the header's line, and of an inlined
+    function the one around it; `look_up` knows both.
     """
+    names = _names(document, look_up)
     waiting: list[ET.Element] = []
     forbidden: list[tuple[int, int]] = []
     for piece in _PIECE.finditer(document):
@@ -58,11 +64,22 @@ def attributed(document: bytes, last: Place, source_name: str, look_up: LookUp) 
         marker = _MARKER.search(text)
         if marker:
             case, operation = int(marker.group(2)), int(marker.group(3))
-            yield from _errors(waiting, (case, operation), source_name, look_up, forbidden=forbidden)
+            yield from _errors(waiting, (case, operation), source_name, look_up, names=names, forbidden=forbidden)
             waiting, forbidden = [], []
     # what was cut off could not free any more: its leaks, which Valgrind tells of at the end, are none
     cut_off = [element for element in waiting if not (element.findtext("kind") or "").startswith(LEAK)]
-    yield from _errors(cut_off, last, source_name, look_up)
+    yield from _errors(cut_off, last, source_name, look_up, names=names)
+
+
+def _names(document: bytes, look_up: LookUp) -> dict[int, str]:
+    """The function of each line in which there was an error; Valgrind's word is taken where that cannot be told."""
+    if b"<error>" not in document:
+        return {}
+    addresses = dict.fromkeys(int(found.group(1), 16) for found in _FRAME.finditer(document))
+    try:
+        return {line.line: line.function for line in look_up(tuple(addresses)[:_MOST_FRAMES])}
+    except DriverError:
+        return {}
 
 
 def _errors(
@@ -71,10 +88,14 @@ def _errors(
     source_name: str,
     look_up: LookUp,
     *,
+    names: Mapping[int, str],
     forbidden: Sequence[tuple[int, int]] = (),
 ) -> Iterator[MemoryFault]:
     for element in elements:
-        stacks = [tuple(_lines(stack, source_name)) for stack in element.iter("stack")]
+        stacks = [
+            tuple(replace(line, function=names.get(line.line, line.function)) for line in _lines(stack, source_name))
+            for stack in element.iter("stack")
+        ]
         if not any(stacks):
             stacks = [look_up(tuple(_addresses(stack))) for stack in element.iter("stack")]
         if any(stacks):  # without a line of the student's it is none of theirs

@@ -29,8 +29,8 @@ ENDINGS = (
         rule="validation",
         kinds=STOPS,
         circumstances=words("sequence-full"),
-        hint="The sequence is full: logical block 256 does not exist. append_kv must return -1 before it looks into "
-        "the tables.",
+        hint="The sequence is full: logical block 256 does not exist. append_kv must return -1 when logical is 256 or "
+        "more (>=), before it looks into the tables.",
     ),
     Clue(
         rule="validation",

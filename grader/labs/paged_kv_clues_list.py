@@ -34,11 +34,20 @@ LIST = (
     ),
     Clue(
         rule="list",
+        calls=(*CREATE, *FORK),
         facets=("list",),
         tags=words("prev"),
         clause="Part 2.5/intrusive-list",
-        hint="After {call} the walk along next is right, but the prev links do not lead back the same way. Inserting a "
-        "node changes four pointers, removing one changes two.",
+        hint="After {call} all next links are right, but a prev link is not. An insert sets two: prev of the new node "
+        "becomes the node that was last, and prev of the dummy head becomes the new node.",
+    ),
+    Clue(
+        rule="list",
+        facets=("list",),
+        tags=words("prev"),
+        clause="Part 2.5/intrusive-list",
+        hint="After {call} all next links are right, but a prev link is not. A removal sets one: "
+        "node->next->prev = node->prev.",
     ),
     Clue(
         rule="list",

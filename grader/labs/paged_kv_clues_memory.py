@@ -13,7 +13,7 @@ NULL_ENGINE = (
         circumstances=words("null-engine"),
         clause="Constraint 1/null-engine",
         hint="{call} gets a NULL engine here and must return {reply}. Check engine == NULL on its first line, before "
-        "anything else.",
+        "anything else, and return {reply} there.",
     ),
 )
 
@@ -71,7 +71,13 @@ MEMORY = (
     ),
     Clue(
         rule="memory-error",
-        kinds=("overrun", "underrun", "too-small"),
+        kinds=("underrun",),
+        clause="Compilation/no-error",
+        hint="{call} {said}. An index is negative there: is the -1 of an entry without a block used as the id of one?",
+    ),
+    Clue(
+        rule="memory-error",
+        kinds=("overrun", "too-small"),
         clause={
             "llm_init": "Part 2.3/ref-count",
             "create_sequence": "Part 2.2/l1-size",
@@ -80,7 +86,7 @@ MEMORY = (
             "free_sequence": "Compilation/no-error",
             "llm_destroy": "Compilation/no-error",
         },
-        hint="The allocation made at {line} is too small, or an index runs over its end ({said}). An L1 table is "
+        hint="{call} {said}. The allocation is too small, or an index runs over its end. An L1 table is "
         "16 pointers (16 * sizeof(int *)), an L2 table 16 ints, a Sequence sizeof(Sequence), ref_count one int for "
         "each block.",
     ),
@@ -143,7 +149,7 @@ LEAKS = (
             kinds=("leak", "leak-whole"),
             calls=calls,
             clause=clause,
-            hint="{call} does not free what is allocated at {line}. Each L2 table, L1 table, Sequence, "
+            hint="Not all of what is allocated at {line} is freed by {call}. Each L2 table, L1 table, Sequence, "
             f"ref_count and engine needs its own free{where}.",
         )
         for calls, clause, where in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.lab import Clue
+from grader.lab import STORED, Clue
 from grader.labs.paged_kv_clue_words import (
     APPEND,
     CREATE,
@@ -39,6 +39,16 @@ MIXED_UP = (
 )
 
 CHOICE = (
+    Clue(
+        rule="first-fit",
+        calls=(*CREATE, *APPEND),
+        facets=("tables",),
+        tags=words("mapping", "none-stored"),
+        circumstances=words(STORED),
+        clause="Constraint 3/first-fit",
+        hint="{call} stores -1 at {field}: its search found no block, though {expected} is free. {note} Does it look "
+        "at every block from 0 to total_local_blocks - 1, the last one included?",
+    ),
     *(
         Clue(
             rule=rule,
@@ -92,6 +102,14 @@ CHOICE = (
     Clue(
         rule="first-fit",
         facets=("choice",),
+        tags=words("no-block"),
+        clause="Constraint 3/first-fit",
+        hint="{call} goes on with {actual}: its search found none. The right one is {expected}. Does it look at every "
+        "block from 0 to total_local_blocks - 1, the last one included?",
+    ),
+    Clue(
+        rule="first-fit",
+        facets=("choice",),
         tags=words("copy-on-write"),
         clause="Constraint 3/first-fit",
         hint="The copy too must go to {expected}; it went to {actual}. Search from 0 "
@@ -102,7 +120,7 @@ CHOICE = (
         facets=("choice",),
         clause="Constraint 3/first-fit",
         hint="{call} takes {actual}; it must take {expected}. For every new block search from 0 to "
-        "total_local_blocks - 1 and take the first with ref_count 0.",
+        "total_local_blocks - 1 and take the first with ref_count 0; the blocks of a sequence need not be neighbours.",
     ),
     Clue(
         rule="first-fit",
@@ -111,7 +129,7 @@ CHOICE = (
         tags=words("mapping", "none-stored", "free-at-the-ends"),
         clause="Constraint 3/first-fit",
         hint="{field} is -1 after {call}, though {expected} is free. {note} Does the search really look at every "
-        "block from 0 to total_local_blocks - 1?",
+        "block from 0 to total_local_blocks - 1, the last one included?",
     ),
 )
 
@@ -199,7 +217,7 @@ COPY_ON_WRITE = (
             hint=f"{{field}} must be {{expected}} after the copy, and is {{actual}}: {why}",
         )
         for tag, why in (
-            ("old-block", "it is the old block, which this sequence uses no more. Its ref_count goes down by one."),
+            ("old-block", "it is the old block, which this sequence no longer uses. Its ref_count goes down by one."),
             ("new-block", "it is the new block, which only this sequence uses. Its ref_count becomes 1."),
             ("other-block", "it is neither the old nor the new block. Copy-on-write changes these two only."),
         )

@@ -231,7 +231,7 @@ COUNTS = (
         rule="free-count",
         facets=("counters",),
         clause="Constraint 5/decrement",
-        hint="After {call} {field} must be {expected}, and is {actual}. It goes down by exactly one for each block "
-        "that is assigned, also for a copy.",
+        hint="After {call} {field} must be {expected}, and is {actual}. It goes down by one for each block that is "
+        "assigned, also for a copy, and up only when a ref_count drops to 0.",
     ),
 )

@@ -126,7 +126,7 @@ def _others(page: Page, record: Record, groups: Sequence[Group], *, long: int, s
     """Causes after the first: two lines each, then one line each, then how many more."""
     if not groups:
         return
-    page.heading("Another cause" if len(groups) == 1 else f"{len(groups)} other causes, by the points that they cost")
+    page.heading("Seen besides, perhaps for the same reason; by points")
     for number, group in enumerate(groups[:long], start=2):
         begin = f"{number}. {_rule_of(record, group)}"
         page.write(strong(begin), f", {points_about(group.lost)}: {_wrong_words(record, group)}", indent=2, hang=5)

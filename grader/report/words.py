@@ -83,4 +83,4 @@ def withheld_of(score: RuleScore) -> str:
     """Why points of a rule are missing that no finding cost; empty when none are."""
     if not score.withheld or score.points == score.max_points:
         return ""
-    return f"nothing found; {counted(score.withheld, 'point')} held back until more of the other rules is right"
+    return f"nothing found; {counted(score.withheld, 'point')} held back until more of the other rules are right"

@@ -69,4 +69,4 @@ def test_the_function_that_decided_a_return_is_named() -> None:
     record = graded_text(source, made("lookup", "create_sequence 1 5 -> seq; free_sequence 1 -> 0"))
 
     assert record.diagnosis is not None
-    assert "getSequenceById, returned at llm_memory.c:" in record.diagnosis.hint
+    assert "getSequenceById returned at llm_memory.c:" in record.diagnosis.hint

@@ -32,9 +32,9 @@ def test_a_word_that_all_wrong_calls_share_and_no_right_one_is_told() -> None:
     patterns = Patterns([*calls(3, "exact-fit", wrong=True), *calls(40, "id-zero", wrong=False)], _ORDER)
     said = patterns.sentence(range(3), "create_sequence", frozenset(), _ACCEPTED)
 
-    assert "all 3 calls of create_sequence" in said
+    assert "all 3 such calls of create_sequence" in said
     assert "all fit" in said
-    assert "none of the 40" in said
+    assert "none of 40" in said
 
 
 def test_a_word_that_right_calls_have_too_tells_nothing() -> None:

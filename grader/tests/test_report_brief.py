@@ -26,7 +26,7 @@ def test_causes_after_the_first_take_two_lines() -> None:
     report = text.render(record)
 
     assert report.count(">>> 3") == 1
-    assert "7 other causes, by the points that they cost" in report
+    assert "Seen besides, perhaps for the same reason; by points" in report
     assert (
         "  8. address, about 1 point: block 0, slot 2 is untouched, expected 3\n"
         "     append/case_7:10; operation 3: append_kv 1 3\n"

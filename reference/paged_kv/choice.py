@@ -51,7 +51,7 @@ def _difference(outcome: Outcome, place: int, took: int) -> Difference:
         field=f"the block taken for logical block {outcome.logical + place} of sequence {outcome.seq_id}",
         expected=f"block {outcome.taken[place]}, the first with ref_count 0",
         actual=f"block {took}",
-        tags=frozenset({"copy-on-write"} if outcome.copied else ()),
+        tags=frozenset([*(["copy-on-write"] if outcome.copied else []), *(["no-block"] if took < 0 else [])]),
         place=f"sequence {outcome.seq_id}: block_table[{l1}][{l2}]",
     )
 

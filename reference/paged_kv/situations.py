@@ -24,6 +24,7 @@ SITUATIONS: dict[str, str] = {
     "id-negative": "an id is negative",
     "length-zero": "initial_kv_len is 0",
     "length-negative": "initial_kv_len is negative",
+    "data-negative": "kv_data is negative",
     "onto-itself": "both ids are the same",
     "holes": "the L1 table has a NULL slot before a used one",
     "unmapped-entries": "an L2 table has a -1 before a mapped entry, or nothing but -1",
@@ -103,6 +104,8 @@ def _words(operation: Operation, engine: Engine | None) -> Iterator[str]:
             if operation.name == "fork_sequence" and len(sequence.mapped_blocks()) > engine.free_local_blocks:
                 yield "fewer-free"
             if operation.name == "append_kv":
+                if arguments[1] < 0:
+                    yield "data-negative"
                 yield from _append(engine, sequence)
 
 
