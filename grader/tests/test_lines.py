@@ -70,3 +70,49 @@ def test_the_function_that_decided_a_return_is_named() -> None:
 
     assert record.diagnosis is not None
     assert "getSequenceById returned at llm_memory.c:" in record.diagnosis.hint
+
+
+def test_a_goto_is_shown_where_it_was_taken() -> None:
+    """The return at the end is that of every refusal."""
+    refusal = (
+        "required > engine->free_local_blocks)\n    {\n        return NULL;\n    }\n\n    Sequence *sequence = new"
+    )
+    jump = "required > 1)\n    {\n        goto out; /* HERE */\n    }\n\n    Sequence *sequence;\n    sequence = new"
+    end = "&sequence->node);\n    return sequence;\n"
+    source = changed((refusal, jump), (f"{end}}}\n\nint free_", f"{end}out:\n    return NULL;\n}}\n\nint free_"))
+    record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
+
+    assert record.diagnosis is not None
+    assert record.diagnosis.source_line is not None
+    assert record.diagnosis.source_line.line in (line_of(source), line_of(source) - 2)
+
+
+def test_a_search_that_finds_nothing_is_no_wrong_number_of_blocks() -> None:
+    """The call stores the -1 that it got; what fills a new table with -1 is another store."""
+    source = changed(("block < engine->total_local_blocks", "block < 2"))
+    record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
+
+    assert record.diagnosis is not None
+    assert record.diagnosis.rule == "first-fit"
+    assert "its search found no" in record.diagnosis.hint
+
+
+def test_what_only_fills_a_table_is_no_line_of_a_missing_block() -> None:
+    """The loop that maps too few blocks is not where the table was filled."""
+    source = changed(("index < required; index++", "index < required - 1; index++"))
+    record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
+
+    assert record.diagnosis is not None
+    assert record.diagnosis.rule == "block-table"
+    assert record.diagnosis.source_line is None
+    assert "and nothing else after it" in record.diagnosis.hint
+
+
+def test_an_inlined_function_has_its_own_name() -> None:
+    """Valgrind names the function around it."""
+    source = changed(("    engine->ref_count[block]--;", "    engine->ref_count[block + 4]--; /* HERE */"))
+    record = graded_text(source, made("last", "create_sequence 1 60 -> seq; free_sequence 1 -> 0"), valgrind=True)
+    lines = [line for finding in record.findings for line in finding.source if line.line == line_of(source)]
+
+    assert lines
+    assert {line.function for line in lines} == {"releaseVisitor"}
