@@ -140,7 +140,7 @@ class Lab:
     situations: Callable[[Trace], tuple[frozenset[str], ...]]
     """For each operation of a trace the words that fit its call."""
     situation_words: Mapping[str, str]
-    """Each of these words with its sentence, what tells most first."""
+    """Each of these words with its sentence, what tells most first; "CALL WORD" has the sentence for that call."""
     is_odd: Callable[[Trace], bool]
     """Is it set up as few are, such as with a pool that ends amid a block? Such a case is shown after plain ones."""
     notation: Mapping[str, str]

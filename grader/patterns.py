@@ -71,7 +71,7 @@ class Patterns:
         words = [word for word in self._telling(bad, good) if word not in known][:_MOST_WORDS]
         if not words:
             return ""
-        shared = " and ".join(self.order[word] for word in words)
+        shared = " and ".join(self.order.get(f"{name} {word}", self.order[word]) for word in words)
         others = f"in none of {len(good)} others"
         return f"It goes wrong exactly where {shared}: in all {len(bad)} such calls of {name}, {others}."
 

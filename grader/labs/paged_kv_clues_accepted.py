@@ -80,24 +80,24 @@ ACCEPTED = (
                 CREATE,
                 ("bad-length",),
                 (
-                    "initial_kv_len is 0 or negative, and only lengths of 1 and more are valid. Both are refused: "
-                    "compare with <= 0, not with < 0 or == 0."
+                    "initial_kv_len is 0 or negative, and only lengths of 1 and more are valid. Both must be refused: "
+                    "compare with <= 0, not with < 0 or == 0, and as an int; what is unsigned is never negative."
                 ),
             ),
             (
                 CREATE,
                 ("id-taken",),
                 (
-                    "a sequence with this seq_id is in the list already. The search for it is missing, or does not "
-                    "look at every sequence."
+                    "a sequence with this seq_id is in the list already. The search for it is missing, does not look "
+                    "at every sequence, or compares something else than its seq_id (a node is no Sequence: offsetof)."
                 ),
             ),
             (
                 FORK,
                 ("id-taken",),
                 (
-                    "new_seq_id belongs to a sequence already. The search for it is missing, or does not look at every "
-                    "sequence."
+                    "new_seq_id belongs to a sequence already. The search for it is missing, does not look at every "
+                    "sequence, or compares something else than its seq_id (a node is no Sequence: offsetof)."
                 ),
             ),
             (FORK, ("unknown-id",), "no sequence has the parent's id. Check that the parent was found."),

@@ -29,8 +29,8 @@ ENDINGS = (
         rule="validation",
         kinds=STOPS,
         circumstances=words("sequence-full"),
-        hint="The sequence is full: logical block 256 does not exist. append_kv must return -1 when logical is 256 or "
-        "more (>=), before it looks into the tables.",
+        hint="The sequence is full: logical block 256 does not exist. append_kv must return -1 when the logical index "
+        "is 256 or more (>=), before it looks into the tables.",
     ),
     Clue(
         rule="validation",
@@ -49,8 +49,8 @@ ENDINGS = (
             (
                 "unknown-id",
                 (
-                    "no sequence has this id. Does the search end when nobody has it, and is its result checked before "
-                    "it is used?"
+                    "no sequence has this id. Does the search end when nobody has it, and is its result compared with "
+                    "what it returns then, before it is used?"
                 ),
             ),
             ("id-taken", "a sequence has this id already. Is the search for the id right?"),

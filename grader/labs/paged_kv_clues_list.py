@@ -13,7 +13,8 @@ LIST = (
         calls=INIT,
         facets=("list",),
         clause="Task 1/empty-list",
-        hint="In an empty list prev and next of the dummy head point to the head itself.",
+        hint="In an empty list prev and next of the dummy head point to the head itself: to the one in the engine that "
+        "is returned, not to that of a local variable or of a struct that is copied.",
     ),
     Clue(
         rule="list",

@@ -10,6 +10,14 @@ __all__ = ["ISOLATION", "LEAKS", "MEMORY", "NULL_ENGINE"]
 NULL_ENGINE = (
     Clue(
         rule="null-check",
+        facets=("reply",),
+        circumstances=words("null-engine"),
+        clause="Constraint 1/null-engine",
+        hint="{call} gets a NULL engine here and returns {actual}; it must return {expected}. Check engine == NULL on "
+        "its first line, and look what is returned there.",
+    ),
+    Clue(
+        rule="null-check",
         circumstances=words("null-engine"),
         clause="Constraint 1/null-engine",
         hint="{call} gets a NULL engine here and must return {reply}. Check engine == NULL on its first line, before "
@@ -153,7 +161,11 @@ LEAKS = (
             f"ref_count and engine needs its own free{where}.",
         )
         for calls, clause, where in (
-            (FREE, "Task 2/free-memory", ", the tables before what leads to them"),
+            (
+                FREE,
+                "Task 2/free-memory",
+                ": first all L2 tables (64 bytes), then the L1 table (128), then the Sequence",
+            ),
             (DESTROY, "Task 5/all-sequences", ", and llm_destroy frees a sequence as free_sequence does"),
             ((), "Compilation/no-leak", ""),
         )

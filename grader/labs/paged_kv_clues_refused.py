@@ -130,7 +130,7 @@ REFUSED = (
                 ("only-last-logical-block",),
                 "Task 4/full",
                 (
-                    "refuses a record of logical block 255, the last valid one: off by one. Records 0 to 4095 are "
+                    "refuses a record of logical block 255, the last valid one: off by one. Records 0 to 4095 must be "
                     "accepted; only a logical index of 256 or more is refused."
                 ),
             ),
@@ -273,7 +273,8 @@ REFUSED = (
         rule="return-value",
         calls=FORK,
         facets=("reply",),
-        hint="fork_sequence must return the child, a Sequence with the new id. By its seq_id it returns {actual}.",
+        hint="fork_sequence must return the child, a Sequence with the new id. The seq_id of what it returns says: "
+        "{actual}. Is it another Sequence, or is a wrong seq_id stored in the child?",
     ),
     Clue(
         rule="return-value",

@@ -190,8 +190,8 @@ COUNTS = (
         facets=("counters",),
         part="total_local_blocks",
         clause="Task 1/total-blocks",
-        hint="After {call} {field} must be {expected}, and is {actual}: pool_size / 64, rounded down, and never "
-        "changed.",
+        hint="After {call} {field} must be {expected}, and is {actual}. It is pool_size / 64, rounded down; only "
+        "llm_init sets it.",
     ),
     Clue(
         rule="free-count",

@@ -168,7 +168,7 @@ def _points(page: Page, record: Record) -> None:
     """The rules that lost points, a line each; the others in one."""
     page.heading("Points")
     if not record.score and not record.overrides:
-        page.write("No rule has earned a point yet. That changes with the first cause.", indent=2)
+        page.write("No rule has earned a point yet. That changes once the first cause is mended.", indent=2)
         return
     losing = [score for score in record.rules if score.points < score.max_points]
     rule = max((len(score.rule) for score in losing), default=0)

@@ -119,7 +119,8 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
             page.labelled("Hint", strong(diagnosis.hint))
         if diagnosis.source_line is not None:
             where = f" in {diagnosis.source_line.function}" if diagnosis.source_line.function else ""
-            page.labelled("Your code", f"{diagnosis.source_line}{where}")
+            leaks = record.verdict is Verdict.MEMORY_LEAK  # it is lost elsewhere
+            page.labelled("Allocated" if leaks else "Your code", f"{diagnosis.source_line}{where}")
         if diagnosis.case is not None:
             line = f":{diagnosis.line}" if diagnosis.line else ""
             page.labelled("Case", f"{case_file(record, diagnosis.case)}{line}", _call(outcome, diagnosis))

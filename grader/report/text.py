@@ -69,7 +69,7 @@ def _points(page: Page, record: Record) -> None:
         return
     page.heading("Points, rule by rule")
     if not record.score:
-        page.write("No rule has earned a point yet. That changes with the first cause below.", indent=2)
+        page.write("No rule has earned a point yet. That changes once the first cause below is mended.", indent=2)
         return
     widths = _Widths(record.rules)
     page.write(dim(widths.head()), indent=2)

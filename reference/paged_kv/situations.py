@@ -28,6 +28,7 @@ SITUATIONS: dict[str, str] = {
     "onto-itself": "both ids are the same",
     "holes": "the L1 table has a NULL slot before a used one",
     "unmapped-entries": "an L2 table has a -1 before a mapped entry, or nothing but -1",
+    "block-zero": "block 0 belongs to the sequence",
     "three-users": "more than two sequences use the block",
     "copy-on-write": "the block is shared and must be copied",
     "l2-missing": "the L2 table is missing",
@@ -53,19 +54,28 @@ SITUATIONS: dict[str, str] = {
     "taken-last": "the id belongs to the last sequence in the list",
     "taken-not-first": "the id belongs to a sequence that is not the first in the list",
     "taken-not-last": "the id belongs to a sequence that is not the last in the list",
-    "listed-only": "the sequence (of a fork: the parent) is the only one",
-    "listed-middle": "the sequence (of a fork: the parent) stands between others in the list",
-    "listed-first": "the sequence (of a fork: the parent) is the first in the list",
-    "listed-last": "the sequence (of a fork: the parent) is the last in the list",
-    "listed-not-first": "the sequence (of a fork: the parent) is not the first in the list",
-    "listed-not-last": "the sequence (of a fork: the parent) is not the last in the list",
+    "listed-only": "the sequence is the only one",
+    "listed-middle": "the sequence stands between others in the list",
+    "listed-first": "the sequence is the first in the list",
+    "listed-last": "the sequence is the last in the list",
+    "listed-not-first": "the sequence is not the first in the list",
+    "listed-not-last": "the sequence is not the last in the list",
+    "fork_sequence listed-only": "the parent is the only one",
+    "fork_sequence listed-middle": "the parent stands between others in the list",
+    "fork_sequence listed-first": "the parent is the first in the list",
+    "fork_sequence listed-last": "the parent is the last in the list",
+    "fork_sequence listed-not-first": "the parent is not the first in the list",
+    "fork_sequence listed-not-last": "the parent is not the last in the list",
     "no-sequence": "the engine has no sequence before the call",
     "some-sequence": "the engine has at least one sequence before the call",
     "several-sequences": "the engine has several sequences before the call",
     "larger-id": "another sequence has a larger id",
     "smaller-id": "another sequence has a smaller id",
 }
-"""Each word with its sentence, what tells most first. Some are circumstances of a reply, the others are made here."""
+"""Each word with its sentence, what tells most first; behind a call's name that for this call.
+
+Some are circumstances of a reply, the others are made here.
+"""
 
 
 def situations(trace: Trace) -> tuple[frozenset[str], ...]:
@@ -96,17 +106,24 @@ def _words(operation: Operation, engine: Engine | None) -> Iterator[str]:
         if operation.name == "create_sequence":
             yield from _create(engine, arguments[1])
         elif ids and ids[0] in engine.active_seqs:
-            sequence = engine.active_seqs[ids[0]]
-            yield from _listed(list(engine.active_seqs), ids[0])
-            yield from _length(len(sequence.mapped_blocks()), sequence.kv_count)
-            if any(engine.ref_count[block] > 1 for block in sequence.mapped_blocks()):
-                yield "shared-already"
-            if operation.name == "fork_sequence" and len(sequence.mapped_blocks()) > engine.free_local_blocks:
-                yield "fewer-free"
-            if operation.name == "append_kv":
-                if arguments[1] < 0:
-                    yield "data-negative"
-                yield from _append(engine, sequence)
+            yield from _of(operation, engine, engine.active_seqs[ids[0]])
+
+
+def _of(operation: Operation, engine: Engine, sequence: Sequence) -> Iterator[str]:
+    """A call for a sequence that is there: of a fork the parent."""
+    blocks = sequence.mapped_blocks()
+    yield from _listed(list(engine.active_seqs), sequence.seq_id)
+    yield from _length(len(blocks), sequence.kv_count)
+    if 0 in blocks:
+        yield "block-zero"
+    if any(engine.ref_count[block] > 1 for block in blocks):
+        yield "shared-already"
+    if operation.name == "fork_sequence" and len(blocks) > engine.free_local_blocks:
+        yield "fewer-free"
+    if operation.name == "append_kv":
+        if int(operation.arguments[1] or 0) < 0:
+            yield "data-negative"
+        yield from _append(engine, sequence)
 
 
 def _compared(engine: Engine, seq_id: int) -> Iterator[str]:

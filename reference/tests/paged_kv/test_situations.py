@@ -83,6 +83,14 @@ SPECIAL: dict[str, tuple[list[str], list[str]]] = {
         ["llm_init 192", "create_sequence 1 1", "create_sequence 2 1", "append_kv 2 7"],
         ["llm_init 192", "create_sequence 1 1", "create_sequence 2 1", "append_kv 1 7"],
     ),
+    "block-zero": (
+        ["llm_init 192", "create_sequence 1 1", "create_sequence 2 1", "free_sequence 1"],
+        ["llm_init 192", "create_sequence 1 1", "create_sequence 2 1", "free_sequence 2"],
+    ),
+    "data-negative": (
+        ["llm_init 64", "create_sequence 1 1", "append_kv 1 -1"],
+        ["llm_init 64", "create_sequence 1 1", "append_kv 1 0"],
+    ),
     "holes": (
         ["llm_init 64", "create_sequence 1 1", "move_l2 1 0 3", "fork_sequence 1 2"],
         ["llm_init 64", "create_sequence 1 1", "fork_sequence 1 2"],
