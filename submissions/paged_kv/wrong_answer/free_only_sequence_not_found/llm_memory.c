@@ -1,0 +1,389 @@
+#include "llm_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Task 1: build the management structures around the given pool. */
+LLMEngine* llm_init(void *pool_addr, size_t pool_size) {
+    if (pool_addr == NULL) {
+        return NULL;
+    } else if (pool_size < BLOCK_SIZE) {
+        return NULL;
+    }
+
+    LLMEngine *engine = malloc(sizeof(LLMEngine));
+    if (engine == NULL) {
+        return NULL;
+    }
+
+    engine->pool_base_ptr = pool_addr;
+    engine->total_local_blocks = (int)(pool_size / BLOCK_SIZE);
+    engine->free_local_blocks = engine->total_local_blocks;
+
+    /* one counter per physical block */
+    engine->ref_count = calloc((size_t)engine->total_local_blocks, sizeof(int));
+    if (engine->ref_count == NULL) {
+        free(engine);
+        return NULL;
+    }
+
+    /* empty circular list */
+    engine->active_seqs.prev = &engine->active_seqs;
+    engine->active_seqs.next = &engine->active_seqs;
+
+    return engine;
+}
+
+/* Task 2: create a sequence that already holds initial_kv_len records. */
+Sequence* create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len) {
+    if (engine == NULL) {
+        return NULL;
+    }
+    if (initial_kv_len <= 0) {
+        return NULL;
+    }
+
+    /* look whether the id is already in use */
+    struct list_node *head = &engine->active_seqs;
+    struct list_node *walk;
+    for (walk = head->next; walk != head; walk = walk->next) {
+        Sequence *entry = (Sequence *)((char *)walk - offsetof(Sequence, node));
+        if (entry->seq_id == seq_id) {
+            return NULL;
+        }
+    }
+
+    /* number of blocks, then capacity checks */
+    if (initial_kv_len > MAX_LOGICAL_BLOCKS * KV_PER_BLOCK) {
+        return NULL;
+    }
+    int required = (initial_kv_len + KV_PER_BLOCK - 1) / KV_PER_BLOCK;
+    if (required > MAX_LOGICAL_BLOCKS) {
+        return NULL;
+    } else if (required > engine->free_local_blocks) {
+        return NULL;
+    }
+
+    Sequence *target = malloc(sizeof(Sequence));
+    if (target == NULL) {
+        return NULL;
+    }
+    target->block_table = malloc(L1_PT_SIZE * sizeof(int *));
+    if (target->block_table == NULL) {
+        free(target);
+        return NULL;
+    }
+    for (int i = 0; i < L1_PT_SIZE; i++) {
+        target->block_table[i] = NULL;
+    }
+
+    /* map every required logical block */
+    for (int i = 0; i < required; i++) {
+        int l1_index = i / L2_PT_SIZE;
+        int l2_index = i % L2_PT_SIZE;
+
+        if (target->block_table[l1_index] == NULL) {
+            target->block_table[l1_index] = malloc(L2_PT_SIZE * sizeof(int));
+            if (target->block_table[l1_index] == NULL) {
+                /* undo what was mapped so far */
+                for (int j = 0; j < i; j++) {
+                    int mapped = target->block_table[j / L2_PT_SIZE][j % L2_PT_SIZE];
+                    engine->ref_count[mapped] = 0;
+                    engine->free_local_blocks++;
+                }
+                for (int j = 0; j < L1_PT_SIZE; j++) {
+                    free(target->block_table[j]);
+                }
+                free(target->block_table);
+                free(target);
+                return NULL;
+            }
+            for (int j = 0; j < L2_PT_SIZE; j++) {
+                target->block_table[l1_index][j] = -1;
+            }
+        }
+
+        /* first block that nobody uses */
+        int physical = -1;
+        for (int j = 0; j < engine->total_local_blocks; j++) {
+            if (engine->ref_count[j] == 0) {
+                physical = j;
+                break;
+            }
+        }
+
+        target->block_table[l1_index][l2_index] = physical;
+        engine->ref_count[physical] = 1;
+        engine->free_local_blocks--;
+    }
+
+    target->seq_id = seq_id;
+    target->kv_count = initial_kv_len;
+
+    /* link the node in front of the dummy head */
+    target->node.prev = head->prev;
+    target->node.next = head;
+    head->prev->next = &target->node;
+    head->prev = &target->node;
+
+    return target;
+}
+
+/* Task 2: delete a sequence and give its blocks back. */
+int free_sequence(LLMEngine *engine, int seq_id) {
+    if (engine == NULL) {
+        return -1;
+    }
+
+    /* search the target */
+    struct list_node *head = &engine->active_seqs;
+    struct list_node *walk;
+    Sequence *target = NULL;
+    if (head->next == head->prev) {
+        /* nothing in the list */
+        return -1;
+    }
+    for (walk = head->next; walk != head; walk = walk->next) {
+        Sequence *entry = (Sequence *)((char *)walk - offsetof(Sequence, node));
+        if (entry->seq_id == seq_id) {
+            target = entry;
+            break;
+        }
+    }
+    if (target == NULL) {
+        return -1;
+    }
+
+    /* take the node out of the list */
+    target->node.prev->next = target->node.next;
+    target->node.next->prev = target->node.prev;
+
+    /* go through all slots of both levels */
+    for (int i = 0; i < L1_PT_SIZE; i++) {
+        if (target->block_table[i] != NULL) {
+            for (int j = 0; j < L2_PT_SIZE; j++) {
+                int physical = target->block_table[i][j];
+                if (physical != -1) {
+                    engine->ref_count[physical]--;
+                    if (engine->ref_count[physical] == 0) {
+                        engine->free_local_blocks++;
+                    }
+                }
+            }
+            free(target->block_table[i]);
+        }
+    }
+
+    free(target->block_table);
+    free(target);
+    return 0;
+}
+
+/* Task 3: create a child that shares the blocks of its parent. */
+Sequence* fork_sequence(LLMEngine *engine, int parent_seq_id, int new_seq_id) {
+    if (engine == NULL) {
+        return NULL;
+    }
+
+    /* find the parent and look for the new id in the list */
+    struct list_node *head = &engine->active_seqs;
+    struct list_node *walk;
+    Sequence *parent = NULL;
+    for (walk = head->next; walk != head; walk = walk->next) {
+        Sequence *entry = (Sequence *)((char *)walk - offsetof(Sequence, node));
+        if (entry->seq_id == new_seq_id) {
+            return NULL;
+        }
+        if (entry->seq_id == parent_seq_id) {
+            parent = entry;
+        }
+    }
+    if (parent == NULL) {
+        return NULL;
+    }
+
+    Sequence *child = malloc(sizeof(Sequence));
+    if (child == NULL) {
+        return NULL;
+    }
+    child->block_table = malloc(L1_PT_SIZE * sizeof(int *));
+    if (child->block_table == NULL) {
+        free(child);
+        return NULL;
+    }
+    for (int i = 0; i < L1_PT_SIZE; i++) {
+        child->block_table[i] = NULL;
+    }
+
+    /* allocate all L2 tables of the child */
+    for (int i = 0; i < L1_PT_SIZE; i++) {
+        if (parent->block_table[i] != NULL) {
+            child->block_table[i] = malloc(L2_PT_SIZE * sizeof(int));
+            if (child->block_table[i] == NULL) {
+                for (int j = 0; j < i; j++) {
+                    free(child->block_table[j]);
+                }
+                free(child->block_table);
+                free(child);
+                return NULL;
+            }
+            for (int j = 0; j < L2_PT_SIZE; j++) {
+                child->block_table[i][j] = -1;
+            }
+        }
+    }
+
+    /* copy the entries and count the new user of each block */
+    for (int i = 0; i < L1_PT_SIZE; i++) {
+        if (parent->block_table[i] != NULL) {
+            for (int j = 0; j < L2_PT_SIZE; j++) {
+                int physical = parent->block_table[i][j];
+                if (physical != -1) {
+                    child->block_table[i][j] = physical;
+                    engine->ref_count[physical]++;
+                }
+            }
+        }
+    }
+
+    child->seq_id = new_seq_id;
+    child->kv_count = parent->kv_count;
+
+    /* link the child into the list */
+    child->node.prev = head->prev;
+    child->node.next = head;
+    head->prev->next = &child->node;
+    head->prev = &child->node;
+
+    return child;
+}
+
+/* Task 4: append one record to a sequence. */
+int append_kv(LLMEngine *engine, int seq_id, int kv_data) {
+    if (engine == NULL) {
+        return -1;
+    }
+
+    /* search the sequence */
+    struct list_node *head = &engine->active_seqs;
+    struct list_node *walk;
+    Sequence *target = NULL;
+    for (walk = head->next; walk != head; walk = walk->next) {
+        Sequence *entry = (Sequence *)((char *)walk - offsetof(Sequence, node));
+        if (entry->seq_id == seq_id) {
+            target = entry;
+            break;
+        }
+    }
+    if (target == NULL) {
+        return -1;
+    }
+
+    /* translate the position of the record */
+    int logical_idx = target->kv_count / KV_PER_BLOCK;
+    int offset = target->kv_count % KV_PER_BLOCK;
+    if (logical_idx >= MAX_LOGICAL_BLOCKS) {
+        return -1;
+    }
+    int l1_index = logical_idx / L2_PT_SIZE;
+    int l2_index = logical_idx % L2_PT_SIZE;
+
+    /* what is in the slot now */
+    int physical = -1;
+    if (target->block_table[l1_index] != NULL) {
+        physical = target->block_table[l1_index][l2_index];
+    }
+
+    /* decide what this append has to do */
+    int need_new_page = 0;
+    int need_copy = 0;
+    if (physical == -1) {
+        need_new_page = 1;
+    } else if (engine->ref_count[physical] > 1) {
+        need_copy = 1;
+    } else {
+        need_new_page = 0;
+        need_copy = 0;
+    }
+
+    if (need_new_page || need_copy) {
+        if (engine->free_local_blocks == 0) {
+            return -1;
+        }
+    }
+
+    if (target->block_table[l1_index] == NULL) {
+        int *table = malloc(L2_PT_SIZE * sizeof(int));
+        if (table == NULL) {
+            return -1;
+        }
+        for (int j = 0; j < L2_PT_SIZE; j++) {
+            table[j] = -1;
+        }
+        target->block_table[l1_index] = table;
+    }
+
+    if (need_new_page) {
+        /* map a fresh block */
+        int fresh = -1;
+        for (int i = 0; i < engine->total_local_blocks; i++) {
+            if (engine->ref_count[i] == 0) {
+                fresh = i;
+                break;
+            }
+        }
+        target->block_table[l1_index][l2_index] = fresh;
+        engine->ref_count[fresh] = 1;
+        engine->free_local_blocks--;
+        physical = fresh;
+    } else if (need_copy) {
+        /* copy the shared block into a private one */
+        int fresh = -1;
+        for (int i = 0; i < engine->total_local_blocks; i++) {
+            if (engine->ref_count[i] == 0) {
+                fresh = i;
+                break;
+            }
+        }
+        char *from = (char *)engine->pool_base_ptr + (size_t)physical * BLOCK_SIZE;
+        char *to = (char *)engine->pool_base_ptr + (size_t)fresh * BLOCK_SIZE;
+        memcpy(to, from, BLOCK_SIZE);
+        engine->ref_count[physical]--;
+        engine->ref_count[fresh] = 1;
+        target->block_table[l1_index][l2_index] = fresh;
+        engine->free_local_blocks--;
+        physical = fresh;
+    }
+
+    /* write the record */
+    int *block = (int *)((char *)engine->pool_base_ptr + (size_t)physical * BLOCK_SIZE);
+    block[offset] = kv_data;
+    target->kv_count++;
+    return 0;
+}
+
+/* Task 5: release everything except the pool. */
+int llm_destroy(LLMEngine *engine) {
+    if (engine == NULL) {
+        return -1;
+    }
+
+    struct list_node *head = &engine->active_seqs;
+    struct list_node *walk = head->next;
+    while (walk != head) {
+        struct list_node *following = walk->next;
+        Sequence *target = (Sequence *)((char *)walk - offsetof(Sequence, node));
+        for (int i = 0; i < L1_PT_SIZE; i++) {
+            if (target->block_table[i] != NULL) {
+                free(target->block_table[i]);
+            }
+        }
+        free(target->block_table);
+        free(target);
+        walk = following;
+    }
+
+    free(engine->ref_count);
+    free(engine);
+    return 0;
+}
