@@ -33,15 +33,15 @@ _MISTAKES = {
     ),
     "read behind": (
         "if (e->ref_count[e->total_local_blocks] == 7) return -1;",
-        "0 bytes behind the end of the 16 bytes that llm_init 256 -> engine allocated",
+        "0 bytes behind the end of the 20 bytes that llm_init 320 -> engine allocated",
     ),
     "store before": (
         "e->ref_count[-1] = 0;",
-        "writes 4 bytes before the 16 bytes that llm_init 256 -> engine allocated",
+        "writes 4 bytes before the 20 bytes that llm_init 320 -> engine allocated",
     ),
     "read before": (
         "if (e->ref_count[-1] == 7) return -1;",
-        "uses memory that is not its own: 4 bytes before the 16 bytes that llm_init 256 -> engine allocated",
+        "uses memory that is not its own: 4 bytes before the 20 bytes that llm_init 320 -> engine allocated",
     ),
     "read of freed memory": (
         "int *p = hidden(malloc(8)); free(hidden(p)); if (p[1] == 7) return -1;",
@@ -53,7 +53,7 @@ _MISTAKES = {
     ),
     "free of a part": (
         "free(hidden(&e->active_seqs));",
-        "frees what malloc never returned: 24 bytes into the 40 bytes that llm_init 256 -> engine allocated",
+        "frees what malloc never returned: 24 bytes into the 40 bytes that llm_init 320 -> engine allocated",
     ),
     "free of no memory": ("free(hidden(&i));", ", which malloc never returned"),
     "free of the pool": ("free(e->pool_base_ptr);", "the call frees the pool"),
@@ -63,7 +63,7 @@ _MISTAKES = {
     ),
     "ref_count too small": (
         f"{_AFTER} free(e->ref_count); e->ref_count = calloc(3, 4); return done;",
-        "engine->ref_count needs 16 bytes, but this call allocated 12 for it",
+        "engine->ref_count needs 20 bytes, but this call allocated 12 for it",
     ),
     "leak": (
         "hidden(malloc(24));",
