@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from grader.compare import Comparison
 from grader.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
@@ -37,18 +39,23 @@ def best_clue(
     A wrong reply goes before a wrong state, and a wrong state before what instruments say of memory.
     """
     for rank in (_REPLY, _STATE, _MEMORY):
-        those = [symptom for symptom in first if _rank(symptom) == rank]
+        those = [
+            _Seen(symptom=symptom, comparison=comparison, patterns=patterns, told=told)
+            for symptom in first
+            if _rank(symptom) == rank
+        ]
         for clue in clues:
-            for symptom in those:
-                if _fits(clue, symptom, comparison, patterns, told=told):
-                    return symptom, clue
+            for seen in those:
+                if _fits(clue, seen):
+                    return seen.symptom, clue
     return (first[0], None) if first else (None, None)
 
 
 def clue_alone(symptom: Symptom, comparison: Comparison, clues: Sequence[Clue], patterns: Patterns) -> Clue | None:
     """The clue for one symptom alone; that there are several targets explains no line."""
     plain = (clue for clue in clues if SEVERAL_TARGETS not in clue.circumstances)
-    return next((clue for clue in plain if _fits(clue, symptom, comparison, patterns)), None)
+    seen = _Seen(symptom=symptom, comparison=comparison, patterns=patterns)
+    return next((clue for clue in plain if _fits(clue, seen)), None)
 
 
 def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
@@ -101,36 +108,48 @@ def _rank(symptom: Symptom) -> int:
     return _REPLY if symptom.difference.facet == "reply" else _STATE
 
 
-def _fits(
-    clue: Clue, symptom: Symptom, comparison: Comparison, patterns: Patterns, *, told: frozenset[str] = frozenset()
-) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """A symptom, and what clues ask of it; they are many, so each answer is found once."""
+
+    symptom: Symptom
+    comparison: Comparison
+    patterns: Patterns
+    told: frozenset[str] = frozenset()
+
+    @cached_property
+    def call(self) -> str:
+        return operation_of(self.symptom, self.comparison).name
+
+    @cached_property
+    def circumstances(self) -> frozenset[str]:
+        symptom, comparison = self.symptom, self.comparison
+        index = _index(symptom, comparison)
+        reply = symptom.judgement.expected if symptom.judgement else comparison.expected[index]
+        targets = {operation.target for operation in comparison.case.trace.operations} - {None}
+        several = len(targets) > 1 or _made_anew(comparison, index)
+        only = self.patterns.only(self.call, reply) if symptom.difference is not None else frozenset()
+        never = {f"{ONLY}never"} if self.call in self.patterns.never else set()
+        return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset()) | self.told
+
+
+def _fits(clue: Clue, seen: _Seen) -> bool:
     """Does every condition of the clue hold?"""
-    index = _index(symptom, comparison)
-    difference = symptom.difference
+    symptom, difference = seen.symptom, seen.symptom.difference
     return (
-        (not clue.calls or operation_of(symptom, comparison).name in clue.calls)
+        (not clue.calls or seen.call in clue.calls)
         and (not clue.kinds or symptom.kind in clue.kinds)
         and (not clue.facets or (difference is not None and difference.facet in clue.facets))
         and (not clue.part or (difference is not None and clue.part in difference.field))
         and clue.tags <= (difference.tags if difference is not None else frozenset())
-        and (not clue.never or patterns.never.issuperset(clue.never))
-        and clue.circumstances <= _circumstances(symptom, comparison, index, patterns) | told
+        and (not clue.never or seen.patterns.never.issuperset(clue.never))
+        and clue.circumstances <= seen.circumstances
         and (clue.where is None or (symptom.judgement is not None and clue.where(symptom.judgement)))
     )
 
 
 def _index(symptom: Symptom, comparison: Comparison) -> int:
     return min(symptom.operation, len(comparison.case.trace.operations) - 1)
-
-
-def _circumstances(symptom: Symptom, comparison: Comparison, index: int, patterns: Patterns) -> frozenset[str]:
-    reply = symptom.judgement.expected if symptom.judgement else comparison.expected[index]
-    name = comparison.case.trace.operations[index].name
-    targets = {operation.target for operation in comparison.case.trace.operations} - {None}
-    several = len(targets) > 1 or _made_anew(comparison, index)
-    only = patterns.only(name, reply) if symptom.difference is not None else frozenset()
-    never = {f"{ONLY}never"} if name in patterns.never else set()
-    return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset())
 
 
 def _made_anew(comparison: Comparison, index: int) -> bool:

@@ -128,7 +128,6 @@ _VIOLATIONS: dict[str, Violation] = {
 
 _OTHER_CAUSE = {
     "L2 table lost in a rollback": ("check-before-allocate", 2, _HERE),
-    "write one past an L2 table": ("memory-error", 2, _MADE),
     "uninitialised L2 entry": ("block-table", 2, _MADE),
 }
 """What the diagnosis names where that is not the finding: rule, operation and marker of the line."""

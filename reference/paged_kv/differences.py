@@ -194,7 +194,8 @@ def _sequences(want: EngineState, have: EngineState) -> Iterator[Difference]:
             name = f"sequence {wanted.seq_id}"
             there = found[wanted.seq_id]
             yield from _number("fields", f"{name}: kv_count", wanted.kv_count, there.kv_count)
-            yield from _tables(name, wanted, there)
+            if wanted.l1 != there.l1 or wanted.tables != there.tables or wanted.table is not there.table:
+                yield from _tables(name, wanted, there)
     if len(have.sequences) == len(want.sequences):
         for wanted, there in zip(want.sequences, have.sequences, strict=True):
             if wanted.seq_id not in found:

@@ -26,10 +26,11 @@ class Pointer(IntEnum):
     SHARED = 5
     """readable, but the same table was already met in another place"""
 
-    @property
-    def readable(self) -> bool:
-        """May what it leads to be read?"""
-        return self in (Pointer.OK, Pointer.SHARED)
+    readable: bool
+    """May what it leads to be read?"""
+
+    def __init__(self, _: int) -> None:
+        self.readable = self.name in ("OK", "SHARED")
 
 
 KV_COUNT = 1
