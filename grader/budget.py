@@ -5,7 +5,7 @@ purse is empty, by limits of its own:
 
     replay     an operation is limited to 60 ms, 1,000 times what a right one needs. In the first case in which a call
                runs into it, it is done again, alone, with 120 ms: 0.18 s for each of the six calls that hangs. From
-               then on all its hangs share 1 s (harness.c, "time"); with 261 cases each still has 4 ms.
+               then on all its hangs share 0.9 s (harness.c, "time"); with 276 cases each still has 3 ms.
     Valgrind   0.3 s without a word end the process; the case is run again, alone, with 0.6 s; the rest goes on in a
                third and last process, which may be ended after 0.3 s more.
 
