@@ -17,7 +17,7 @@ tell() {
         >"$results.new"
     mv -f "$results.new" "$results"
 }
-quoted() { "$source/.venv/bin/python" -c 'import json, sys; print(json.dumps(sys.stdin.read())[1:-1])'; }
+quoted() { "$source/.venv/bin/python" -I -c 'import json, sys; print(json.dumps(sys.stdin.read())[1:-1])'; }
 
 no_fault="This is not your fault and costs no points."
 tell "Grading was interrupted before any points were counted. $no_fault Hand in again, or tell your course staff."
@@ -31,7 +31,7 @@ fi
 cd -- "$place" || exit 1
 said=$(mktemp)
 trap '[ -z "$grading" ] || kill -TERM "$grading"' TERM INT HUP
-"$source/.venv/bin/grade" run submission --lab @LAB@ --format gradescope --output "$results" >"$said" 2>&1 &
+"$source/.venv/bin/python" -I -m grader run submission --lab @LAB@ --format gradescope --output "$results" >"$said" 2>&1 &
 grading=$!
 wait "$grading"
 status=$?

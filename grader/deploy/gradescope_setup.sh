@@ -15,14 +15,14 @@ if ! command -v python3 >/dev/null; then
 fi
 sh "$source/scripts/setup" || stop "the grader could not be set up (see above)"
 valgrind -q true || stop "Valgrind does not work here (see above)"
-"$source/.venv/bin/grade" doctor
+"$source/.venv/bin/python" -I -m grader doctor
 
 # One grading, to see that this image can, and to make now what is made only once. The program lacks every function,
 # so 1 is the right exit code.
 trial=$(mktemp -d)
 printf 'typedef int nothing;\n' >"$trial/@SOURCE@"
 status=0
-"$source/.venv/bin/grade" run "$trial" --lab @LAB@ --format json --output "$trial/record.json" || status=$?
+"$source/.venv/bin/python" -I -m grader run "$trial" --lab @LAB@ --format json --output "$trial/record.json" || status=$?
 [ "$status" = 1 ] || stop "a first grading failed (see above)"
 rm -rf "$trial"
 

@@ -1,0 +1,81 @@
+"""Nothing beside a submission is run or imported: no Python of ours looks for modules where the caller stands."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grader.tests.command import FEW, ROOT, SAMPLES, environment
+
+_STARTED = re.compile(r'(?:python3|python|with_pip|candidate|"\$1")"? (-(?:I|[a-z]\b|-?[a-z]+).*)')
+_SCRIPTS = sorted(
+    path
+    for folder in (ROOT / "scripts", ROOT / "grader" / "deploy")
+    for path in folder.iterdir()
+    if path.is_file() and path.suffix in ("", ".sh", ".yml")
+)
+
+
+def decoys(folder: Path) -> Path:
+    """A module for each name of the standard library and each of our own; whichever is imported leaves this file."""
+    ours = ("grader", "reference", "pip", "usercustomize", "sitecustomize")
+    noticed = folder.parent / f"imported-in-{folder.name}"
+    for name in {*sys.stdlib_module_names, *ours}:
+        (folder / f"{name}.py").write_text(f"open({str(noticed)!r}, 'a').write({name!r} + ' ')\n", encoding="utf-8")
+    return noticed
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A right program and a class of one, where the caller stands."""
+    for place in ("checkout", "checkout/class/alice"):
+        shutil.copytree(SAMPLES / "accepted" / "yoda_crlf", tmp_path / place)
+    return tmp_path / "checkout"
+
+
+@pytest.mark.parametrize("script", _SCRIPTS, ids=lambda path: path.name)
+def test_every_python_of_a_script_is_isolated(script: Path) -> None:
+    """Wherever one is started with a module, a program or its input."""
+    started = _STARTED.findall(script.read_text(encoding="utf-8"))
+
+    assert [words for words in started if not words.startswith(("-I ", "--version"))] == []
+
+
+def test_the_scripts_start_pythons() -> None:
+    """The search above finds some."""
+    assert sum(len(_STARTED.findall(path.read_text(encoding="utf-8"))) for path in _SCRIPTS) > 15
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", ".", *FEW), ("batch", "class", "--jobs", "2", *FEW), ("doctor",)],
+    ids=lambda arguments: arguments[0],
+)
+def test_no_module_beside_a_submission_is_imported(checkout: Path, arguments: tuple[str, ...]) -> None:
+    """By the grader, its set-up, and the processes that they start."""
+    noticed = decoys(checkout)
+    done = subprocess.run(
+        ["sh", ROOT / "scripts" / "grade", *arguments],
+        cwd=checkout,
+        env={name: value for name, value in environment().items() if name != "PYTHONPATH"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr.count(b"Traceback")) == (0, 0), done.stderr.decode()
+    assert not noticed.exists(), noticed.read_text(encoding="utf-8")
+
+
+def test_the_decoys_are_found_by_a_python_that_is_not_isolated(checkout: Path) -> None:
+    """Else this would test nothing."""
+    noticed = decoys(checkout)
+    subprocess.run([sys.executable, "-c", "import fcntl, shlex"], cwd=checkout, capture_output=True, check=False)
+
+    assert noticed.exists()
