@@ -8,9 +8,8 @@ Where that program leaves another state than the graded one it is not believed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from grader.blocks import BlockEvent, Event
 from grader.causes import CaseFindings
@@ -21,18 +20,16 @@ from grader.replay import Played, replay
 from grader.sandbox import Workspace
 from grader.symbols import source_lines
 from grader.symptom import Lines, Named, stack_of
-from grader.verdict import SourceLine, Visibility
+from grader.verdict import Visibility
+from grader.way import before_crash, return_taken
 from reference.model import STILL_EMPTY, Difference
 
 __all__ = ["find_lines"]
 
 _MOST_CASES = 400
-_WORD = struct.Struct("<Q")
-_NEAR = 3
-"""So many blocks may lie between the end of a function and the return that it decided."""
-
-_ENTERED, _LEFT = 1, 2
-"""On a call's way, in the place of an address."""
+_WORD, _INT = struct.Struct("<Q"), struct.Struct("<i")
+_Store = tuple[int, int]
+"""The address of a store and the value that it stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,8 @@ def find_lines(
     except GraderError:
         return {}, 0.0
     text = source.decode(errors="replace").split("\n")
-    named = {(number, _operation(one.one)): _named(one, lines, lab, text=text) for number, one in told.items()}
+    right = _right_stores(told.values(), lab)
+    named = {(number, _operation(one.one)): _named(one, lines, lab, text, right=right) for number, one in told.items()}
     return named, built.cpu_seconds + replayed.cpu_seconds
 
 
@@ -143,17 +141,19 @@ def _told(one: CaseFindings, played: Played) -> _Told:
     )
 
 
-def _named(told: _Told, lines: Lines, lab: Lab, *, text: Sequence[str]) -> Named:
+def _named(told: _Told, lines: Lines, lab: Lab, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
     assert told.one.cause is not None
     difference = told.one.cause.difference
     used = _used(told, lines)
     if used is not None:
         return used
     if difference is None:
-        return _crashed(told, lines, text)
+        wild = told.one.cause.kind == "crash-wild"  # no function returns such a pointer
+        return Named() if wild else before_crash(told.way, lines, text)
     if difference.facet == "reply":
-        return _returned(told, lines, text) if _decides(told.one) else Named()
-    return _stored(told, difference, lines, lab, text=text)
+        refused = told.one.comparison.actual[_operation(told.one)] in REFUSALS
+        return return_taken(told.way, lines, text, refused=refused) if _decides(told.one) else Named()
+    return _stored(told, difference, lines, lab, right=right)
 
 
 def _decides(one: CaseFindings) -> bool:
@@ -177,120 +177,66 @@ def _used(told: _Told, lines: Lines) -> Named | None:
     return Named(lines=line, said=said, freed=True)
 
 
-# ---------------------------------------------------------------- the return that was taken
-
-
-@dataclass(slots=True)
-class _Function:
-    """A function on the way."""
-
-    blocks: list[SourceLine]
-    helper: SourceLine | None = None
-    """The return that the last function took which was called here, and has not been followed by much."""
-    since: int = 0
-    """Blocks of this one since then."""
-
-
-def _returned(told: _Told, lines: Lines, text: Sequence[str]) -> Named:
-    """The return that the call took, and that of the function which decided it."""
-    last = max((place for place, where in enumerate(told.way) if where == _LEFT), default=0)
-    call = _followed(replace(told, way=told.way[:last]), lines, text)[-1]
-    line = _return_of(call, text)
-    if line is None:
-        return Named()
-    refused = told.one.comparison.actual[_operation(told.one)] in REFUSALS
-    return _told_of((_jump(call, text) or line) if refused else line, call if refused else None)
-
-
-def _jump(call: _Function, text: Sequence[str]) -> SourceLine | None:
-    """From where a `goto` went to the return: that is where it was decided."""
-    for block, target in reversed(list(pairwise(call.blocks))):
-        if target.line > block.line + _NEAR and "goto " in "".join(text[block.line - 1 : block.line + _NEAR]):
-            return block
-    return None
-
-
-def _crashed(told: _Told, lines: Lines, text: Sequence[str]) -> Named:
-    """The function that returned right before the crash: perhaps what it returned is the pointer that is wrong."""
-    inside = _followed(told, lines, text)
-    helper = inside[-1].helper
-    wild = told.one.cause is not None and told.one.cause.kind == "crash-wild"  # no helper returns such a pointer
-    if helper is None or wild or inside[-1].since > _NEAR:
-        return Named()
-    return Named(said=f"Right before, {helper.function} returned at {helper}.")
-
-
-def _followed(told: _Told, lines: Lines, text: Sequence[str]) -> list[_Function]:
-    """The functions that were entered and not left, the innermost last; of a call that returned the call alone."""
-    inside = [_Function([])]
-    left: _Function | None = None
-    for where in told.way:
-        if where == _ENTERED:
-            inside.append(_Function([]))
-        elif where == _LEFT and len(inside) > 1:
-            left = inside.pop()
-            line = _return_of(left, text)
-            by_return = line is not None and "return " in text[line.line - 1]
-            inside[-1].helper, inside[-1].since = line if by_return else None, 0
-        else:
-            for line in lines.get(stack_of(where), ())[:1]:
-                if left is None or not left.blocks or left.blocks[-1].function != line.function:
-                    inside[-1].blocks.append(line)
-                    inside[-1].since += 1
-            left = None  # behind the end of a function comes a last piece of it
-    return inside
-
-
-def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
-    """Its last block but one, if that is a return: the last one is that by which all returns leave a function."""
-    for line in reversed(function.blocks[-2:-1] or function.blocks[-1:]):
-        if 0 < line.line <= len(text) and "return" in text[line.line - 1]:
-            return line
-    return function.blocks[-1] if function.blocks else None
-
-
-def _told_of(line: SourceLine, function: _Function | None) -> Named:
-    helper = function.helper if function is not None else None
-    decided = (
-        helper is not None and function is not None and helper.function != line.function and function.since <= _NEAR
-    )
-    said = ""
-    if helper is not None and decided:
-        said = f"Right before, {helper.function} returned at {helper}."
-    return Named(lines=(line,), said=said)
-
-
-# ---------------------------------------------------------------- the store of a wrong value
-
-
-def _stored(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, text: Sequence[str]) -> Named:
+def _stored(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, right: frozenset[_Store]) -> Named:
     """The last store to the wrong value; for what is no value itself that of what it changed."""
-    named = _store_of(told, difference, lines, lab, text=text)
-    if ALLOCATED in difference.tags and told.one.cause is not None and told.one.cause.judgement is not None:
-        others = (_store_of(told, other, lines, lab, text=text) for other in told.one.cause.judgement.differences)
+    named = _store_of(told, difference, lines, lab, right=right)
+    if ALLOCATED in difference.tags:
+        others = (_store_of(told, other, lines, lab, right=right) for other in _differences(told))
         named = next((other for other in others if other.lines), named)
     return named
 
 
-def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, text: Sequence[str]) -> Named:
-    comparison = told.one.comparison
-    record = comparison.played.steps[_operation(told.one)].record
-    targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
-    try:
-        word = lab.places(record, targets).get(difference.place or difference.field)
-    except ValueError:
-        word = None
-    if word is not None and word in told.stores:
+def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, right: frozenset[_Store]) -> Named:
+    word = _places(told, lab).get(difference.place or difference.field)
+    if word is None:
+        return Named()
+    if word in told.stores:
         line = lines.get(stack_of(told.stores[word]), ())[:1]
-        call = comparison.case.trace.operations[_operation(told.one)].name
-        if STILL_EMPTY in difference.tags and line and line[0].function != call:
-            return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
-        return Named(lines=line, stored=bool(line) and not _is_mark(text[line[0].line - 1 : line[0].line]))
-    if word is None or difference.facet == "list":  # who reads it could not tell which link is meant
+        if STILL_EMPTY not in difference.tags or not line:
+            return Named(lines=line)
+        if (told.stores[word], _value(told, word)) not in right:
+            return Named(lines=line, stored=True)
+        return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
+    if difference.facet == "list":  # who reads it could not tell which link is meant
         return Named()
     return Named(said=f"This call never stores to {difference.in_words}.")
 
 
-def _is_mark(statement: Sequence[str]) -> bool:
-    """Does it put the mark for nothing there, as what fills a new table does?"""
-    return any("-1" in line or "NULL" in line for line in statement)
+def _right_stores(told: Iterable[_Told], lab: Lab) -> frozenset[_Store]:
+    """What was stored, and by which store, where it belongs: so does what fills a new table with the mark for nothing.
+
+    Asked only of calls in which something is missing; a store that fills does so in all of them.
+    """
+    found = set()
+    for one in told:
+        if any(STILL_EMPTY in difference.tags for difference in _differences(one)):
+            places = _places(one, lab)
+            wrong = {places.get(difference.place or difference.field) for difference in _differences(one)}
+            found |= {(at, _value(one, word)) for word, at in one.stores.items() if word not in wrong}
+    return frozenset(found)
+
+
+def _differences(told: _Told) -> Sequence[Difference]:
+    """All that was wrong after the call."""
+    judgement = told.one.cause.judgement if told.one.cause is not None else None
+    return judgement.differences if judgement is not None else ()
+
+
+def _places(told: _Told, lab: Lab) -> Mapping[str, int]:
+    """The words of the record by their names."""
+    comparison = told.one.comparison
+    targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
+    try:
+        return lab.places(_record(told), targets)
+    except ValueError:
+        return {}
+
+
+def _value(told: _Told, word: int) -> int:
+    """What the record has there."""
+    (value,) = _INT.unpack_from(_record(told), word * _INT.size)
+    return int(value)
+
+
+def _record(told: _Told) -> bytes:
+    return told.one.comparison.played.steps[_operation(told.one)].record

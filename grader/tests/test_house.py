@@ -51,7 +51,7 @@ LEVELS = (
     ("grader.valgrind_xml", "grader.otherwise"),
     ("grader.compare", "grader.memcheck", "grader.instructions"),
     ("grader.symptom", "grader.pinpoint", "grader.lost", "grader.patterns"),
-    ("grader.memory_symptoms", "grader.clues"),
+    ("grader.memory_symptoms", "grader.clues", "grader.way"),
     ("grader.symptoms",),
     ("grader.causes",),
     ("grader.diagnose", "grader.lines"),

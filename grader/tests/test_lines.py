@@ -108,6 +108,34 @@ def test_what_only_fills_a_table_is_no_line_of_a_missing_block() -> None:
     assert "and nothing else after it" in record.diagnosis.hint
 
 
+def test_a_table_that_the_call_itself_fills_is_told_from_a_failed_search() -> None:
+    """The mark for nothing has a name of the student's, so the text of the line says nothing."""
+    inline = (
+        "if (sequence->block_table[l1] == NULL)\n        {\n"
+        "            sequence->block_table[l1] = malloc(sizeof(int) * L2_PT_SIZE);\n"
+        "            for (int k = 0; k < L2_PT_SIZE; k++) sequence->block_table[l1][k] = NOT_MAPPED;\n        }\n"
+    )
+    before = "int l2 = index % L2_PT_SIZE;\n\n        "
+    source = changed((f"{before}addTableIfMissing(sequence, l1);\n", f"{before}{inline}"))
+    trace = made("long", "create_sequence 1 40 -> seq")
+    short = graded_text(changed(("index < required; index++", "index < required - 1; index++"), text=source), trace)
+    failed = graded_text(changed(("block < engine->total_local_blocks", "block < 2"), text=source), trace)
+
+    assert short.diagnosis is not None
+    assert failed.diagnosis is not None
+    assert (short.diagnosis.rule, failed.diagnosis.rule) == ("block-table", "first-fit")
+
+
+def test_lines_that_the_file_does_not_have_end_nothing() -> None:
+    """`#line` gives any number to what follows."""
+    source = changed(("Sequence *getSequenceById(", "#line 100000\nSequence *getSequenceById("))
+    source = changed(("getSequence(item)->seq_id == seqId", "getSequence(item)->seq_id == seqId + 1"), text=source)
+    record = graded_text(source, made("lookup", "create_sequence 1 5 -> seq; free_sequence 1 -> 0"))
+
+    assert record.diagnosis is not None
+    assert record.diagnosis.rule == "return-value"
+
+
 def test_an_inlined_function_has_its_own_name() -> None:
     """Valgrind names the function around it."""
     source = changed(("    engine->ref_count[block]--;", "    engine->ref_count[block + 4]--; /* HERE */"))
