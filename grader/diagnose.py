@@ -114,7 +114,7 @@ def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
     return by_verdict.get(Verdict.WRONG_ANSWER) or max(by_verdict.values(), key=len)
 
 
-def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[bool, bool, bool, bool, bool, bool, int, int]:
+def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
     """Which case to show: one that students may see, whose own call goes wrong, a plain one, about this rule and this
     call (its folder says so), short, and with little state.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from xml.etree import ElementTree as ET
 
 from grader.breaches import LEAK, MemoryFault, Place
@@ -75,9 +76,9 @@ def _names(document: bytes, look_up: LookUp) -> dict[int, str]:
     """The function of each line in which there was an error; Valgrind's word is taken where that cannot be told."""
     if b"<error>" not in document:
         return {}
-    addresses = dict.fromkeys(int(found.group(1), 16) for found in _FRAME.finditer(document))
+    frames = islice(_FRAME.finditer(document), _MOST_FRAMES)
     try:
-        return {line.line: line.function for line in look_up(tuple(addresses)[:_MOST_FRAMES])}
+        return {line.line: line.function for line in look_up(tuple({int(one.group(1), 16) for one in frames}))}
     except DriverError:
         return {}
 

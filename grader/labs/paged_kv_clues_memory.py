@@ -14,7 +14,7 @@ NULL_ENGINE = (
         circumstances=words("null-engine"),
         clause="Constraint 1/null-engine",
         hint="{call} gets a NULL engine here and returns {actual}; it must return {expected}. Check engine == NULL on "
-        "its first line, and look what is returned there.",
+        "its first line, and look at what is returned there.",
     ),
     Clue(
         rule="null-check",

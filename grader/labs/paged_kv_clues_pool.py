@@ -91,7 +91,7 @@ ADDRESS = (
         tags=words("target", "elsewhere"),
         clause="Part 2.2/physical-address",
         hint="{note} The address is 64 * block + 4 * slot bytes after pool_base_ptr, with slot = kv_count % 16 before "
-        "kv_count is raised. One more is 4 bytes further for an int *, and 1 byte for a char *.",
+        "kv_count is raised. p + 1 is 4 bytes further for an int *p, 1 byte for a char *p.",
     ),
     Clue(
         rule="address",
@@ -100,7 +100,7 @@ ADDRESS = (
         tags=words("target"),
         clause="Task 4/store",
         hint="{note} kv_data is one int: store its 4 bytes, 64 * block + 4 * slot bytes after pool_base_ptr. "
-        "One more is 4 bytes further for an int *, and 1 byte for a char *.",
+        "p + 1 is 4 bytes further for an int *p, 1 byte for a char *p.",
     ),
     Clue(
         rule="address",

@@ -273,8 +273,8 @@ REFUSED = (
         rule="return-value",
         calls=FORK,
         facets=("reply",),
-        hint="fork_sequence must return the child, a Sequence with the new id. The seq_id of what it returns says: "
-        "{actual}. Is it another Sequence, or is a wrong seq_id stored in the child?",
+        hint="fork_sequence must return the child, a Sequence with the new id. By its seq_id it "
+        "returns {actual}. Is that another Sequence, or the child with a wrong seq_id?",
     ),
     Clue(
         rule="return-value",

@@ -1,4 +1,5 @@
-"""Public bundles from their first minute on: each sets itself up, with the network, and then grades without it.
+"""Public bundles from their first minute on: each sets itself up, with the network, and then grades without it, and
+imports nothing of what lies beside the submission.
 
     python -m grader.tests.bundles_set_up              in folders of this machine
     python -m grader.tests.bundles_set_up --root DIR   in a root of its own, where nothing else of ours is; as root
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import yaml
 
+from grader.tests.beside import imported_beside, put_modules_beside
 from grader.tests.bundled import packed
 from grader.tests.command import SAMPLES
 from grader.tests.readers import RUNNER
@@ -56,6 +58,7 @@ def _life(name: str, place: Path, root: Path | None) -> list[str]:
         (bundle / "checkout").mkdir(exist_ok=True)
         for folder in (bundle, bundle / "checkout"):
             shutil.copy(sample / "llm_memory.c", folder)
+            put_modules_beside(folder)
         started = time.monotonic()
         done = _shell(_LIVES[name], bundle, root)
         seconds = time.monotonic() - started
@@ -65,6 +68,9 @@ def _life(name: str, place: Path, root: Path | None) -> list[str]:
         sys.stdout.flush()
         if not right or (done.returncode == 0) != (program == "right" or name == "classroom50"):
             wrong.append(f"{name}, {program}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        imported = {*imported_beside(bundle), *imported_beside(bundle / "checkout")}
+        if imported:
+            wrong.append(f"{name}, {program}: {', '.join(sorted(imported))} beside the submission was imported")
     return wrong
 
 

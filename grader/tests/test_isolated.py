@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.tests.beside import imported_beside, put_modules_beside
 from grader.tests.command import FEW, ROOT, SAMPLES, environment
 
 _STARTED = re.compile(r'(?:python3|python|with_pip|candidate|"\$1")"? (-(?:I|[a-z]\b|-?[a-z]+).*)')
@@ -19,15 +20,6 @@ _SCRIPTS = sorted(
     for path in folder.iterdir()
     if path.is_file() and path.suffix in ("", ".sh", ".yml")
 )
-
-
-def decoys(folder: Path) -> Path:
-    """A module for each name of the standard library and each of our own; whichever is imported leaves this file."""
-    ours = ("grader", "reference", "pip", "usercustomize", "sitecustomize")
-    noticed = folder.parent / f"imported-in-{folder.name}"
-    for name in {*sys.stdlib_module_names, *ours}:
-        (folder / f"{name}.py").write_text(f"open({str(noticed)!r}, 'a').write({name!r} + ' ')\n", encoding="utf-8")
-    return noticed
 
 
 @pytest.fixture
@@ -57,8 +49,8 @@ def test_the_scripts_start_pythons() -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_no_module_beside_a_submission_is_imported(checkout: Path, arguments: tuple[str, ...]) -> None:
-    """By the grader, its set-up, and the processes that they start."""
-    noticed = decoys(checkout)
+    """By the grader and the processes that it starts; what sets up is tried by bundles_set_up.py."""
+    put_modules_beside(checkout)
     done = subprocess.run(
         ["sh", ROOT / "scripts" / "grade", *arguments],
         cwd=checkout,
@@ -70,12 +62,12 @@ def test_no_module_beside_a_submission_is_imported(checkout: Path, arguments: tu
     )
 
     assert (done.returncode, done.stderr.count(b"Traceback")) == (0, 0), done.stderr.decode()
-    assert not noticed.exists(), noticed.read_text(encoding="utf-8")
+    assert imported_beside(checkout) == []
 
 
-def test_the_decoys_are_found_by_a_python_that_is_not_isolated(checkout: Path) -> None:
+def test_the_modules_are_found_by_a_python_that_is_not_isolated(checkout: Path) -> None:
     """Else this would test nothing."""
-    noticed = decoys(checkout)
+    put_modules_beside(checkout)
     subprocess.run([sys.executable, "-c", "import fcntl, shlex"], cwd=checkout, capture_output=True, check=False)
 
-    assert noticed.exists()
+    assert imported_beside(checkout)

@@ -76,7 +76,7 @@ def test_every_cut_compiles(bench: Bench, start: int) -> None:
 def test_every_program_fails_by_itself_where_the_sample_fails(bench: Bench, source: Path) -> None:
     """With exit code 1 and a sentence that names the operation; and accepted samples do not fail it.
 
-    The first one by the handout's own command, which takes five times as long.
+    The first one is made by the handout's own command, the others run beside the sample as a library.
     """
     lab = LABS["paged_kv"]()
     record = graded(lab.name, source.parent)

@@ -1,0 +1,22 @@
+"""Modules beside a submission that no Python of ours may import."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+__all__ = ["imported_beside", "put_modules_beside"]
+
+_OURS = ("grader", "reference", "pip", "usercustomize", "sitecustomize")
+_MARK = ".imported"
+
+
+def put_modules_beside(folder: Path) -> None:
+    """One for each name of the standard library and of ours; whichever is imported leaves a file there."""
+    for name in {*sys.stdlib_module_names, *_OURS}:
+        (folder / f"{name}.py").write_text(f"open(__file__ + {_MARK!r}, 'w').close()\n", encoding="utf-8")
+
+
+def imported_beside(folder: Path) -> list[str]:
+    """Those that were imported."""
+    return sorted(path.name.removesuffix(_MARK) for path in folder.glob(f"*{_MARK}"))
