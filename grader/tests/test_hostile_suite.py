@@ -29,7 +29,7 @@ _MOST_SECONDS_OF_ONE = 3.0
 _GRADING_SECONDS, _VALGRIND_SECONDS = 1.0, float(RUN_LIMITS.cpu_seconds or 0)
 """The latter for one that is another program under Valgrind: Valgrind then runs until its own limit."""
 _MOST_SECONDS = 80.0
-_MOST_GRADINGS = 240
+_MOST_GRADINGS = 200
 """The same on a slow machine: in gradings of the right program that the batch ends with."""
 _GOT = "HOSTILE-GOT"
 """A sample prints this before what it could read and should not."""
@@ -108,7 +108,7 @@ def traces(_: list[Hostile], batch: Batch) -> Iterator[str]:
 
 
 def too_dear(hostiles: list[Hostile], batch: Batch) -> Iterator[str]:
-    """Endless ones cost 3 s each, and all together little more than a minute."""
+    """Endless ones cost 3 s each, and all together little more than a second each."""
     endless = {one.name for one in hostiles if one.label["attack"] == "exhaustion"}
     grading = sum(batch.records[-1].cpu_seconds.values()) if batch.records else 0.0
     for record in batch.records:
