@@ -35,7 +35,7 @@ _MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
 """Bytes, lines and characters of a line of the source."""
 
 
-def record(attempt: Attempt, *, complete: bool = True, would_score: int | None = None, draw: bool = False) -> Record:
+def record(attempt: Attempt, *, would_score: int | None = None, draw: bool = False) -> Record:
     """The record of an attempt, with pictures if it is to `draw`.
 
     Raises `DriverError` when points were lost and nothing says why.
@@ -52,7 +52,6 @@ def record(attempt: Attempt, *, complete: bool = True, would_score: int | None =
     score = total(attempt.scores)
     max_score = sum(rule.max_points for rule in attempt.scores)
     made = Record(
-        complete=complete,
         lab=lab.name,
         submission=Submission(
             name=source.name,

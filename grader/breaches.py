@@ -101,14 +101,14 @@ class Told:
 
     def lines(self, *, stores: bool) -> dict[Place, tuple[SourceLine, ...]]:
         """The lines behind the breaches of each operation; of one that only repeats, those of the same call."""
-        found = {}
-        wanted = [breach for breach in self.breaches if (breach.kind == STORE) is stores]
-        for place in self.guarded:
-            same = [one for one in wanted if self._call(one.case, one.operation) == self._call(*place)]
-            here = [one for one in same if (one.case, one.operation) == place]
-            if same:
-                found[place] = (here or same)[0].lines
-        return found
+        here: dict[Place, MemoryFault] = {}
+        same: dict[str, MemoryFault] = {}
+        for one in self.breaches:
+            if (one.kind == STORE) is stores:
+                here.setdefault((one.case, one.operation), one)
+                same.setdefault(self._call(one.case, one.operation), one)
+        first = {place: here.get(place) or same.get(self._call(*place)) for place in self.guarded}
+        return {place: one.lines for place, one in first.items() if one is not None}
 
     def _call(self, case: int, operation: int) -> str:
         calls = self.contracts[case].calls

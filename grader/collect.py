@@ -1,7 +1,13 @@
-"""Find the file to grade: a path is the file itself, or a folder that holds it at any depth."""
+"""Find the file to grade: a path is the file itself, or a folder that holds it at any depth.
+
+Below the path that we were given no link is followed, in no part of a name, and what is opened is looked at only then:
+whoever swaps files while we look at them gets nothing read that is not his own.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -19,6 +25,9 @@ __all__ = ["Source", "collect"]
 _MOST_BYTES = 1 << 20
 _MOST_ENTRIES = 20_000
 _MOST_NAMED = 5
+_MOST_HEADERS = 20
+_NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +59,7 @@ def collect(path: Path, source_name: str, rule: str) -> Source:
         if path.is_symlink() and not path.exists():
             raise UsageError(f"{name}: the link leads nowhere")
         if not stat.S_ISDIR(path.stat().st_mode):
-            return _read(Source(name=name, path=path), source_name=source_name, rule=rule)
+            return _read(Source(name=name, path=path), path.parent, source_name=source_name, rule=rule)
         levels = list(_levels(path, source_name))
         places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
         nearest, *deeper = [level for level in places if level] or [[]]
@@ -61,7 +70,8 @@ def collect(path: Path, source_name: str, rule: str) -> Source:
             raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
         notes = tuple(f"not graded: {one}" for one in _some(path, list(chain(*deeper))))
         file = _readable(nearest[0].relative_to(path))
-        return _read(Source(name=name, file=file, path=nearest[0], notes=notes), source_name=source_name, rule=rule)
+        source = Source(name=name, file=file, path=nearest[0], notes=notes)
+        return _read(source, path, source_name=source_name, rule=rule)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
             f"{name}: there is no such file or folder; write the path of {source_name} or its folder"
@@ -98,33 +108,75 @@ def _levels(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
         ]
 
 
-def _read(source: Source, *, source_name: str, rule: str) -> Source:
-    """Read the file itself: never through a link, which could lead to a file of ours."""
+def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Source:
+    """Read the file itself, which lies below the `folder`, and the student's headers beside it."""
     path = source.path
     assert path is not None
-    status = path.lstat()
-    trouble = ""
-    if stat.S_ISLNK(status.st_mode):
-        trouble = "is a symbolic link; hand in the file itself"
-    elif stat.S_ISDIR(status.st_mode):
-        trouble = "is a folder; hand in a file of that name"
-    elif not stat.S_ISREG(status.st_mode):
-        trouble = "is no regular file"
-    elif status.st_size > _MOST_BYTES:
-        trouble = f"has {status.st_size / 1e6:.1f} MB; at most {_MOST_BYTES / 1e6:.1f} MB are read"
-    elif status.st_size == 0:
-        trouble = "is empty"
-    if trouble:
-        return replace(source, finding=_finding(rule, f"{source_name} {trouble}"))
-    return replace(source, content=path.read_bytes(), own_headers=_headers(path.parent))
+    try:
+        with _entered(folder, path.parent.relative_to(folder)) as place:
+            content = _content(path.name, place)
+            if isinstance(content, str):
+                return replace(source, finding=_finding(rule, f"{source_name} {content}"))
+            return replace(source, content=content, own_headers=_headers(place))
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
-def _headers(folder: Path) -> dict[str, bytes]:
+@contextlib.contextmanager
+def _entered(folder: Path, inner: Path) -> Iterator[int]:
+    """A descriptor of the folder `inner` in the other one."""
+    place = os.open(folder, _FOLDER)
+    try:
+        for part in inner.parts:
+            outer, place = place, os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=place)
+            os.close(outer)
+        yield place
+    finally:
+        os.close(place)
+
+
+def _content(name: str, place: int) -> bytes | str:
+    """What a file in that folder holds; a word on it where it is none that we read."""
+    try:
+        descriptor = os.open(name, _NEVER_WAIT, dir_fd=place)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "is a symbolic link; hand in the file itself"
+        if error.errno == errno.ENXIO:
+            return "is no regular file"
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            return "is a folder; hand in a file of that name"
+        if not stat.S_ISREG(status.st_mode):
+            return "is no regular file"
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(_MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > _MOST_BYTES:
+        size = max(status.st_size, len(content))
+        return f"has {size / 1e6:.1f} MB; at most {_MOST_BYTES / 1e6:.1f} MB are read"
+    return content or "is empty"
+
+
+def _headers(place: int) -> dict[str, bytes]:
     """The student's own headers beside the source: they are never used, but explain a failing build."""
-    found = {}
-    for path in sorted(folder.glob("*.h"))[:20]:
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MOST_BYTES:
-            found[path.name] = path.read_bytes()
+    found: dict[str, bytes] = {}
+    with contextlib.suppress(OSError):
+        listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+        try:
+            with os.scandir(listed) as entries:
+                names = sorted(one.name for one in islice(entries, _MOST_ENTRIES) if one.name.endswith(".h"))
+        finally:
+            os.close(listed)
+        for name in names[:_MOST_HEADERS]:
+            with contextlib.suppress(OSError):
+                content = _content(name, place)
+                if isinstance(content, bytes):
+                    found[name] = content
     return found
 
 

@@ -6,19 +6,17 @@ differ does the model take over the program's own state and judge the next opera
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property, lru_cache
-from itertools import accumulate
 
 from grader.grammar import Case
-from grader.replay import Event, Played, PlayedStep
+from grader.heard import PlayedStep
+from grader.replay import Event, Played
+from grader.right import right_of
 from grader.rubric import Rule
-from grader.same import Same
-from reference.delta import applied
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory, Span
-from reference.operation import Reply, Trace
+from reference.operation import Reply
 
 __all__ = ["ALLOCATED", "REFUSALS", "Comparison", "Deviation", "End", "compare"]
 
@@ -31,7 +29,6 @@ ALLOCATED = "allocated"
 LOST = "lost"
 """Tag of a difference: memory that nobody freed."""
 
-_MOST_KEPT = 1024
 _REPLY_BYTES = 8
 
 
@@ -78,6 +75,8 @@ class Comparison:
     """What each operation may touch (see `Model.allowed`), up to the first one that went wrong physically."""
     unreadable: str = ""
     """Why nothing follows from the state in which the case ended; empty where it ended otherwise."""
+    unjudged: bool = False
+    """Did it end because we had no time left to compare it?"""
 
     def is_cleanup(self, number: int) -> bool:
         """Is it an operation that the grader added to clean up behind the case?"""
@@ -110,18 +109,29 @@ class Comparison:
         return not (rule.allocated_by and names) or bool(rule.allocated_by & names)
 
 
-def compare(played: Played, model: ModelFactory) -> Comparison:
-    """Judge one case; see the module. Raises nothing for a wrong program."""
+def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = lambda: False) -> Comparison:
+    """Judge one case; see the module. Raises nothing for a wrong program.
+
+    `late`: is there no time left to follow a program that does something else than the reference?
+    """
     operations, steps = played.case.trace.operations, played.steps
-    right = _right(Same(played.case.trace), model)
+    right = right_of(played.case.trace, model)
     follows = right.followed_by(steps)  # nearly every operation of nearly every program
     actual = [reply.text for reply in right.replies[:follows]]
     deviations = list(_heap_alone(right.replies, steps[:follows]))
     allowed = right.allowed[:follows]
     own: Model | None = None
     unreadable = ""
+    unjudged = False
     refused: int | None = None
     for number in range(follows, min(len(steps), len(operations))):
+        unjudged = late()
+        if unjudged:
+            break
+        if steps[number].length > right.most_bytes:
+            unreadable = f"what it left takes {steps[number].length} bytes to tell, and more than {right.most_bytes}"
+            unreadable += " are never needed"
+            break
         own = own or model(played.case.trace)
         before = steps[number - 1].record if number else None
         try:
@@ -136,10 +146,12 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         if judgement.differences:
             deviations.append(Deviation(number, judgement))
         pretends = judgement.expected.refused and _does_nothing(before, steps[number].record)
+        if number:
+            steps[number - 1].forget()
         if refused is None and not right.replies[number].refused and (pretends or judgement.actual.text in REFUSALS):
             refused = number
-    end = End.UNREADABLE if unreadable else _end(played)
-    lost = _lost(played) if played.complete else 0
+    end = End.UNREADABLE if unreadable else End.NO_TIME if unjudged else _end(played)
+    lost = _lost(played) if played.complete and not unjudged else 0
     if lost:
         _add_lost(deviations, len(operations) - 1, lost, right.replies[-1])
     return Comparison(
@@ -154,68 +166,13 @@ def compare(played: Played, model: ModelFactory) -> Comparison:
         lost=lost,
         allowed=tuple(allowed),
         unreadable=unreadable,
+        unjudged=unjudged,
     )
 
 
 def _does_nothing(before: bytes | None, after: bytes) -> bool:
     """Is the state the same as before? A record begins with the two words of the reply (drivers/frames.c)."""
     return before is not None and before[_REPLY_BYTES:] == after[_REPLY_BYTES:]
-
-
-class _Right:
-    """What the reference makes of a trace, played beside the first program that is compared with it."""
-
-    def __init__(self, trace: Trace, model: ModelFactory) -> None:
-        self.replies: tuple[Reply, ...] = ()
-        self.allowed: list[tuple[Span, ...]] = []
-        self._trace = trace
-        self._model = model
-        self._deltas: list[bytes] = []
-
-    def followed_by(self, steps: Sequence[PlayedStep]) -> int:
-        """How many operations from the first one on leave a program in the reference's state, byte by byte."""
-        if not self._deltas:
-            return self._played_beside(steps)
-        for number, (delta, step) in enumerate(zip(self._deltas, steps, strict=False)):
-            if delta != step.delta:
-                if self._records[number] != step.record:
-                    return number
-                self._deltas[number] = step.delta  # the next program will probably tell it like this one
-        return min(len(self._deltas), len(steps))
-
-    def _played_beside(self, steps: Sequence[PlayedStep]) -> int:
-        """The same, and all that is to be kept: as the program told it, as long as that was right."""
-        model = self._model(self._trace)
-        operations = iter(self._trace.operations)
-        replies: list[Reply] = []
-        allowed: list[tuple[Span, ...]] = []
-        deltas: list[bytes] = []
-        for step, operation in zip(steps, operations, strict=False):  # so no operation is taken for no step
-            replies.append(model.apply(operation))
-            allowed.append(model.allowed())
-            if model.delta() != step.delta and model.record() != step.record:  # there are several ways to tell it
-                break
-            deltas.append(step.delta)
-        follows = len(deltas)
-        if follows < len(replies):
-            deltas.append(model.delta())
-        for operation in operations:
-            replies.append(model.apply(operation))
-            allowed.append(model.allowed())
-            deltas.append(model.delta())
-        self.replies, self.allowed, self._deltas = tuple(replies), allowed, deltas
-        return follows
-
-    @cached_property
-    def _records(self) -> list[bytes]:
-        records = accumulate(self._deltas, lambda record, delta: applied(delta, record), initial=b"")
-        return list(records)[1:]
-
-
-@lru_cache(maxsize=_MOST_KEPT)
-def _right(trace: Same[Trace], model: ModelFactory) -> _Right:
-    """The same for every submission of a class."""
-    return _Right(trace.value, model)
 
 
 def _heap_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
@@ -263,8 +220,7 @@ def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
 
 def _lost(played: Played) -> int:
     """Of very many the harness tells the number, but not each."""
-    told = sum(event.event is Event.LIVE for event in played.events)
-    return max(told, played.steps[-1].live) if played.steps else told
+    return max(played.live, sum(event.event is Event.LIVE for event in played.events))
 
 
 def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -> None:
@@ -283,6 +239,8 @@ def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -
 
 
 def _end(played: Played) -> End:
+    if played.unheard:
+        return End.STOPPED
     if played.misfit:
         return End.MISFIT
     if played.hung:

@@ -1,9 +1,9 @@
 """How many instructions the demanded functions execute over the cases: the same number in every run, for a leaderboard.
 
-Callgrind runs the cases once more and counts only behind the doors of the harness, functions with nothing but a jump
-in them (HARNESS_DOOR in drivers/harness.h). So the count holds what the student's code does and what it calls of libc,
-of freestanding.c where that suffices, with one instruction a call for the door. It holds neither our driver nor our
-allocator: each function in the place of malloc, free and so on is a door the other way. Toggling on the demanded
+Callgrind runs the public cases once more and counts only behind the doors of the harness, functions with nothing but a
+jump in them (HARNESS_DOOR in drivers/harness.h). So the count holds what the student's code does and what it calls of
+libc, of freestanding.c where that suffices, with one instruction a call for the door. It holds neither our driver nor
+our allocator: each function in the place of malloc, free and so on is a door the other way. Toggling on the demanded
 functions themselves would be wrong: one that calls another of them would switch the count off
 (https://valgrind.org/docs/manual/cl-manual.html, --toggle-collect).
 
@@ -13,7 +13,6 @@ submissions with all points, graded on one machine. It never counts for points.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import secrets
@@ -22,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from grader.breaches import Contract
+from grader.build.elf import Bind, Elf
 from grader.errors import DriverError
 from grader.frames import Frames, Kind
 from grader.grammar import Case
@@ -85,7 +85,8 @@ def count_instructions(
         feeds=[plan(cases, numbers, token=token, codes=codes, settings=settings, contracts=nothing_forbidden)],
         channels=1,
     )
-    frames = [(frame.kind, frame.case) for frame in Frames(done.channels[0], token)]
+    operations = sum(len(cases[number].trace.operations) for number in numbers)
+    frames = [(frame.kind, frame.case) for frame in Frames(done.channels[0], token, operations)]
     if not frames and done.exit_code is not None:
         reason = done.stderr.decode(errors="replace").strip()[-500:]
         raise DriverError(f"Callgrind did not start the program: {reason or 'it says nothing'}")
@@ -98,21 +99,9 @@ def count_instructions(
 
 def _doors(program: bytes) -> list[str]:
     """The functions between the student's code and ours. Theirs are local names by now: none can pass for one."""
-    from elftools.common.exceptions import ELFError  # noqa: PLC0415 - slow to import
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
-    from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
-
-    try:
-        table = ELFFile(io.BytesIO(program)).get_section_by_name(".symtab")
-    except ELFError:
-        return []
-    if not isinstance(table, SymbolTableSection):
-        return []
-    return sorted(
-        symbol.name
-        for symbol in table.iter_symbols()
-        if _DOOR.fullmatch(symbol.name) and symbol["st_info"]["bind"] == "STB_GLOBAL"
-    )
+    elf = Elf.read(program)
+    symbols = elf.symbols() if elf else ()
+    return sorted({one.name for one in symbols if _DOOR.fullmatch(one.name) and one.bind == Bind.GLOBAL})
 
 
 def _content(profile: Path) -> bytes:

@@ -1,4 +1,6 @@
-"""Valgrind over the same cases: one process for all of them, its XML through a pipe, each error with its operation.
+"""Valgrind over the same cases: one process for the public and one for the hidden ones, each error with its operation.
+
+Its XML comes through a pipe.
 
 Errors and leaks come in the order in which they happened, and the harness puts a client message behind those of each
 operation; so every one of them belongs to a case, an operation and lines of the student's file (valgrind_xml.py).
@@ -8,54 +10,35 @@ A call's contract says which bytes of a lab's shared memory it may touch (`Model
 
 from __future__ import annotations
 
-import math
-import secrets
-import signal
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from grader.breaches import LEAK, Contract, MemoryFault, Place, Told
-from grader.frames import Frames, Kind
+from grader.budget import Budget
 from grader.grammar import Case
 from grader.lab import Program
-from grader.otherwise import Heap, enough, strayed
-from grader.plan import plan
+from grader.otherwise import enough, strayed
+from grader.plan import apart, plan
 from grader.replay import PlayedStep
-from grader.sandbox import RUN_LIMITS, Limits, Workspace
-from grader.symbols import source_lines
-from grader.valgrind_xml import asked, attributed
+from grader.sandbox import Workspace
+from grader.valgrind import Run, run_once
 from grader.verdict import SourceLine
 from reference.model import Span
 from reference.operation import Trace
 
 __all__ = ["LEAK", "MOST_PROCESSES", "Checked", "MemoryFault", "memcheck"]
 
-MOST_PROCESSES = 3
+MOST_PROCESSES = 4
 """So many for one submission, whatever it does."""
 
-_WALL_SECONDS = 60.0
-_CPU_SECONDS = 15  # for programs that are far too slow; a right one needs half a second
+_MOST_TOGETHER = 3
+"""So many for its public cases, and for its hidden ones."""
+
+_CPU_SECONDS = 8  # for programs that are far too slow; a right one needs half a second
+_SLOW_SECONDS = 0.03  # of a case natively; they come last, so that a slow one keeps no other from being seen
 _SILENT_SECONDS = 0.3  # between two operations; right ones need a few milliseconds
-_START_SECONDS = 8.0  # before the first case: Valgrind's own affair
-_MOST_OF = 0.7  # of its limit: the kernel counts by ticks and is not exact
 _SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those around it
-_EXIT_BY_STUDENT, _LAST_WORD = 98, b"</valgrindoutput>"
-_COUNT = struct.Struct("<i")
-_COMMAND = (
-    "valgrind",
-    "--tool=memcheck",
-    "--xml=yes",
-    "--error-limit=no",
-    "--redzone-size=128",
-    "--leak-check=no",  # at the end; after each case that has something left the harness asks for one
-    "--show-leak-kinds=all",
-    "--num-callers=24",
-    "--read-inline-info=no",  # a quarter of the start-up; valgrind_xml.py knows the names that are lost
-    "--vgdb=no",
-    "--command-line-only=yes",  # no options from a file that the program may have left for the next run
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +66,9 @@ class Checked:
     """The lines that read what the operation may only read; of a few cases with a difference."""
     cut: bool = False  # did it stop in the middle of its report, although all cases were through?
     unexplained: bool = False  # or in the middle of a case, and neither we nor the harness ended it?
+    unread: tuple[tuple[Place, str, tuple[int, ...]], ...] = ()
+    """Of each process of whose report not all could be read: where it was at its end, why not, and all its cases.
+    What is lost is the program's doing, for Valgrind's own report is short and whole."""
     refused: str = ""  # what it said when it did not begin with any case
 
     @property
@@ -94,8 +80,13 @@ class Checked:
 
     @property
     def shunned(self) -> frozenset[int]:
-        """Unchecked cases, where earlier ones stopped or hung under Valgrind only: whoever does that is not seen."""
-        return frozenset(self.unchecked if self.stopped or self.hung else ())
+        """Cases that are not seen through the program's own doing.
+
+        That are unchecked ones, where earlier ones stopped or hung under Valgrind only or had its report spoiled, and
+        those of which the report is not whole.
+        """
+        unseen = frozenset(number for _, _, cases in self.unread for number in cases)
+        return unseen.union(self.unchecked if self.stopped or self.hung or self.unread else ())
 
 
 def memcheck(
@@ -114,29 +105,29 @@ def memcheck(
     origins: bool = False,
     most_processes: int = MOST_PROCESSES,
 ) -> Checked:
-    """Run the cases with these numbers under Valgrind. If the process dies the rest goes on in another one.
+    """Run the cases with these numbers under Valgrind. If a process dies the rest goes on in another one.
 
     `natively` is the CPU time that each of them needs without Valgrind, `building` that of making the program, `steps`
-    what it did natively: a program that is another one here hides something. A case that stops to say anything is run
-    again, alone, with twice the time, before it is said to hang. `allowed` is the contract of the first operations of
-    each case. `strict` forbids also what they may only read, so that a store there has its line; so has then a copy
-    from there. `origins` finds out where unset values came from.
+    what it did natively: a program that is another one here hides something. A silent case is run again, alone, with
+    twice the time, before it is said to hang. `allowed` is the contract of the first operations of each case. `strict`
+    forbids also what they may only read: a store there, or a copy from there, then has its line. `origins` finds out
+    where unset values came from.
     """
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}
-    slowest = max((natively[number] / len(cases[number].trace.operations) for number in numbers), default=0.0)
-    patience = max(_SILENT_SECONDS, _SLOWER * slowest)
+    patience = _patience(natively[number] / len(cases[number].trace.operations) for number in numbers)
 
     def most(chosen: Sequence[int]) -> float:
         return enough((natively[number] for number in chosen), building)
 
-    def run(chosen: Sequence[int], times: int) -> _Run:
+    def run(chosen: Sequence[int], times: int) -> Run:
         feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded, confined=work.confined)
-        limit = min(_CPU_SECONDS, most(chosen))
-        done = _run(work, program, feed, times * patience, cpu_seconds=limit, origins=origins)
-        return replace(done, drags=done.by_limit and done.cpu_seconds > most(done.begun))
+        planned, limit = {i: len(cases[i].trace.operations) for i in chosen}, min(_CPU_SECONDS, most(chosen))
+        done = run_once(work, program, feed, times * patience, planned=planned, cpu_seconds=limit, origins=origins)
+        return replace(done, drags=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))
 
-    runs, stopped, hung = _all_runs(run, numbers, lambda done: done < most_processes and not work.budget.empty)
+    parts = apart(cases, sorted(numbers, key=lambda number: natively[number] > _SLOW_SECONDS))
+    runs, stopped, hung = _all_parts(run, parts, most_processes, work.budget)
     seen = {number for one in runs for number in one.ended} | stopped.keys() | hung.keys()
     errors = [error for one in runs for error in one.errors]
     counted = {place: count for one in runs for place, count in one.counted.items()}
@@ -155,19 +146,43 @@ def memcheck(
         copies=told.lines(stores=False) if strict else {},
         cut=any(run.cut for run in runs),
         unexplained=any(run.unexplained for run in runs),
+        unread=tuple((run.at, run.unread, run.begun) for run in runs if run.unread and run.begun),
         refused=next((run.said or "it says nothing" for run in runs if not run.begun), ""),
     )
 
 
-def _all_runs(
-    run_of: Callable[[Sequence[int], int], _Run], numbers: Sequence[int], may_go_on: Callable[[int], bool]
-) -> tuple[list[_Run], dict[int, int], dict[int, tuple[int, tuple[SourceLine, ...]]]]:
-    """Process after process, until every case was seen; besides, what stopped and what hangs, and where."""
-    runs: list[_Run] = []
+def _patience(operations: Iterable[float]) -> float:
+    """How long it may be silent, by the seconds that an operation needs natively."""
+    return max(_SILENT_SECONDS, _SLOWER * max(operations, default=0.0))
+
+
+_Runs = tuple[list[Run], dict[int, int], dict[int, tuple[int, tuple[SourceLine, ...]]]]
+"""The runs; besides, what stopped and what hangs, and where."""
+
+
+def _all_parts(
+    run_of: Callable[[Sequence[int], int], Run], parts: Sequence[Sequence[int]], most_processes: int, budget: Budget
+) -> _Runs:
+    """Part after part: cases that may share a process."""
+    runs: list[Run] = []
+    stopped: dict[int, int] = {}
+    hung: dict[int, tuple[int, tuple[SourceLine, ...]]] = {}
+    for later, part in zip(reversed(range(len(parts))), parts, strict=True):
+        most = min(_MOST_TOGETHER, most_processes - len(runs) - later)  # one is left for each part that follows
+        more = _all_runs(run_of, part, most, budget)
+        runs, stopped, hung = runs + more[0], stopped | more[1], hung | more[2]
+        if runs and runs[-1].gives_up:
+            break
+    return runs, stopped, hung
+
+
+def _all_runs(run_of: Callable[[Sequence[int], int], Run], numbers: Sequence[int], most: int, budget: Budget) -> _Runs:
+    """Process after process, until every case was seen, but no more than so many."""
+    runs: list[Run] = []
     stopped: dict[int, int] = {}
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]] = {}
     left, suspect = list(numbers), None
-    while (left or suspect is not None) and may_go_on(len(runs)):
+    while (left or suspect is not None) and len(runs) < most and not budget.empty:
         run = run_of(left, 1) if suspect is None else run_of([suspect], 2)
         if not run.begun:
             runs.append(replace(run, errors=()))
@@ -179,122 +194,14 @@ def _all_runs(
         runs.append(run)
         if run.drags and cut_off is not None:
             hung[cut_off] = run.at[1], run.where
-        if run.out_of_time or run.by_limit:
+        if run.gives_up:
             break
         if run.hangs and cut_off is not None and suspect is None:
             suspect = cut_off
             continue
         if run.hangs and cut_off is not None:
             hung[cut_off] = run.at[1], run.where
-        elif cut_off is not None and not run.no_room:
+        elif cut_off is not None and not run.unread:
             stopped[cut_off] = run.at[1]
         suspect = None
     return runs, stopped, hung
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """What one process of Valgrind said."""
-
-    begun: tuple[int, ...]
-    ended: frozenset[int]
-    at: Place
-    """Case and operation that it came to."""
-    errors: tuple[MemoryFault, ...]
-    counted: dict[Place, int]
-    hangs: bool
-    where: tuple[SourceLine, ...]
-    """The student's lines where it was when it was asked."""
-    out_of_time: bool
-    """Ended because the machine is busy: nobody's fault in particular."""
-    by_limit: bool
-    """Ended for the CPU time that it used in all."""
-    did: dict[int, list[Heap]]
-    """By case what each operation did to the heap."""
-    no_room: bool
-    """The last case needs more memory than Valgrind was told of, which says nothing about it."""
-    said: str
-    cpu_seconds: float
-    cut: bool
-    unexplained: bool
-    drags: bool = False
-    """Was that far more than Valgrind needs for what its cases do natively?"""
-
-    def without(self, case: int) -> _Run:
-        """The same, but for what belongs to that case."""
-        errors = tuple(error for error in self.errors if error.case != case)
-        counted = {place: count for place, count in self.counted.items() if place[0] != case}
-        did = {number: steps for number, steps in self.did.items() if number != case}
-        return replace(self, errors=errors, counted=counted, did=did)
-
-
-def _run(
-    work: Workspace,
-    program: Program,
-    feed: Callable[..., bytes],
-    patience: float,
-    *,
-    cpu_seconds: float,
-    origins: bool,
-) -> _Run:
-    """One process, ended when it is silent for longer than `patience`."""
-    token = secrets.randbits(64)
-    cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
-    done = work.run(
-        lambda ends: [
-            *_COMMAND,
-            *(["--track-origins=yes"] if origins else []),
-            f"--xml-fd={ends[2]}",
-            f"./{program.place(work, checked=True)}",
-            *map(str, ends[:2]),
-        ],
-        limits=_limits(patience, cpu_limit),
-        feeds=[feed(token=token)],
-        channels=2,
-    )
-    frames = list(Frames(done.channels[0], token))
-    begun = tuple(frame.case for frame in frames if frame.kind == Kind.BEGIN)
-    steps = [frame for frame in frames if frame.kind == Kind.STEP and len(frame.body) == _COUNT.size]
-    counts = {(frame.case, frame.operation): _COUNT.unpack(frame.body)[0] for frame in steps}
-    last = next((frame for frame in reversed(frames) if frame.kind in (Kind.BEGIN, Kind.STEP)), None)
-    at = (last.case, last.operation + 1) if last is not None else (-1, 0)  # a case begins with operation -1
-    did: dict[int, list[Heap]] = {}
-    for frame in steps:
-        did.setdefault(frame.case, []).append((frame.allocations, frame.frees, frame.live))
-
-    def look_up(stack: tuple[int, ...]) -> tuple[SourceLine, ...]:
-        return source_lines(work, program, [stack], checked=True)[stack]
-
-    ended = frozenset(frame.case for frame in frames if frame.kind == Kind.END)
-    no_room = any(frame.kind == Kind.NO_ROOM for frame in frames)
-    by_limit = done.signal in (signal.SIGKILL, signal.SIGXCPU) and done.cpu_seconds > _MOST_OF * cpu_limit
-    explained = by_limit or no_room or done.timed_out or done.exit_code == _EXIT_BY_STUDENT
-    return _Run(
-        begun=begun,
-        ended=ended,
-        at=at,
-        errors=tuple(attributed(done.channels[1], at, program.source_name, look_up)),
-        counted={place: count for place, count in counts.items() if count},
-        hangs=done.silent,
-        where=asked(done.channels[1], program.source_name),
-        out_of_time=done.timed_out and not done.silent,
-        by_limit=by_limit,
-        did=did,
-        no_room=no_room,
-        said=done.stderr.decode(errors="replace").strip()[-500:],
-        cpu_seconds=done.cpu_seconds,
-        unexplained=not (explained or ended.issuperset(begun)),
-        cut=any(frame.kind == Kind.DONE for frame in frames) and not done.channels[1].rstrip().endswith(_LAST_WORD),
-    )
-
-
-def _limits(patience: float, cpu_seconds: int) -> Limits:
-    return replace(
-        RUN_LIMITS,
-        wall_seconds=_WALL_SECONDS,
-        cpu_seconds=cpu_seconds,
-        address_space=None,
-        open_files=None,
-        silent_seconds=patience,
-        silent_start_seconds=_START_SECONDS,
-    )

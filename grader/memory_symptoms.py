@@ -12,7 +12,7 @@ from grader.memcheck import Checked
 from grader.symptom import Lines, Symptom, finding_of, stack_of
 from grader.verdict import SourceLine, Tool, Verdict
 
-__all__ = ["AT_ALLOCATION", "FAULTS", "frees_and_canaries", "known", "leaks", "valgrind"]
+__all__ = ["AT_ALLOCATION", "FAULTS", "STRAYS_UNDER_VALGRIND", "frees_and_canaries", "known", "leaks", "valgrind"]
 
 _FREE_KINDS = {
     1: "double-free",
@@ -273,13 +273,11 @@ def _what(error: MemoryFault) -> str:
 def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
     """Valgrind prints an error of the same stack once only, but goes on counting it."""
     told = {(error.case, error.operation) for error in checked.errors}
+    same = next((error for error in checked.errors if not error.kind.startswith(LEAK)), None)
     for case, operation in checked.counted:
-        if (case, operation) in told:
+        if same is None or (case, operation) in told:
             continue
         comparison = comparisons[case]
-        same = next((error for error in checked.errors if not error.kind.startswith(LEAK)), None)
-        if same is None:
-            continue
         made = f"; {_origin(same)} at {same.auxiliary[0]}" if same.auxiliary else ""
         message = f"Valgrind: {_what(same)}{made}"
         finding = finding_of(

@@ -56,22 +56,25 @@ def completed(checked: Checked, more: Checked) -> Checked:
 
 
 def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advice]:
-    """Stores by calls that may touch nothing, of which nothing is left afterwards: each line once."""
+    """Stores by calls that may touch nothing, of which nothing is left afterwards: each line once.
+
+    Of public cases only: by its choice of lines a program could tell what a hidden one asks.
+    """
     told = set()
     for breach in checked.breaches:
         comparison = comparisons[breach.case]
         touches_nothing = comparison.allowed[breach.operation : breach.operation + 1] == ((),)
         visible = _touched(comparison, breach.operation)
-        if breach.kind != STORE or visible or not touches_nothing or breach.lines[:1] in told:
+        hidden = comparison.case.visibility is Visibility.HIDDEN
+        if hidden or breach.kind != STORE or visible or not touches_nothing or breach.lines[:1] in told:
             continue
         told.add(breach.lines[:1])
         call = comparison.case.trace.operations[breach.operation].name
-        public = comparison.case.visibility is Visibility.PUBLIC
         yield Advice(
             kind="breach",
             message=f"{call} writes here to memory that it should leave alone, though nothing of it is left afterwards",
-            case=comparison.case.name if public else None,
-            operation=breach.operation + 1 if public else None,
+            case=comparison.case.name,
+            operation=breach.operation + 1,
             source=breach.lines,
         )
 

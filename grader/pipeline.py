@@ -19,7 +19,6 @@ from grader.attempt import Attempt
 from grader.collect import Source, collect
 from grader.compare import compare
 from grader.diagnose import case_findings, diagnose
-from grader.errors import DriverError
 from grader.grammar import Case
 from grader.instructions import count_instructions
 from grader.lab import Built, Lab
@@ -27,21 +26,19 @@ from grader.lines import find_lines
 from grader.lost import find_lost
 from grader.memcheck import MOST_PROCESSES, memcheck
 from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
+from grader.plan import apart
 from grader.record import Record
 from grader.replay import replay
 from grader.score import rule_scores, total
 from grader.symbols import source_lines
 from grader.symptoms import stacks_of
 from grader.trust import surely
-from grader.verdict import Judged
+from grader.verdict import Judged, Visibility
 
-__all__ = ["STEPS", "Early", "Progress", "grade"]
+__all__ = ["STEPS", "Progress", "grade"]
 
 Progress = Callable[[str], None]
 """Told the name of each step as it begins."""
-
-Early = Callable[[Record], None]
-"""Given what is earned so far, so that a kill leaves something."""
 
 
 def grade(
@@ -58,7 +55,6 @@ def grade(
     hidden: Mapping[str, int] | None = None,
     source: Source | None = None,
     progress: Progress = lambda _: None,
-    early: Early | None = None,
 ) -> Record:
     """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
 
@@ -84,8 +80,6 @@ def grade(
         for step in STEPS:
             progress(step.__name__)
             attempt = _timed(step, attempt)
-            if early is not None and step in (_compare, _memcheck):
-                early(record(_score(_diagnose(attempt)), complete=False))
     return record(attempt, would_score=_would_score(attempt), draw=draw)
 
 
@@ -122,7 +116,9 @@ def _replay(attempt: Attempt) -> Attempt:
 def _compare(attempt: Attempt) -> Attempt:
     if attempt.replayed is None:
         return attempt
-    comparisons = tuple(compare(played, attempt.lab.model) for played in attempt.replayed.played)
+    budget = attempt.work.budget
+    compared = partial(compare, model=attempt.lab.model, late=lambda: budget.late)
+    comparisons = tuple(compared(played) for played in attempt.replayed.played)
     return replace(attempt, comparisons=comparisons)
 
 
@@ -155,8 +151,6 @@ def _memcheck(attempt: Attempt) -> Attempt:
         steps={i: attempt.comparisons[i].played.steps for i in sound},
     )
     checked = surely(attempt.lab, attempt.work, program, run)
-    if checked.cut:
-        raise DriverError(checked.odd)
     return replace(
         attempt,
         checked=checked,
@@ -173,9 +167,10 @@ def _pinpoint(attempt: Attempt) -> Attempt:
     diagnosis = attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
     without_line = cases_without_line(attempt.comparisons, checked, diagnosis.case if diagnosis is not None else None)
     unset = cases_with_unset(checked)
-    chosen = [*without_line, *(number for number in unset if number not in without_line)]
-    if not chosen or checked.processes >= MOST_PROCESSES:
+    wanted = [*without_line, *(number for number in unset if number not in without_line)]
+    if not wanted or checked.processes >= MOST_PROCESSES:
         return attempt
+    chosen = apart(attempt.cases, wanted)[0]
     more = memcheck(
         attempt.work,
         program,
@@ -205,11 +200,11 @@ def _find_lines(attempt: Attempt) -> Attempt:
 
 
 def _count(attempt: Attempt) -> Attempt:
-    """Callgrind sees the same cases, when somebody wants a leaderboard."""
+    """Callgrind sees the public cases, when somebody wants a leaderboard: everybody reads the number."""
     program = attempt.program
     if program is None or not attempt.counting or attempt.relaxed:
         return attempt
-    sound = _sound(attempt)
+    sound = [number for number in _sound(attempt) if attempt.cases[number].visibility is Visibility.PUBLIC]
     if not sound:
         return attempt
     codes, settings = attempt.lab.codes, attempt.lab.driver_settings

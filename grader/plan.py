@@ -1,9 +1,14 @@
-"""Cases as drivers/harness.c reads them."""
+"""Cases as drivers/harness.c reads them, and which of them may share a process.
+
+Whatever runs in a process can look through its memory and leave notes there: in a pipe's size, in the time that it
+takes. So no process is ever given public cases and hidden ones, and what a program says and prints in a public case is
+said by a process that never held a hidden one.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from grader.grammar import Case
@@ -11,7 +16,7 @@ from grader.same import Same
 from grader.verdict import Visibility
 from reference.operation import Operation, Trace
 
-__all__ = ["WATCH", "plan"]
+__all__ = ["WATCH", "apart", "plan"]
 
 WATCH = -1
 """In the place of a failing allocation: none fails, and memory freed by the call that made it is reported."""
@@ -24,6 +29,14 @@ _TIMES = (60_000, 3_000, 900_000)  # microseconds: first, least and hangs; see "
 _TOTAL_SECONDS = 10.0
 
 
+def apart(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:
+    """The public ones of the cases with these numbers, then the hidden ones: one process may have either."""
+    parts: dict[Visibility, list[int]] = {visibility: [] for visibility in Visibility}
+    for number in numbers:
+        parts[cases[number].visibility].append(number)
+    return [part for part in (parts[Visibility.PUBLIC], parts[Visibility.HIDDEN]) if part]
+
+
 def plan(
     cases: Sequence[Case],
     numbers: Sequence[int],
@@ -33,6 +46,7 @@ def plan(
     settings: Callable[[Trace], tuple[int, ...]],
     contracts: Mapping[int, bytes] | None = None,
     failing: Sequence[int] = (),
+    hanging: Iterable[str] = (),
     total: float = _TOTAL_SECONDS,
     tracing: bool = False,
     lines: bool = False,
@@ -40,19 +54,24 @@ def plan(
 ) -> bytes:
     """The cases with these numbers, as the driver reads them; under Valgrind each with its `contracts`.
 
+    They are all public or all hidden: else it raises `ValueError`.
     `failing`: for each case which allocation fails, or with `lines` of which operation to tell; see harness.c.
-    `total`: seconds for all of them.
+    `hanging`: the calls that are known to hang. `total`: seconds for all of the cases.
     `confined`: a process in which student code runs gives up what rights it can.
     """
-    times = (*_TIMES, max(1, int(total * 1e6)))
+    if len({cases[number].visibility for number in numbers}) > 1:
+        raise ValueError("public and hidden cases in one process")
+    first, least, hangs = _TIMES
+    share = hangs * len(numbers) // max(1, len(cases))  # all cases of a submission have it together
+    times = (first, least, share, max(1, int(total * 1e6)))
     mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _CONFINED * confined | _LINES * lines
-    parts = [struct.pack("<iQiiiiii", _MAGIC, token, mode, *times, len(numbers))]
+    proven = sum(1 << codes[name] for name in set(hanging))
+    parts = [struct.pack("<iQiiiiiQi", _MAGIC, token, mode, *times, proven, len(numbers))]
     for number in numbers:
         trace = cases[number].trace
         values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
-        quiet = cases[number].visibility is Visibility.HIDDEN  # its prints would tell what it asks
-        head = (number, len(trace.operations), quiet, failing[number] if failing else 0)
-        parts.append(struct.pack(f"<{4 + _SETTINGS}i", *head, *values))
+        head = (number, len(trace.operations), failing[number] if failing else 0)
+        parts.append(struct.pack(f"<{3 + _SETTINGS}i", *head, *values))
         parts += [_encode_all(Same(trace), tuple(codes.items())), (contracts or {}).get(number, b"")]
     return b"".join(parts)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import secrets
 import signal
 import subprocess
 import time
@@ -14,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.errors import CannotStart, OutOfRoom
-from grader.reaper import adopt_orphans, end_leftovers
+from grader.reaper import Family, adopt_orphans
 from grader.silence import Silence
 from grader.traffic import Pipes, Stopped, Traffic
 
-__all__ = ["Completed", "Patience", "run"]
+__all__ = ["MOST_CHANNEL", "Completed", "Patience", "run"]
 
 _PAUSES = (0.05, 0.5, None)
 """Seconds between tries to get a process."""
 
-_MARK = "GRADE_RUN"
-"""The variable by which a program's children are known, wherever they go."""
+MOST_CHANNEL = 64_000_000
+"""Bytes: five times what any sample reports of 276 cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +35,8 @@ class Patience:
     """Between two words on its first channel, in its own time (see grader.silence). None: for ever."""
     silent_start_seconds: float = 0.0
     """Before the first word."""
+    own_seconds: float | None = None
+    """In all, in its own time. Looked at only with `silent_seconds`, and so is its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,12 @@ class Completed:
     wall_seconds: float = 0.0
     silent: bool = False
     """Did it say nothing for too long?"""
+    slow: bool = False
+    """Was it ended, because it took more of its own time in all than allowed?"""
+    large: bool = False
+    """Was it ended, because it took more memory than any program needs?"""
+    flooded: bool = False
+    """Was it ended, because it said more through an extra pipe than allowed?"""
     stdout: bytes = b""
     stderr: bytes = b""
     channels: tuple[bytes, ...] = ()
@@ -76,7 +83,7 @@ def run(
     feeds: Sequence[bytes] = (),
     channels: int = 0,
     most_output: int = 1 << 20,
-    most_channel: int = 1 << 30,
+    most_channel: int = MOST_CHANNEL,
     becomes: int | None = None,
     wrapped: bool = False,
 ) -> Completed:
@@ -84,8 +91,9 @@ def run(
 
     `feeds` are given to it through pipes, `channels` more pipes are read from it beside stdout and stderr; a
     `command` that needs the descriptor numbers is a function of them.
-    Output beyond `most_output` (`most_channel` for the extra pipes) bytes is read and thrown away. `becomes` is the
-    user that the program turns into, and whose processes are killed too. `wrapped`: it is a child of what we start.
+    Output beyond `most_output` bytes is read and thrown away; who says more than `most_channel` bytes through an extra
+    pipe is ended. `becomes` is the user that the program turns into, and whose processes are killed too. `wrapped`: it
+    is a child of what we start.
     """
     with _machine_trouble(), Pipes() as pipes:
         read_ends, feed_ends = pipes.make(len(feeds))
@@ -93,9 +101,8 @@ def run(
         theirs = [*read_ends, *write_ends]
         arguments = command(theirs) if callable(command) else command
         started = time.monotonic()
-        mark = secrets.token_hex(8)
         with _no_interrupt():
-            process = _start(arguments, cwd=cwd, environment={**environment, _MARK: mark}, pass_fds=theirs)
+            process, family = _start(arguments, cwd=cwd, environment=environment, pass_fds=theirs)
         try:
             for end in theirs:
                 pipes.close(end)
@@ -107,15 +114,18 @@ def run(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             status, usage = _reap(process)
-            end_leftovers(process.pid, becomes, f"{_MARK}={mark}")
+            family.end_leftovers(becomes)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
     return Completed(
         exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
         signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-        timed_out=stopped is not Stopped.ENDED,
+        timed_out=stopped in (Stopped.LATE, Stopped.SILENT),
         silent=stopped is Stopped.SILENT,
+        slow=stopped is Stopped.SLOW,
+        large=stopped is Stopped.LARGE,
+        flooded=stopped is Stopped.FLOODED,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
         wall_seconds=time.monotonic() - started,
         stdout=traffic.taken("stdout"),
@@ -140,30 +150,39 @@ def _machine_trouble() -> Iterator[None]:
 def _silence(pid: int, limits: Patience, *, wrapped: bool) -> Silence | None:
     if limits.silent_seconds is None:
         return None
-    return Silence(pid, most=limits.silent_seconds, at_start=limits.silent_start_seconds, wrapped=wrapped)
+    most, at_start, in_all = limits.silent_seconds, limits.silent_start_seconds, limits.own_seconds
+    return Silence(pid, most=most, at_start=at_start, in_all=in_all, wrapped=wrapped)
 
 
 def _start(
     arguments: Sequence[str],
     *,
     cwd: Path,
-    environment: dict[str, str],
+    environment: Mapping[str, str],
     pass_fds: Sequence[int],
-) -> subprocess.Popen[bytes]:
+) -> tuple[subprocess.Popen[bytes], Family]:
     """Start a program in a session of its own, with nothing of ours but these descriptors."""
     adopt_orphans()
+    made: list[subprocess.Popen[bytes]] = []
+
+    def start() -> int:
+        one = subprocess.Popen(
+            list(arguments),
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+        made.append(one)
+        return one.pid
+
     for pause in _PAUSES:
         try:
-            return subprocess.Popen(
-                list(arguments),
-                cwd=cwd,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=pass_fds,
-                start_new_session=True,
-            )
+            family = Family(start)
+            return made[0], family
         except BlockingIOError as error:  # no process is free; one may soon be
             if pause is None:
                 raise CannotStart(f"{arguments[0]} cannot be started: {error.strerror} (ulimit -u)") from error

@@ -6,12 +6,14 @@ import contextlib
 import ctypes
 import os
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
-__all__ = ["adopt_orphans", "end_leftovers", "end_tree"]
+__all__ = ["Family", "adopt_orphans", "end_tree"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_SECONDS = 5.0
@@ -24,14 +26,47 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_leftovers(session: int, user: int | None, mark: str) -> None:
-    """Kill and bury all our children of that session or user, or with `mark` in their environment.
+class Family:
+    """Our children while a program runs: those that it leaves to us are told from all others.
 
-    Each of them may leave orphans of its own, which become our children in turn; hence the loop.
+    Whatever we start lies in our own session, or is the first of a session that `_running` knows. So a child in another
+    session is an orphan, whatever it did to its session, its user and its environment; but for those that were here
+    before, which somebody else started.
     """
+
+    _running: ClassVar[set[int]] = set()
+    _changing: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, start: Callable[[], int]) -> None:
+        """`start` returns the number of the program that it started in a session of its own."""
+        with self._changing:
+            self._before = set(_children())
+            self._program = start()
+            self._running.add(self._program)
+
+    def end_leftovers(self, user: int | None) -> None:
+        """Kill and bury what the program left, once it is buried itself; `user` is nobody's but its own.
+
+        Each of them may leave orphans of its own, which become our children in turn; hence the loop.
+        """
+        with self._changing:
+            self._running.discard(self._program)
+            _end_all(lambda child: self._is_leftover(child, user))
+
+    def _is_leftover(self, child: int, user: int | None) -> bool:
+        try:
+            session = os.getsid(child)
+            if session == self._program or (user is not None and Path(f"/proc/{child}").stat().st_uid == user):
+                return True
+        except OSError:
+            return False
+        return session != os.getsid(0) and session not in self._running and child not in self._before
+
+
+def _end_all(is_leftover: Callable[[int], bool]) -> None:
     deadline = time.monotonic() + _MOST_SECONDS
     while time.monotonic() < deadline:
-        found = [child for child in _children() if _is_leftover(child, session, user, mark)]
+        found = [*filter(is_leftover, _children())]
         if not found:
             return
         for child in found:
@@ -76,13 +111,3 @@ def _children(parent: int | str = "self") -> Iterator[int]:
         for task in Path(f"/proc/{parent}/task").iterdir():
             with contextlib.suppress(OSError):
                 yield from map(int, (task / "children").read_text().split())
-
-
-def _is_leftover(child: int, session: int, user: int | None, mark: str) -> bool:
-    place = Path(f"/proc/{child}")
-    try:
-        own_session = os.getsid(child) == session
-        own_user = user is not None and place.stat().st_uid == user
-        return own_session or own_user or mark.encode() in (place / "environ").read_bytes()
-    except OSError:
-        return False

@@ -27,6 +27,7 @@ __all__ = [
     "from_json",
     "schema",
     "to_json",
+    "ungraded",
     "write",
 ]
 
@@ -105,6 +106,7 @@ class Record:
 
     schema: str = SCHEMA
     complete: bool = True
+    """Did the grading come to its end? Without that there is no score."""
     lab: str
     submission: Submission
     verdict: Verdict
@@ -134,7 +136,7 @@ class Record:
     memcheck: bool = True
     """Did Valgrind run?"""
     instructions: int | None = None
-    """What the demanded functions executed over the cases that ran to their end, where it was counted."""
+    """What the demanded functions executed over the public cases that ran to their end, where it was counted."""
     seed: int = 0
     protection: Protection = Protection()
     environment: Environment = Environment()
@@ -166,6 +168,20 @@ def _comparable(record: Record) -> Record:
         protection=Protection(),
         instructions=None,
         pictures=(),
+    )
+
+
+def ungraded(lab: str, submission: Submission, max_score: int, why: str) -> Record:
+    """The record of what has no score, which costs nobody a point."""
+    finding = Finding(rule="", verdict=Verdict.JUDGE_ERROR, kind="not-graded", message=why)
+    return Record(
+        complete=False,
+        lab=lab,
+        submission=submission,
+        verdict=Verdict.JUDGE_ERROR,
+        score=None,
+        max_score=max_score,
+        findings=(finding,),
     )
 
 

@@ -10,20 +10,23 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import signal
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from grader.blocks import BlockEvent, Event
+from grader.budget import Budget
 from grader.errors import DriverError, TooBusy
 from grader.frames import Frame, Frames, Kind
 from grader.grammar import Case
+from grader.heard import Fault, PlayedStep, fault_of, step_of
 from grader.lab import Program
-from grader.plan import plan
+from grader.plan import apart, plan
+from grader.process import MOST_CHANNEL, Completed
 from grader.sandbox import RUN_LIMITS, Workspace
-from reference.delta import applied, length_after, whole
+from grader.silence import MOST_MEMORY
+from grader.verdict import Visibility
 from reference.operation import Trace
 
 __all__ = [
@@ -36,66 +39,20 @@ __all__ = [
     "replay",
 ]
 
-_TOTAL_SECONDS = 10.0  # for all cases; right programs need a tenth of a second
+_TOTAL_SECONDS = 5.0  # for all cases; right programs need a tenth of a second
 _TRACING_SECONDS = 2.0
 _SILENT_SECONDS = 2.0  # the harness says something after every operation, and after every hang
 _MOST_PROCESSES = 3
+_TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory"
+_TOO_MUCH = (
+    f"it sends the grader more than {MOST_CHANNEL // 1_000_000} MB, or more messages than ten for each operation and "
+    "20,000 besides"
+)
 _MOST_OUTPUT = 2000
 _EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
 _HUNG, _WITHOUT_TIME = 1, 2
-_RECURSION = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A signal, a time limit, or a way out of the program, with the stack of addresses at that moment."""
-
-    operation: int
-    signal: int
-    address: int
-    stack: tuple[int, ...]
-    code: int = 0
-    """Why the signal came, as the kernel says (si_code)."""
-
-    @property
-    def calls_itself(self) -> tuple[int, ...]:
-        """Return addresses that come again and again in the stack: those of a recursion that filled it."""
-        return tuple(sorted(address for address in set(self.stack) if self.stack.count(address) >= _RECURSION))
-
-    @property
-    def place(self) -> tuple[int, ...]:
-        """The stack by which lines are found. Where in a recursion the stack was full is chance: its calls are not."""
-        return (0, *self.calls_itself) if self.signal == signal.SIGSEGV and self.calls_itself else self.stack
-
-
-@dataclass(slots=True, eq=False)
-class PlayedStep:
-    """One operation that came back: what it did to the record, and to the heap."""
-
-    delta: bytes
-    before: PlayedStep | None
-    length: int
-    """Bytes of the record."""
-    allocations: int = 0
-    frees: int = 0
-    bad_frees: int = 0
-    broken: int = 0
-    live: int = 0
-    known: bytes | None = field(default=None, repr=False)
-    """The whole record, once somebody asked for it."""
-
-    @property
-    def record(self) -> bytes:
-        """The whole record. Most are never asked for: equal deltas of equal records make equal records."""
-        unknown: list[PlayedStep] = []
-        step: PlayedStep | None = self
-        while step is not None and step.known is None:
-            unknown.append(step)
-            step = step.before
-        record = b"" if step is None or step.known is None else step.known
-        for one in reversed(unknown):
-            one.known = record = applied(one.delta, record)
-        return record
+_MOST_EVENTS, _MOST_LIVE = 1000, 1000
+"""Of one case: what went wrong with its allocations, and those that were never freed, of which heap.c tells no more."""
 
 
 @dataclass(slots=True)
@@ -106,7 +63,7 @@ class Played:
     steps: list[PlayedStep] = field(default_factory=list)
     events: list[BlockEvent] = field(default_factory=list)
     undefined: list[Frame] = field(default_factory=list)  # read by grader.advise
-    lines: Frame | None = None  # read by grader.wherefrom
+    lines: Frame | None = None  # read by grader.lines
     fault: Fault | None = None
     left: Fault | None = None
     """The program left the call; `signal` is calls.c's enum way, `code` the exit status."""
@@ -114,22 +71,37 @@ class Played:
     hung: bool = False
     no_time: bool = False
     """It was not begun, or not brought to its end, because all the time for the submission was used up."""
+    unheard: str = ""
+    """What the program did too much of before this case came to its end, so that nobody listened any more."""
     ended: bool = False
     """An END frame came: the parent of the case saw it end."""
     status: int = 0
+    live: int = 0
+    """Allocations that were left at the end, as the parent of the case knows."""
     cpu_seconds: float = 0.0
+
+    def stop_listening(self, why: str) -> None:
+        """Nothing that it reported from here on was read; so its last operation, should it seem done, was not seen."""
+        self.unheard = why
+        del self.steps[len(self.case.trace.operations) - 1 :]
 
     @property
     def odd(self) -> str:
         """What somebody outside the program could have done to it as well."""
-        if self.no_time or self.hung:
+        if self.no_time or self.hung or self.unheard:
             return ""
         if not self.ended:
             return "was not seen to its end"
         if self.fault is None and self.left is None and os.WIFSIGNALED(self.status):
             return f"was ended by signal {os.WTERMSIG(self.status)}"
-        code = os.waitstatus_to_exitcode(self.status)
+        code = os.WEXITSTATUS(self.status)
         return f"gave up with exit code {code}" if code in (_EXIT_NO_REPORT, _EXIT_BAD_PLAN) else ""
+
+    @property
+    def hung_in(self) -> str:
+        """The call that it hung in; "" when it did not hang."""
+        operations = self.case.trace.operations
+        return operations[len(self.steps)].name if self.hung and len(self.steps) < len(operations) else ""
 
     @property
     def complete(self) -> bool:
@@ -170,80 +142,112 @@ def replay(
     the machine is so busy that it had to be ended although it worked.
     """
     played = [Played(case) for case in cases]
-    left = list(range(len(cases)))
     output, spent = b"", 0.0
-    planned = partial(plan, cases, codes=codes, settings=settings, failing=failing)
+    planned = partial(plan, cases, codes=codes, settings=settings, failing=failing, tracing=tracing, lines=lines)
+    for numbers in apart(cases, range(len(cases))):
+        if any(one.no_time for one in played):
+            for number in numbers:
+                played[number].no_time = True
+            break
+        hanging = {one.hung_in for one in played if one.hung_in}
+        total = (_TRACING_SECONDS if tracing or lines else _TOTAL_SECONDS) - spent
+        run = partial(_run, work, program, planned=partial(planned, hanging=hanging), total=total)
+        said, seconds = _played_together(played, numbers, run, work.budget)
+        spent += seconds
+        if cases[numbers[0]].visibility is Visibility.PUBLIC:  # what is printed in a hidden one would tell what it asks
+            output = said
+    return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
+
+
+def _run(
+    work: Workspace, program: Program, left: Sequence[int], token: int, *, planned: Callable[..., bytes], total: float
+) -> Completed:
+    """One process for what is left of the cases."""
+    return work.run(
+        lambda ends: [f"./{program.place(work)}", *map(str, ends)],
+        limits=replace(
+            RUN_LIMITS,
+            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
+            silent_seconds=_SILENT_SECONDS,
+            silent_start_seconds=_SILENT_SECONDS,
+        ),
+        feeds=[planned(left, token=token, total=min(total, work.budget.cpu), confined=work.confined)],
+        channels=1,
+    )
+
+
+def _played_together(
+    played: list[Played], numbers: Sequence[int], run: Callable[[Sequence[int], int], Completed], budget: Budget
+) -> tuple[bytes, float]:
+    """Play the cases with these numbers, which may share a process: what was printed, and the CPU seconds."""
+    left = list(numbers)
+    output, spent = b"", 0.0
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
-        total = min(_TRACING_SECONDS if tracing or lines else _TOTAL_SECONDS, work.budget.cpu)
-        done = work.run(
-            lambda ends: [f"./{program.place(work)}", *map(str, ends)],
-            limits=replace(
-                RUN_LIMITS,
-                wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
-                silent_seconds=_SILENT_SECONDS,
-                silent_start_seconds=_SILENT_SECONDS,
-            ),
-            feeds=[planned(left, token=token, total=total, tracing=tracing, lines=lines, confined=work.confined)],
-            channels=1,
-        )
+        done = run(left, token)
         if done.exit_code == _EXIT_BAD_PLAN:
             raise DriverError("the driver could not read its plan or had no memory")
         if done.timed_out and not done.silent:
             raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
-        begun: list[int] = []
-        finished = False
-        for frame in Frames(done.channels[0], token):
-            finished |= frame.kind == Kind.DONE
-            if frame.kind == Kind.BEGIN and frame.case in left[left.index(begun[-1]) if begun else 0 :]:
-                begun.append(frame.case)
-            if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
-                with contextlib.suppress(struct.error, ValueError):  # a body that is none of ours says nothing
-                    _take_down(played, frame)
+        frames = Frames(done.channels[0], token, sum(len(played[number].case.trace.operations) for number in left))
+        begun, finished = _listen(played, left, frames)
         output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood of one hides not the other
         spent += done.cpu_seconds
         left = [number for number in left if number not in begun]
-        if finished or done.silent or work.budget.empty:
+        if done.large or done.flooded or frames.too_many:
+            for number in begun[-1:] + left:
+                played[number].stop_listening(_TOO_LARGE if done.large else _TOO_MUCH)
+            break
+        if finished or done.silent or budget.empty:
             for number in left + [number for number in begun[-1:] if not played[number].ended]:
                 played[number].no_time = True
             break
         if not left:
             break
-    return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
+    return output, spent
+
+
+def _listen(played: list[Played], left: Sequence[int], frames: Iterable[Frame]) -> tuple[list[int], bool]:
+    """Take down what one program says of these cases: those that it began, in order; and was it through with all?"""
+    places = {number: place for place, number in enumerate(left)}
+    begun: list[int] = []
+    finished = False
+    for frame in frames:
+        finished |= frame.kind == Kind.DONE
+        now = begun[-1] if begun else left[0]
+        if frame.kind == Kind.BEGIN and places.get(frame.case, -1) >= places[now] and frame.case not in begun[-1:]:
+            begun.append(frame.case)
+        if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
+            with contextlib.suppress(struct.error, ValueError):  # a body that is none of ours says nothing
+                _take_down(played, frame)
+    return begun, finished
 
 
 def _take_down(played: list[Played], frame: Frame) -> None:
     one = played[frame.case]
+    operations = len(one.case.trace.operations)
     match frame.kind:
         case Kind.BEGIN:
             played[frame.case] = Played(one.case)  # a second attempt replaces the first
-        case Kind.STEP | Kind.DELTA if frame.operation == len(one.steps):
+        case Kind.STEP | Kind.DELTA if frame.operation == len(one.steps) < operations:
             before = one.steps[-1] if one.steps else None
-            if frame.kind == Kind.STEP:
-                delta, length = whole(frame.body), len(frame.body)
-            else:
-                delta, length = frame.body, length_after(frame.body, before.length if before is not None else 0)
-            heap = (frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live)
-            one.steps.append(PlayedStep(delta, before, length, *heap))
-        case Kind.BLOCK:
-            one.events.append(BlockEvent.read(frame.body, frame.operation))
-        case Kind.UNDEFINED:
+            one.steps.append(step_of(frame, before, is_whole=frame.kind == Kind.STEP))
+        case Kind.BLOCK if -1 <= frame.operation < operations:
+            event = BlockEvent.read(frame.body, frame.operation)
+            if len(one.events) < _MOST_EVENTS + _MOST_LIVE * (event.event is Event.LIVE):
+                one.events.append(event)
+        case Kind.UNDEFINED if len(one.undefined) < _MOST_EVENTS:
             one.undefined.append(frame)
         case Kind.LINES:
             one.lines = frame
         case Kind.FAULT:
-            one.fault = _fault(frame)
+            one.fault = fault_of(frame)
         case Kind.LEFT:
-            one.left = _fault(frame)
+            one.left = fault_of(frame)
         case Kind.MISFIT:
             one.misfit = True
         case Kind.END:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
             one.ended, one.status, one.hung, one.no_time = True, status, hung == _HUNG, hung == _WITHOUT_TIME
-            one.cpu_seconds = microseconds / 1e6
-
-
-def _fault(frame: Frame) -> Fault:
-    first, second, address = struct.unpack_from("<iiQ", frame.body)
-    stack = struct.unpack_from(f"<{(len(frame.body) - 16) // 8}Q", frame.body, 16)
-    return Fault(frame.operation, first, address, stack, second)
+            one.live = frame.live
+            one.cpu_seconds = min(max(0.0, microseconds / 1e6), _TOTAL_SECONDS)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from grader.errors import StoreTrouble
 from grader.migrations import checksum, packed, unpacked
 from grader.overrides import applied
-from grader.record import Override, Record, Student, Submission, from_json, to_json
-from grader.verdict import Diagnosis, Finding, RuleScore, Verdict
+from grader.record import Override, Record, Student, Submission, from_json, to_json, ungraded
+from grader.verdict import Diagnosis, RuleScore, Verdict
 
 __all__ = ["Entry", "Kept", "Result"]
 
@@ -120,15 +120,8 @@ class Result:
         entry = self.entry
         if self.kept is None:
             why = entry.trouble or "it has not been graded yet"
-            return Record(
-                complete=False,
-                lab=self.lab,
-                submission=Submission(name=entry.submission, notes=entry.notes, students=entry.students),
-                verdict=Verdict.JUDGE_ERROR,
-                score=None,
-                max_score=self.full,
-                findings=(Finding(rule="", verdict=Verdict.JUDGE_ERROR, kind="not-graded", message=why),),
-            )
+            submission = Submission(name=entry.submission, notes=entry.notes, students=entry.students)
+            return ungraded(self.lab, submission, self.full, why)
         try:
             record = from_json(self.kept.json)
         except ValueError as error:

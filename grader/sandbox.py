@@ -64,7 +64,7 @@ class Limits(Patience):
                 yield f"{name}={value}"
 
 
-COMPILE_LIMITS = Limits(wall_seconds=30, cpu_seconds=3, address_space=1 << 30, file_size=64 << 20, processes=64)
+COMPILE_LIMITS = Limits(wall_seconds=30, cpu_seconds=3, address_space=512 << 20, file_size=64 << 20, processes=64)
 LINK_LIMITS = replace(COMPILE_LIMITS, file_size=128 << 20)
 """A program may be larger than the largest object that it is made of."""
 RUN_LIMITS = Limits(

@@ -1,18 +1,26 @@
-"""How long a program says nothing while it could: the sign of one that hangs, whatever it does to limits of its own."""
+"""How long a program says nothing while it could: the sign of one that hangs, whatever it does to limits of its own.
+
+Besides, how long it takes in all, asleep too, and how much memory its processes have.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["LOOK", "Silence"]
+__all__ = ["LOOK", "MOST_MEMORY", "Silence"]
 
 LOOK = 0.05
 """Seconds between two looks at a program."""
 
+MOST_MEMORY = 384 << 20
+"""Bytes of all processes of a program that is listened to. With a right one they and the grader have some 80 MB."""
+
+_PAGE = os.sysconf("SC_PAGESIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
 _SLEEPS = ("S", "T", "t", "Z")
 _GRACE = 0.25
@@ -25,8 +33,10 @@ class Silence:
     Waiting for a processor is no such time, so a busy machine makes nobody silent.
     """
 
-    def __init__(self, pid: int, *, most: float, at_start: float, wrapped: bool = False) -> None:
-        """Allow `most` seconds between two words and `at_start` seconds before the first one.
+    def __init__(
+        self, pid: int, *, most: float, at_start: float, in_all: float | None = None, wrapped: bool = False
+    ) -> None:
+        """Allow `most` seconds between two words, `at_start` seconds before the first one, and so many `in_all`.
 
         `wrapped`: it is the child of `pid` that is to be asked.
         """
@@ -38,9 +48,22 @@ class Silence:
         self.cpu = 0.0
         self.looked = time.monotonic()
         self.asked = False
+        self.in_all = math.inf if in_all is None else in_all
+        self.whole = 0.0
+        self.memory = 0
+
+    @property
+    def too_slow(self) -> bool:
+        """Has it used up the time that it has in all?"""
+        return self.whole > self.in_all
+
+    @property
+    def too_large(self) -> bool:
+        """Has it more memory than any program needs?"""
+        return self.memory > MOST_MEMORY
 
     def end(self, *, heard: bool) -> bool:
-        """Has it been silent for too long? First it is asked where it is (SIGPROF). `heard`: a word has just come."""
+        """Must it be ended? One that is silent is first asked where it is (SIGPROF). `heard`: a word has just come."""
         now = time.monotonic()
         passed = now - self.looked
         if heard and not self.asked:
@@ -48,7 +71,11 @@ class Silence:
         if passed < LOOK:
             return False
         self.looked = now
-        self.seconds += self._used(passed)
+        used = self._used(passed)
+        self.seconds += used
+        self.whole += used
+        if self.too_slow or self.too_large:
+            return True
         if self.seconds < self.allowed:
             return False
         if self.asked:
@@ -62,9 +89,10 @@ class Silence:
     def _used(self, passed: float) -> float:
         """The time of all of them since the last look, so many seconds of the wall clock ago."""
         seen = list(_states([self.pid, *_descendants(self.pid)]))
-        before, self.cpu = self.cpu, sum(cpu for _, cpu in seen)
+        before, self.cpu = self.cpu, sum(cpu for _, cpu, _ in seen)
+        self.memory = sum(memory for _, _, memory in seen)
         used = max(0.0, self.cpu - before)  # less than before: a child is gone
-        asleep = seen and all(state in _SLEEPS for state, _ in seen)
+        asleep = seen and all(state in _SLEEPS for state, _, _ in seen)
         return used + (min(passed, 2 * LOOK) if asleep else 0.0)  # when more passed we waited for a processor too
 
 
@@ -81,11 +109,11 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _states(pids: list[int]) -> Iterator[tuple[str, float]]:
-    """State and CPU seconds of each process that is still there."""
+def _states(pids: list[int]) -> Iterator[tuple[str, float, int]]:
+    """State, CPU seconds and bytes of memory of each process that is still there."""
     for pid in pids:
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        yield fields[0], (int(fields[11]) + int(fields[12])) / _TICK
+        yield fields[0], (int(fields[11]) + int(fields[12])) / _TICK, int(fields[21]) * _PAGE

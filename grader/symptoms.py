@@ -6,15 +6,19 @@ A symptom knows where it stands and how grave it is; which rule it breaks is sai
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 from grader.blocks import BlockEvent, Event
 from grader.breaches import Place
-from grader.compare import ALLOCATED, Comparison, End
+from grader.budget import MOST_OWN_SECONDS
+from grader.compare import ALLOCATED, LOST, Comparison, End
 from grader.memcheck import Checked
-from grader.memory_symptoms import frees_and_canaries, known, leaks, valgrind
+from grader.memory_symptoms import STRAYS_UNDER_VALGRIND, frees_and_canaries, known, leaks, valgrind
 from grader.symptom import Lines, Symptom, finding_of, stack_of
-from grader.verdict import SourceLine, Verdict
+from grader.verdict import SourceLine, Tool, Verdict
 from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 
 __all__ = ["stacks_of", "symptoms"]
@@ -49,25 +53,61 @@ def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked |
         ]
         for number, comparison in enumerate(comparisons)
     ]
-    for number, symptom in valgrind(comparisons, checked) if checked is not None else ():
-        if not known(symptom, found[number]):
-            found[number].append(symptom)
+    if checked is not None:
+        for number, symptom in chain(valgrind(comparisons, checked), _unread(comparisons, checked)):
+            if not known(symptom, found[number]):
+                found[number].append(symptom)
     return found
 
 
+def _unread(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
+    """(case number, symptom) where a report of Valgrind could not be read to its end."""
+    for (number, operation), why, _ in checked.unread:
+        comparison = comparisons[number]
+        at = min(operation, len(comparison.case.trace.operations) - 1)
+        message = f"Valgrind: its report on the cases up to this one {why}, so none of them counts as seen"
+        verdict, kind = Verdict.MEMORY_ERROR, STRAYS_UNDER_VALGRIND
+        finding = finding_of(comparison, at, verdict=verdict, kind=kind, message=message, source=())
+        yield number, Symptom(operation=at, verdict=verdict, kind=kind, finding=replace(finding, tool=Tool.VALGRIND))
+
+
 def _differences(comparison: Comparison, number: int, lines: Lines, checked: Checked | None) -> Iterator[Symptom]:
+    allocating = partial(_allocating, made=_made_by(comparison), lines=lines)
     for deviation in comparison.deviations:
         for difference in deviation.judgement.differences:
-            if difference.facet == "heap":
-                continue  # the events behind it say more
+            if difference.facet == "heap":  # the events behind it say more
+                yield from _untold(comparison, deviation.operation, difference)
+                continue
             yield Symptom(
                 operation=deviation.operation,
                 verdict=Verdict.WRONG_ANSWER,
                 difference=difference,
                 judgement=deviation.judgement,
                 culprits=_culprits(difference, (number, deviation.operation), checked)
-                or _allocating(difference, deviation.operation, comparison, lines),
+                or allocating(difference, deviation.operation),
             )
+
+
+_COUNTED = {
+    "bad-free": ("free-foreign", {Event.BAD_FREE}),
+    "broken": ("overrun", {Event.BROKEN, Event.TOO_SMALL}),
+    LOST: ("leak", {Event.LIVE}),
+}
+"""What the harness counts of the heap by its tag: a kind for it, and the events that tell more."""
+
+
+def _untold(comparison: Comparison, operation: int, difference: Difference) -> Iterator[Symptom]:
+    """What the harness counted and told nothing of, as it happens when a program writes into its memory."""
+    told = {event.event for event in comparison.played.events}
+    for kind, events in (_COUNTED[tag] for tag in difference.tags if tag in _COUNTED):
+        if told.isdisjoint(events):
+            verdict = Verdict.MEMORY_LEAK if Event.LIVE in events else Verdict.MEMORY_ERROR
+            message = (
+                f"{difference.field}: {difference.actual}, and nothing says which. Does the program write to memory "
+                "that is not its own?"
+            )
+            finding = finding_of(comparison, operation, verdict=verdict, kind=kind, message=message, source=())
+            yield Symptom(operation=operation, verdict=verdict, kind=kind, finding=finding)
 
 
 def _culprits(difference: Difference, place: Place, checked: Checked | None) -> tuple[SourceLine, ...]:
@@ -78,15 +118,25 @@ def _culprits(difference: Difference, place: Place, checked: Checked | None) -> 
     return checked.stores.get(place) or copies.get(place, ())
 
 
-def _allocating(difference: Difference, operation: int, comparison: Comparison, lines: Lines) -> tuple[SourceLine, ...]:
+def _made_by(comparison: Comparison) -> dict[int, list[BlockEvent]]:
+    """The events of allocations by the operation that made them."""
+    made: dict[int, list[BlockEvent]] = {}
+    for event in comparison.played.events:
+        made.setdefault(event.allocated_by, []).append(event)
+    return made
+
+
+def _allocating(
+    difference: Difference, operation: int, *, made: Mapping[int, Sequence[BlockEvent]], lines: Lines
+) -> tuple[SourceLine, ...]:
     """The line of this operation's allocation behind a difference: one that it must not make, or must fill."""
-    events = [event for event in comparison.played.events if event.allocated_by == operation]
-    made: list[BlockEvent] = []
+    events: list[BlockEvent] = []
     if ALLOCATED in difference.tags:
-        made = [event for event in events if event.event in (Event.SCRATCH, Event.LIVE)]
+        events = [event for event in made.get(operation, ()) if event.event in (Event.SCRATCH, Event.LIVE)]
     elif UNFILLED in difference.tags:
-        made = [event for event in events if event.event is Event.UNFILLED and event.operation == operation]
-    return next(filter(None, (lines.get(stack_of(event.allocated_at), ()) for event in made)), ())
+        own = made.get(operation, ())
+        events = [event for event in own if event.event is Event.UNFILLED and event.operation == operation]
+    return next(filter(None, (lines.get(stack_of(event.allocated_at), ()) for event in events)), ())
 
 
 def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
@@ -104,12 +154,9 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
             Verdict.TIME_LIMIT_EXCEEDED,
             f"{call} does not come back within its time limit",
         ),
-        End.NO_TIME: (
-            Verdict.TIME_LIMIT_EXCEEDED,
-            f"not {'finished' if at else 'run'}: calls that are far too slow used up the time for all cases",
-        ),
+        End.NO_TIME: (Verdict.TIME_LIMIT_EXCEEDED, _no_time_words(comparison)),
         End.LEFT: (Verdict.RUN_TIME_ERROR, f"{call} {_left_words(comparison)}"),
-        End.STOPPED: (Verdict.RUN_TIME_ERROR, f"the program ends in {call} without a word"),
+        End.STOPPED: (Verdict.RUN_TIME_ERROR, _stopped_words(comparison, call)),
         End.UNREADABLE: (
             Verdict.WRONG_ANSWER,
             (
@@ -132,6 +179,19 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
         kind=kind,
         finding=finding_of(comparison, at, verdict=verdict, kind=comparison.end.value, message=message, source=source),
     )
+
+
+def _no_time_words(comparison: Comparison) -> str:
+    if comparison.unjudged:
+        return f"not compared: the grader used up its own {MOST_OWN_SECONDS:.0f} s for what the calls left behind"
+    done = "finished" if comparison.ended_at else "run"
+    return f"not {done}: calls that are far too slow used up the time for all cases"
+
+
+def _stopped_words(comparison: Comparison, call: str) -> str:
+    if not comparison.played.unheard:
+        return f"the program ends in {call} without a word"
+    return f"the grader stops the program in or before {call}: {comparison.played.unheard}"
 
 
 def _signal_words(comparison: Comparison) -> str:

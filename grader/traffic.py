@@ -56,9 +56,16 @@ class Stopped(Enum):
     ENDED = auto()  # the program ended by itself
     LATE = auto()  # the deadline came first
     SILENT = auto()  # it said nothing for too long
+    SLOW = auto()  # it took more time in all than it has, asleep or not
+    LARGE = auto()  # it took more memory than any program needs
+    FLOODED = auto()  # it said more through one of its channels than anybody listens to
 
 
-_WORDS = "channel 0"
+def _why(silence: Silence) -> Stopped:
+    return Stopped.LARGE if silence.too_large else Stopped.SLOW if silence.too_slow else Stopped.SILENT
+
+
+_CHANNEL, _WORDS = "channel", "channel 0"
 
 
 class Traffic:
@@ -88,16 +95,15 @@ class Traffic:
                 while True:
                     ready = self.selector.select(max(0.0, min(LOOK, deadline - time.monotonic())))
                     ended = any(key.fd == watch for key, _ in ready)
-                    for key, _ in ready:
-                        if key.fd in self.feeds:
-                            self._feed(key.fd)
-                        elif key.fd in self.outputs:
-                            self._take(key.fd)
+                    self._move(ready)
                     if ended:
                         self._drain()
+                    if self.flooded:
+                        return Stopped.FLOODED
+                    if ended:
                         return Stopped.SILENT if silence is not None and silence.asked else Stopped.ENDED
                     if silence is not None and silence.end(heard=self._said(ready)):
-                        return Stopped.SILENT
+                        return _why(silence)
                     if time.monotonic() >= deadline:
                         return Stopped.LATE
                     if ready:
@@ -105,18 +111,31 @@ class Traffic:
             finally:
                 os.close(watch)
 
+    def _move(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """A piece each way where there is something to move."""
+        for key, _ in ready:
+            if key.fd in self.feeds:
+                self._feed(key.fd)
+            elif key.fd in self.outputs:
+                self._take(key.fd)
+
     def _said(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
         """Did something come on the channel where a program that works says something again and again?"""
         return any(self.outputs.get(key.fd) == _WORDS for key, _ in ready)
 
+    @property
+    def flooded(self) -> bool:
+        """Did more come through a channel than there is room for? The rest of an output is thrown away instead."""
+        return any(name.startswith(_CHANNEL) for name in self.cut)
+
     def taken(self, name: str) -> bytes:
-        """Everything that was read and kept of that output."""
-        return b"".join(self.parts[name])
+        """Everything that was read and kept of that output; asked for once, for it may be large."""
+        return b"".join(self.parts.pop(name))
 
     def _drain(self) -> None:
         """What is left in the pipes; a grandchild that keeps them open delays nothing."""
         for end in list(self.outputs):
-            while self._take(end):
+            while not self.flooded and self._take(end):
                 pass
 
     def _take(self, end: int) -> bool:

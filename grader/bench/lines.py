@@ -23,9 +23,9 @@ from grader.verdict import Verdict
 
 __all__ = ["full", "quick"]
 
-GRADING_G, GRADING_V, START_G = Target(5), Target(1.4), Target(2)
+GRADING_G, GRADING_V, START_G = Target(4.5), Target(1.4), Target(2)
 NAIVE, WORKERS = Target(30, at_least=True), Target(0.85, at_least=True)
-SANDBOX, HANG_SECONDS, ONE_PROCESS, MOST_PROCESSES = Target(0.1), Target(3), Target(1), Target(3)
+SANDBOX, HANG_SECONDS, PROCESSES, MOST_PROCESSES = Target(0.1), Target(3), Target(2), Target(4)
 """The design's targets, section "Now"."""
 
 _EVERY = 20
@@ -185,7 +185,7 @@ def _sums(first: Sequence[float], second: Sequence[float]) -> list[float]:
 
 def _processes(subject: Subject) -> Figure:
     count = _valgrind_processes(subject, subject.path)
-    return worst("Valgrind processes of this submission", [count], target=ONE_PROCESS)
+    return worst("Valgrind processes of this submission", [count], target=PROCESSES)
 
 
 def _processes_of_faulty(subject: Subject, tell: Tell) -> Figure:

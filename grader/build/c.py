@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from grader import tools
 from grader.build import diagnostics
 from grader.build.diagnostics import Diagnostic
 from grader.build.link import Linked
+from grader.build.ordinary import too_much
 from grader.build.project import CProject
-from grader.build.rejected import needless_advice, object_findings, program_findings
+from grader.build.rejected import MOST_FINDINGS, needless_advice, object_findings, program_findings
 from grader.build.surely import Compiled, compile_surely, link_surely
 from grader.build.symbols import Symbols
 from grader.lab import Built, Program
@@ -20,10 +22,12 @@ from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
 
 __all__ = ["build"]
 
-_MOST_FINDINGS = 20
 _STOPPED = "compiler-stopped"
+_MOST_SECONDS = 2.0
+"""CPU seconds of gcc, after which nobody asks it again what else it thinks of a file that it refuses."""
 
 _ASSEMBLER = re.compile(r"^/\S+\.s:\d+: (Error: .*)", re.MULTILINE)  # its file is a temporary one
+_MOST_NAMES, _LONGEST = 1000, 100  # among which a misspelt one is looked for
 _FOREIGN = "{} is put into the program; only your own file, the official header and the system's may be"
 _QUOTED = re.compile(r"['‘](\w+)['’]")
 
@@ -51,32 +55,34 @@ def build(
     program = None
     compiled = compile_surely(project, work, source, command)
     spent = compiled.cpu_seconds
-    if compiled.symbols is None:
+    if compiled.elf is None:
         if not relaxed:
             findings += _compile_findings(project, work, compiled, own_headers)
     elif compiled.foreign:
         findings += [_finding(project, "foreign-file", _FOREIGN.format(name)) for name in compiled.foreign]
+    elif excess := too_much(compiled.elf):
+        findings.append(_finding(project, _STOPPED, f"what gcc makes of this file has {excess}"))
     else:
-        data, symbols = compiled.data, compiled.symbols
-        suspicions += object_findings(project, work, data)
-        advice = tuple(needless_advice(project, work, data, symbols.undefined))
+        elf, symbols = compiled.elf, Symbols.of(compiled.elf)
+        suspicions += object_findings(project, work, elf, allowed)
+        advice = tuple(needless_advice(project, work, elf, symbols.undefined))
         missing = [name for name in project.functions if name not in symbols.defined]
         findings += _symbol_findings(project, symbols, missing)
-        if not missing or relaxed:
+        if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
             linked = link_surely(project, work, compiled, missing)
             spent += linked.cpu_seconds
             if linked.step:
                 findings.append(_link_finding(project, work, linked))
             else:
                 program = Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
-                suspicions += program_findings(project, work, data, linked)
+                suspicions += program_findings(project, work, compiled, linked)
     rejected = [finding for finding in dict.fromkeys(suspicions) if finding.field not in allowed]
     return Built(
         program=program if not rejected else None,
-        findings=(*rejected[:_MOST_FINDINGS], *findings[:_MOST_FINDINGS]),
+        findings=(*rejected[:MOST_FINDINGS], *findings[:MOST_FINDINGS]),
         advice=advice,
         allowed=tuple(dict.fromkeys(finding.field for finding in suspicions if finding.field in allowed)),
-        stopped=any(finding.kind == _STOPPED for finding in findings),
+        stopped=spent > _MOST_SECONDS or any(finding.kind == _STOPPED for finding in findings),
         compiler=tools.version("gcc"),
         command=" ".join(project.compile_command),
         cpu_seconds=spent,
@@ -85,7 +91,8 @@ def build(
 
 def _symbol_findings(project: CProject, symbols: Symbols, missing: Sequence[str]) -> Iterator[Finding]:
     for name in missing:
-        similar = difflib.get_close_matches(name, symbols.defined - project.functions.keys(), n=1)
+        others = islice(sorted(symbols.defined - project.functions.keys()), _MOST_NAMES)
+        similar = difflib.get_close_matches(name, [other[:_LONGEST] for other in others], n=1)
         hint = f"; is your {similar[0]} meant to be it?" if similar else ""
         yield _finding(project, "missing-function", f"{project.source_name} does not define {name}{hint}", field=name)
     if "main" in symbols.defined:
@@ -106,10 +113,10 @@ def _compile_findings(
         return [_finding(project, _STOPPED, "gcc needed too much time or memory for this file and was stopped")]
     errors = [diagnostic for diagnostic in diagnostics.parse(compiled.again.stderr) if diagnostic.is_error]
     own = own_headers.get(project.header.name)
-    if own is not None and own != project.header.read_bytes():
+    if own is not None and own != project.header.read_bytes() and compiled.cpu_seconds <= _MOST_SECONDS:
         blamed = _blame_header(project, work, own_headers, errors)
         if blamed is not None:
-            return [blamed, *(_gcc_finding(project, error) for error in errors[: _MOST_FINDINGS - 1])]
+            return [blamed, *(_gcc_finding(project, error) for error in errors[: MOST_FINDINGS - 1])]
     errors = list(dict.fromkeys(errors))
     if not errors and "stderr" in compiled.again.cut:
         message = "gcc complains about this file for more than a megabyte. Run it yourself and mend the first mistake"
@@ -117,7 +124,7 @@ def _compile_findings(
     if not errors:
         text = "; ".join(dict.fromkeys(_ASSEMBLER.findall(compiled.done.stderr.decode(errors="replace")[:2000])))
         return [_finding(project, "compiler", f"gcc refuses the file: {text or 'it does not say why'}")]
-    return [_gcc_finding(project, error) for error in errors[:_MOST_FINDINGS]]
+    return [_gcc_finding(project, error) for error in errors[:MOST_FINDINGS]]
 
 
 def _blame_header(
@@ -134,8 +141,9 @@ def _blame_header(
         return None
     own_words = set(re.findall(r"\w+", own_headers[project.header.name].decode(errors="replace")))
     official = set(re.findall(r"\w+", project.header.read_text()))
+    only_theirs = own_words - official
     quoted = [name for error in errors for name in _QUOTED.findall(error.message)]
-    missing = [name for name in dict.fromkeys(quoted) if name in own_words - official]
+    missing = [name for name in dict.fromkeys(quoted) if name in only_theirs]
     named = f" Only your header declares: {', '.join(missing)}." if missing else ""
     message = (
         f"it compiles with your own {project.header.name}, but is graded with the official one.{named} "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ __all__ = ["Diagnostic", "diagnostics_option", "meaning", "parse"]
 
 _FIRST_WITH_SARIF = 13
 _NOWHERE = ("", 0, 0)
+_MOST, _MOST_FAILURES, _MOST_LINE = 1000, 20, 10_000_000
+"""Messages that are read; openings of what is none, each of which costs a look at all that follows; lines of a file."""
 _OPENING = re.compile(r"^[\[{]", re.MULTILINE)
 
 _MEANINGS = {
@@ -87,20 +91,21 @@ def meaning(diagnostic: Diagnostic) -> str:
 def parse(stderr: bytes) -> list[Diagnostic]:
     """Read what gcc wrote. Text that is no diagnostic (such as the closing line) is passed over."""
     found: list[Diagnostic] = []
-    for value in _values(stderr.decode(errors="replace")):
-        found += _from_json(value) if isinstance(value, list) else _from_sarif(value)
-    return found
+    with contextlib.suppress(RecursionError):  # nobody nests like that
+        for value in _values(stderr.decode(errors="replace")):
+            found += islice(_from_json(value) if isinstance(value, list) else _from_sarif(value), _MOST)
+    return found[:_MOST]
 
 
 def _values(text: str) -> Iterator[Any]:
     """The JSON lists and objects that begin on a line of their own; from gcc 14 on one takes many lines."""
     decoder = json.JSONDecoder(strict=False)  # gcc leaves control characters of a message as they are
-    end = 0
-    while opening := _OPENING.search(text, end):
+    end = failed = 0
+    while failed < _MOST_FAILURES and (opening := _OPENING.search(text, end)):
         try:
             value, end = decoder.raw_decode(text, opening.start())
         except (ValueError, RecursionError):
-            end = opening.end()
+            end, failed = opening.end(), failed + 1
         else:
             yield value
 
@@ -140,11 +145,15 @@ def _from_sarif(value: dict[str, Any]) -> Iterator[Diagnostic]:
 def _sarif_place(result: Mapping[Any, Any]) -> tuple[str, int, int]:
     match result.get("locations"):
         case [{"physicalLocation": {"artifactLocation": {"uri": str(file)}, "region": dict(region)}}, *_]:
-            return file, int(region.get("startLine", 0)), int(region.get("startColumn", 0))
+            match region.get("startLine", 0), region.get("startColumn", 0):
+                case (int(line), int(column)):
+                    return file, line, column
     return _NOWHERE
 
 
 def _diagnostic(kind: str, message: str, option: str, place: tuple[str, int, int]) -> Diagnostic:
     file, line, column = place
+    if not 0 <= line <= _MOST_LINE or column > _MOST_LINE:
+        line = column = 0
     # gcc's JSON has column -1 where it knows none, its SARIF has no column then
     return Diagnostic(kind=kind, message=message, option=option, file=Path(file).name, line=line, column=max(column, 0))

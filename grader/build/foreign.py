@@ -13,6 +13,8 @@ from grader.sandbox import Workspace, is_of_the_system
 
 __all__ = ["TELL", "foreign_files"]
 
+_MOST_BYTES = 256 << 10
+"""Of a list: each name in it costs a look at each of its parts. All headers of the system have 30 KB."""
 _LISTS = ("included.d", "assembled.d")
 TELL = ("-MD", "-MF", _LISTS[0], f"-Wa,--MD,{_LISTS[1]}")
 """Options of gcc, so that both list what they read."""
@@ -22,6 +24,8 @@ _NAME = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
 
 def foreign_files(work: Workspace) -> list[str]:
     """The names of such files, after a compilation with `TELL`."""
+    if any(path.is_file() and path.stat().st_size > _MOST_BYTES for path in (work.folder / kept for kept in _LISTS)):
+        return [f"a list of files of more than {_MOST_BYTES >> 10} KB"]
     home = work.folder.resolve()
     found = dict.fromkeys(name for kept in _LISTS for name in _names(work.folder / kept))
     paths = {name: Path(home, name).resolve() for name in found}

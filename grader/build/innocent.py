@@ -7,20 +7,25 @@ for what they are.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from grader import room
 from grader.budget import Budget
+from grader.build.elf import Bind, Elf, Kind
 from grader.build.foreign import TELL, foreign_files
 from grader.build.link import link
 from grader.build.project import CProject
-from grader.build.symbols import Symbols
+from grader.build.start import start
 from grader.errors import DriverError, TooBusy
 from grader.lab import Program
 from grader.process import Completed
 from grader.sandbox import COMPILE_LIMITS, Workspace
 
-__all__ = ["innocent_program"]
+__all__ = ["innocent_program", "innocent_starts"]
+
+_NAME = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
 
 _HEADERS = ("assert", "errno", "limits", "math", "stdbool", "stddef", "stdint", "stdio", "stdlib", "string")
 _USE = """
@@ -58,15 +63,47 @@ def innocent_program(project: CProject, work: Workspace, size: int = 0) -> Progr
             "/usr/local/bin whose files lie beside it"
         )
     data = work.read(project.object_name)
-    symbols = Symbols.read(data) if compiled.succeeded else None
-    if symbols is None:
+    elf = Elf.read(data) if compiled.succeeded else None
+    if elf is None:
         raise _broken("gcc", compiled)
-    linked = link(project, work, data, symbols, missing=())
+    linked = link(project, work, data, elf, missing=())
     if linked.step:
         raise _broken(linked.step, linked.done)
     room.check_room(work.folder)
     work.clear()
     return Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
+
+
+def innocent_starts(
+    project: CProject, work: Workspace, student: Elf, lanes: Mapping[str, str]
+) -> dict[str, frozenset[str]]:
+    """What the programs of an innocent file that needs of libc what this object needs run besides their functions.
+
+    By program and lane; empty when it cannot be linked so. Takes everything out of the folder.
+    """
+    innocent_program(project, work)
+    work = replace(work, budget=Budget())
+    needed = "".join(
+        f".weak {symbol.name}\n.quad {symbol.name}\n" if symbol.bind == Bind.WEAK else f".quad {symbol.name}\n"
+        for symbol in student.symbols()
+        if not symbol.section and symbol.kind != Kind.TLS and _NAME.fullmatch(symbol.name)
+    )
+    work.add("needed.s", f".data\n{needed}".encode())
+    source = [f'#include "{project.header.name}"\n', *(f"{stub}\n" for stub in project.functions.values())]
+    work.add(project.source_name, "".join(source).encode())
+    work.add(project.header.name, project.header.read_bytes())
+    for command in (
+        project.compile_command,
+        ("gcc", "-c", "needed.s", "-o", "needed.o"),
+        ("ld", "-r", project.object_name, "needed.o", "-o", "both.o"),
+    ):
+        work.run(command, limits=COMPILE_LIMITS)
+    data = work.read("both.o")
+    elf = Elf.read(data)
+    linked = link(project, work, data, elf, missing=(), only=lanes) if elf else None
+    work.clear()
+    found = {name: Elf.read(content) for name, content in linked.programs.items()} if linked else {}
+    return {f"{name} {lanes[name]}": start(elf) for name, elf in found.items() if elf}
 
 
 def _broken(tool: str, done: Completed) -> DriverError | TooBusy:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
 from grader.build import needless, scan
+from grader.build.again import changes
+from grader.build.elf import Elf
+from grader.build.innocent import innocent_starts
 from grader.build.link import Linked
+from grader.build.ordinary import is_safe
 from grader.build.project import CProject
 from grader.build.scan import Suspect
-from grader.errors import DriverError
+from grader.build.start import start
+from grader.build.surely import Compiled
+from grader.build.written import Written
 from grader.plain import plain
 from grader.sandbox import Limits, Workspace
 from grader.symbols import lines_at
 from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
 
-__all__ = ["needless_advice", "object_findings", "program_findings"]
+__all__ = ["MOST_FINDINGS", "needless_advice", "object_findings", "program_findings"]
 
 _WORDS = {
     "constructor": "{0} is called before main, where the grader is not ready. Take the constructor away, and call the "
@@ -26,6 +33,12 @@ _WORDS = {
     "our-name": "{0} is a name of the grader's own. Give it another name",
     "redirection": "{0} is a name by which Valgrind replaces functions. Give the function another name",
     "steering-section": "the section {0} steers the linker or the loader. Take it away",
+    "odd-section": "gcc makes no section of C that is called {0}, or that is what {0} is. Take the section attribute "
+    "or the assembly away",
+    "odd-symbol": "gcc makes no symbol of C that is called {0}, or that is what {0} is (of a version, unique, "
+    "absolute). Take the assembly away",
+    "odd-start": "an innocent file's program differs from this one, before main or after it: {0}. Take away what "
+    "was not written in C",
     "changeable-code": "the section {0} can be both written and run, so nobody can tell what it does. Take the section "
     "attribute or the assembly away",
     "client-request": "{0} gives an order to Valgrind (a client request), and so could hide errors from it. Take the "
@@ -39,46 +52,68 @@ _UNKNOWN = "client_request"
 """What `--allow` takes for an order to Valgrind whose function no debug line tells."""
 
 _MOST_LINES = 20  # of one needless call
+_MOST_PLACES, _MOST_CALLS = 10, 200  # sections, and calls in one, whose lines are looked for
+_MOST_DISASSEMBLED = 1 << 13
+MOST_FINDINGS = 20
+"""Of one kind of trouble in a report."""
 _INSTRUCTION = re.compile(rb"^ *([0-9a-f]+):\t", re.MULTILINE)
 
 
-def object_findings(project: CProject, work: Workspace, data: bytes) -> Iterator[Finding]:
-    """What sections and symbols of the object tell."""
-    found = scan.suspects(data)
+def object_findings(project: CProject, work: Workspace, elf: Elf, allowed: Collection[str]) -> Iterator[Finding]:
+    """What sections and symbols of the object tell. Of the first that are not `allowed` the lines are looked for."""
+    found = scan.suspects(elf)
+    told = [suspect for suspect in found if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
     places: dict[str, list[int]] = {}
-    for suspect in found:
-        if suspect.section:
+    for suspect in told:
+        if is_safe(suspect.section):
             places.setdefault(suspect.section, []).append(suspect.offset)
     lines = {section: _lines(project, work, section, offsets) for section, offsets in places.items()}
+    written = Written(work.read(project.source_name), project.source_name) if told else None
     for suspect in found:
-        source = lines[suspect.section][suspect.offset][-1:] if suspect.section else ()
+        source = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:] if suspect in told else []
+        if not source and written and suspect in told:
+            source = written.line_of(suspect.symbol)
         yield _finding(project, suspect, source)
 
 
-def program_findings(project: CProject, work: Workspace, data: bytes, linked: Linked) -> Iterator[Finding]:
-    """What only the linked programs show. `data` is the object that they were made of."""
-    for suspect in scan.named(data, linked.prefix):
+def program_findings(project: CProject, work: Workspace, compiled: Compiled, linked: Linked) -> Iterator[Finding]:
+    """What only the linked programs show, and the object in between.
+
+    Where somebody has allowed something in the object, what runs before main or after it is no longer compared.
+    """
+    student, gated = compiled.elf, Elf.read(linked.gated)
+    assert student is not None
+    for suspect in (*scan.named(compiled.data, linked.prefix), *changes(student, gated, project.functions)):
         yield _finding(project, suspect, ())
-    for name, program in {"program": linked.native, "checked": linked.checked}.items():
-        for suspect in scan.writable_code(program, data):
+    programs = {name: Elf.read(content) for name, content in linked.programs.items()}
+    for name, elf in programs.items():
+        assert elf is not None  # link.py has read it
+        for suspect in scan.writable_code(elf, student):
             yield _finding(project, suspect, ())
-        addresses = scan.program_requests(program, linked.prefix)
+        addresses = scan.program_requests(elf, linked.prefix)[:MOST_FINDINGS]
         lines = lines_at(work, name, addresses, project.source_name) if addresses else {}
         for address in addresses:
             frames = lines.get(address, [])
-            kind = "client-request" if _is_instruction(work, name, program, address) else "hidden-request"
+            kind = "client-request" if _is_instruction(work, name, elf, address) else "hidden-request"
             symbol = frames[0].function if frames else ""
             yield _finding(project, Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
+    starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
+    if not scan.suspects(student) and any(linked.starts.get(lane) != found for lane, found in starts.items()):
+        usual = innocent_starts(project, work, student, linked.lanes)  # takes everything out of the folder
+        for lane, found in starts.items():
+            for word in sorted(found ^ usual.get(lane, frozenset())):
+                yield _finding(project, Suspect(kind="odd-start", symbol=word), ())
 
 
-def needless_advice(project: CProject, work: Workspace, data: bytes, undefined: Collection[str]) -> Iterator[Advice]:
+def needless_advice(project: CProject, work: Workspace, elf: Elf, undefined: Collection[str]) -> Iterator[Advice]:
     """A line of advice for each function of libc that no memory manager needs."""
     names = needless.called(undefined)
     found: dict[str, list[SourceLine]] = {name: [] for name in names}
-    for section, calls in (scan.calls(data, names) if names else {}).items():
-        lines = _lines(project, work, section, sorted(calls))
-        for place, name in sorted(calls.items()):
-            found[name] += lines[place][:1]
+    for section, calls in islice((scan.calls(elf, names) if names else {}).items(), _MOST_PLACES):
+        first = dict(islice(sorted(calls.items()), _MOST_CALLS))
+        lines = _lines(project, work, section, list(first)) if is_safe(section) else {}
+        for place, name in first.items():
+            found[name] += lines.get(place, [])[:1]
     return needless.advice({name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in found.items()})
 
 
@@ -86,16 +121,16 @@ def _lines(project: CProject, work: Workspace, section: str, places: Sequence[in
     return lines_at(work, project.object_name, places, project.source_name, section=section)
 
 
-def _is_instruction(work: Workspace, name: str, data: bytes, address: int) -> bool:
+def _is_instruction(work: Workspace, name: str, elf: Elf, address: int) -> bool:
     """Does an instruction of the function begin there, read from its first one on?"""
-    start = scan.function_before(data, address)
+    start_of_it = scan.function_before(elf, address)
+    if address - start_of_it > _MOST_DISASSEMBLED:
+        return False
     # an instruction over its beginning is whole within the order's length
-    window = [f"--start-address={start}", f"--stop-address={address + scan.ORDER_BYTES}"]
-    done = work.run(["objdump", "-d", "--no-show-raw-insn", *window, name], limits=Limits(wall_seconds=30))
-    found = _INSTRUCTION.findall(done.stdout)
-    if not done.succeeded or not found:
-        raise DriverError(f"objdump failed: {done.stderr.decode(errors='replace') or 'it says nothing'}")
-    return address in {int(place, 16) for place in found}
+    window = [f"--start-address={start_of_it}", f"--stop-address={address + scan.ORDER_BYTES}"]
+    limits = Limits(wall_seconds=30, cpu_seconds=3, address_space=1 << 29)
+    done = work.run(["objdump", "-d", "--no-show-raw-insn", *window, name], limits=limits)
+    return address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}
 
 
 def _finding(project: CProject, suspect: Suspect, source: Iterable[SourceLine]) -> Finding:
@@ -104,7 +139,7 @@ def _finding(project: CProject, suspect: Suspect, source: Iterable[SourceLine]) 
         verdict=Verdict.REJECTED,
         tool=Tool.SCAN,
         kind=suspect.kind,
-        message=_WORDS[suspect.kind].format(suspect.symbol),
-        field=plain(suspect.symbol),  # as `--allow` takes it from a report
+        message=_WORDS[suspect.kind].format(plain(suspect.symbol[:200])),
+        field=plain(suspect.symbol[:200]),  # as `--allow` takes it from a report
         source=tuple(source),
     )

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 from grader import room, tools
 from grader.build import diagnostics
+from grader.build.elf import Elf
 from grader.build.foreign import TELL, foreign_files
 from grader.build.innocent import innocent_program
 from grader.build.link import Linked, link
 from grader.build.project import CProject
-from grader.build.symbols import Symbols
 from grader.errors import OutOfRoom, TooBusy
 from grader.process import Completed
 from grader.sandbox import COMPILE_LIMITS, Workspace
@@ -48,8 +48,8 @@ class Compiled:
 
     done: Completed
     data: bytes = b""
-    symbols: Symbols | None = None
-    """None when there is no object."""
+    elf: Elf | None = None
+    """What is in it; None when there is no object."""
     foreign: tuple[str, ...] = ()
     """Files of others that it took in."""
     again: Completed | None = None
@@ -66,10 +66,10 @@ def compile_surely(project: CProject, work: Workspace, source: bytes, command: S
     kills = room.memory_kills()
     limit = work.budget.cpu_limit(COMPILE_LIMITS.cpu_seconds)
     first = _compiled(project, work, source, command)
-    if first.symbols is not None and not first.foreign:
+    if first.elf is not None and not first.foreign:
         return first
     innocent_program(project, work)
-    if first.symbols is not None:
+    if first.elf is not None:
         return first
     if first.done.timed_out:
         raise TooBusy(f"gcc did not come to its end in time, although it computed for {first.cpu_seconds:.1f} s only")
@@ -97,14 +97,14 @@ def compile_surely(project: CProject, work: Workspace, source: bytes, command: S
 
 def link_surely(project: CProject, work: Workspace, compiled: Compiled, missing: Sequence[str]) -> Linked:
     """Link what was compiled. Raises `GraderError` when nothing as large as it is linked here."""
-    data, symbols = compiled.data, compiled.symbols
-    assert symbols is not None
+    data, elf = compiled.data, compiled.elf
+    assert elf is not None
     kills = room.memory_kills()
-    first = link(project, work, data, symbols, missing=missing)
+    first = link(project, work, data, elf, missing=missing)
     if not first.step:
         return first
     innocent_program(project, work, len(data))
-    again = link(project, work, data, symbols, missing=missing)
+    again = link(project, work, data, elf, missing=missing)
     spent = first.cpu_seconds + again.cpu_seconds
     if again.done.timed_out:
         raise TooBusy(f"{again.step} did not come to its end in time")
@@ -121,7 +121,7 @@ def _compiled(project: CProject, work: Workspace, source: bytes, command: Sequen
     return Compiled(
         done=done,
         data=data,
-        symbols=Symbols.read(data),
+        elf=Elf.read(data),
         foreign=tuple(foreign_files(work)[:_MOST_FOREIGN]),
         cpu_seconds=done.cpu_seconds,
     )
@@ -135,7 +135,7 @@ def _add(project: CProject, work: Workspace, source: bytes) -> None:
 def _written(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
     """gcc has nothing against the file: now it is written, or too large for that, or there is no room."""
     once_more = _compiled(project, work, source, command)
-    if once_more.symbols is None:
+    if once_more.elf is None:
         innocent_program(project, work, _LARGE)
         return replace(once_more, too_large=True)
     return once_more

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grader.build.elf import Elf
 from grader.build.link import link
+from grader.build.ordinary import too_much
 from grader.build.project import CProject
-from grader.build.symbols import Symbols
 from grader.errors import DriverError
 from grader.lab import Built, Program
 from grader.sandbox import COMPILE_LIMITS, Workspace
@@ -45,10 +46,12 @@ def _built(
     if not done.succeeded:
         return Built(program=None, cpu_seconds=spent)
     data = work.read(project.object_name)
-    symbols = Symbols.read(data)
-    if symbols is None:
+    elf = Elf.read(data)
+    if elf is None:
         raise DriverError("gcc says that it compiled the file, and left no object")
-    linked = link(project, work, data, symbols, missing=(), tells_stores=tells_stores)
+    if too_much(elf):
+        return Built(program=None, cpu_seconds=spent)
+    linked = link(project, work, data, elf, missing=(), tells_stores=tells_stores)
     program = None
     if not linked.step:
         program = Program(content=linked.native, source_name=project.source_name)

@@ -37,6 +37,23 @@ def _protection() -> Table:
     return table
 
 
+def _remains() -> str:
+    """What is open to student code at the lowest level, in a sentence; "" above that."""
+    here = machine()
+    if here.seccomp:
+        return ""
+    reached = []
+    if not here.landlock:
+        reached.append(f"every file that {'anybody' if here.user else 'you'} may read or change")
+    if not here.user:
+        reached.append("your other processes, of which it may also start as many as you may")
+    reached.append("the network")
+    return (
+        f"What remains: while it is compiled or run, student code reaches {', '.join(reached[:-1])} and {reached[-1]}. "
+        "Grade only what you would run yourself, or in a container of its own."
+    )
+
+
 def doctor() -> ExitCode:
     """Say what is installed, what protects this machine from the graded code, and what to install.
 
@@ -54,6 +71,8 @@ def doctor() -> ExitCode:
         table.add_row(tool, version or "[bold]missing[/bold]", purpose)
     console.print(table)
     console.print(_protection() if "gcc" not in missing else "protection: cannot be tried without gcc")
+    if "gcc" not in missing and (remains := _remains()):
+        console.print(remains)
     for command in dict.fromkeys(tools.install_command(tool) for tool in missing):
         console.print(f"install what is missing:  {command}")
     return ExitCode.JUDGE_ERROR if missing else ExitCode.ACCEPTED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -23,13 +24,16 @@ from grader.cli.parser import Parser
 from grader.cli.status import status
 from grader.collect import collect
 from grader.errors import ExitCode, UsageError
-from grader.record import Record, write
+from grader.plain import one_line
+from grader.record import Record, Submission, ungraded, write
 from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook, View
 from grader.report.document import Document
 from grader.sandbox import require
 from grader.verdict import Verdict
 
 __all__ = ["options", "run"]
+
+_NO_END = "the grading did not come to its end: it was interrupted, or the grader failed"
 
 _STEPS = {
     "_collect": "looking for the file",
@@ -156,22 +160,34 @@ def _renders(others: Mapping[str, Path], view: View) -> dict[Path, Callable[[Rec
 
 def _report(
     path: Path,
-    grade: Callable[..., Record],
+    grade: partial[Record],
     render: Callable[[Record], Document],
     output: Path | None,
     *,
     others: Mapping[Path, Callable[[Record], Document]],
 ) -> Verdict:
-    """Grade one submission and print its report, or keep it in files that are there early and never half."""
+    """Grade one submission and print its report, or keep it in files.
+
+    They are there from the beginning, and never half. Until the grading has come to its end they have no points,
+    whatever ends it.
+    """
     files = {**others, **({output: render} if output is not None else {})}
 
     def keep(record: Record) -> None:
         for place, made in files.items():
             write(place, made(record))
 
+    lab = grade.keywords["lab"]
+    nothing = ungraded(lab.name, Submission(name=one_line(str(path))), lab.rubric.max_score, _NO_END)
+    keep(nothing)
     with status(str(path)) as tell:
-        record = grade(path, progress=lambda step: tell(_STEPS[step]), early=keep if files else None)
-    keep(record)
+        record = grade(path, progress=lambda step: tell(_STEPS[step]))
+    try:
+        keep(record)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            keep(nothing)
+        raise
     if output is None:
         sys.stdout.write(render(record))
         sys.stdout.flush()
@@ -189,6 +205,8 @@ def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook,
             verdicts.append(record.verdict)
             yield record
 
+    if output is not None:
+        write(output, book(()))
     table = book(records())
     if output is not None:
         write(output, table)

@@ -1,4 +1,4 @@
-/* System calls that are refused, as programs for the kernel (see filters.py). */
+/* System calls that are refused or allowed, as programs for the kernel (see filters.py). */
 #ifndef FILTER_H
 #define FILTER_H
 
@@ -12,7 +12,7 @@
 #error "there is no filter for this processor: add it to filters.py and run scripts/filter"
 #endif
 
-/* Stands in students_filter in the place of the only process that may be signalled. */
+/* Stands in the filters in the place of the only process that may be signalled. */
 enum { OWN_PROCESS = 0x5e1f5e1f };
 
 #endif

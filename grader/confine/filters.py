@@ -10,7 +10,7 @@ import ctypes.util
 import errno
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,18 +47,44 @@ _OPENS = {"open": 1, "openat": 2}
 _WRITING = (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC)
 _OWNERS = (8, 10, 15)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX: a descriptor's owner gets signals."""
+_NOTES = (1026, 1031, 1033)
+"""F_NOTIFY, F_SETPIPE_SZ, F_ADD_SEALS: whoever has the same pipe or file sees what was set."""
+_NEEDLESS = {
+    "timers": "setitimer alarm timer_create timer_settime timer_delete timerfd_create timerfd_settime",
+    "descriptors": "memfd_create eventfd eventfd2 signalfd signalfd4 epoll_create epoll_create1 splice tee vmsplice "
+    "sendfile copy_file_range fallocate ftruncate flock ioctl",
+    "what others see": "shmat shmdt shmctl semop semtimedop semctl msgsnd msgrcv msgctl setpgid setsid setuid setgid "
+    "setreuid setregid setresuid setresgid setgroups capset chdir fchdir seccomp",
+}
+"""What neither Valgrind nor a student's functions need once the cases have begun."""
 _NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW... flags of clone."""
 
 OWN_PROCESS = 0x5E1F_5E1F
 """Stands in the filter where the harness puts the number of its process."""
 
-_ALLOW = 0x7FFF0000
 _EQUAL, _NOT_EQUAL, _MASKED_EQUAL = 4, 1, 7
+_EXEC, _FIXED = 4, 0x10
+"""PROT_EXEC, MAP_FIXED."""
+
+_NEEDED = {
+    "the harness's report and what is printed": "writev write lseek",
+    "the end": "exit exit_group rt_sigreturn restart_syscall",
+    "memory, where gate.c lets it through": "brk munmap",
+    "clocks": "clock_gettime clock_getres gettimeofday time times getrusage",
+    "crashes, setjmp and raise": "rt_sigaction rt_sigprocmask",
+    "locks": "futex sched_yield",
+    "random numbers": "getrandom",
+    "who it is": "getpid gettid getppid getuid geteuid getgid getegid",
+}
+"""All that our harness, libc's functions on open descriptors and a decent program want of the system natively."""
 
 
 def _error(number: int) -> int:
     return 0x00050000 | number
+
+
+_ALLOW, _REFUSE = 0x7FFF0000, _error(errno.EPERM)
 
 
 class _Compare(ctypes.Structure):
@@ -74,8 +100,15 @@ class _Compare(ctypes.Structure):
 
 class _Rule(NamedTuple):
     call: str
-    action: int = _error(errno.EPERM)
-    compare: tuple[int, int, int, int] | None = None
+    action: int = _REFUSE
+    compares: tuple[tuple[int, int, int, int], ...] = ()
+
+
+class _Filter(NamedTuple):
+    """What happens to the calls that no rule is about, and the rules."""
+
+    otherwise: int
+    rules: tuple[_Rule, ...]
 
 
 def _confined() -> Iterator[_Rule]:
@@ -85,27 +118,44 @@ def _confined() -> Iterator[_Rule]:
     yield _Rule("clone3", _error(errno.ENOSYS))  # its flags are out of sight; libc then takes clone
     for bit in range(32):
         if _NEW_NAMESPACES >> bit & 1:
-            yield _Rule("clone", compare=(0, _MASKED_EQUAL, 1 << bit, 1 << bit))
-    yield _Rule("prlimit64", compare=(0, _NOT_EQUAL, 0, 0))
+            yield _Rule("clone", compares=((0, _MASKED_EQUAL, 1 << bit, 1 << bit),))
+    yield _Rule("prlimit64", compares=((0, _NOT_EQUAL, 0, 0),))
 
 
-def _students() -> Iterator[_Rule]:
-    """Besides, for a process in which a student's functions run: it stays alone, signals no other, writes no file."""
-    yield from map(_Rule, _PROCESSES.split())
+def _under_valgrind() -> Iterator[_Rule]:
+    """Besides, for Valgrind with a student's functions in it: it stays alone, signals no other, writes no file.
+
+    Valgrind itself needs far more than they do, and may open the file that it runs when it first wants a line.
+    """
+    for calls in (_PROCESSES, _CHANGES, *_NEEDLESS.values()):
+        yield from map(_Rule, calls.split())
     for call in _SIGNALS.split():
-        yield _Rule(call, compare=(0, _NOT_EQUAL, OWN_PROCESS, 0))
-    for command in _OWNERS:
-        yield _Rule("fcntl", compare=(1, _EQUAL, command, 0))
-    yield from map(_Rule, _CHANGES.split())
+        yield _Rule(call, compares=((0, _NOT_EQUAL, OWN_PROCESS, 0),))
+    for command in (*_OWNERS, *_NOTES):
+        yield _Rule("fcntl", compares=((1, _EQUAL, command, 0),))
     for call, flags in _OPENS.items():
-        yield from (_Rule(call, compare=(flags, _MASKED_EQUAL, bit, bit)) for bit in _WRITING)
+        yield from (_Rule(call, compares=((flags, _MASKED_EQUAL, bit, bit),)) for bit in _WRITING)
     yield _Rule("openat2", _error(errno.ENOSYS))  # its flags are out of sight
+
+
+def _natively() -> Iterator[_Rule]:
+    """For a process in which a student's functions run natively: what it needs, and nothing else."""
+    for calls in _NEEDED.values():
+        yield from (_Rule(call, _ALLOW) for call in calls.split())
+    for call in _SIGNALS.split():
+        yield _Rule(call, _ALLOW, ((0, _EQUAL, OWN_PROCESS, 0),))
+    yield _Rule("read", _ALLOW, ((0, _EQUAL, 0, 0),))  # from stdin, where nothing comes
+    yield _Rule("mmap", _ALLOW, ((2, _MASKED_EQUAL, _EXEC, 0), (3, _MASKED_EQUAL, _FIXED, 0)))
 
 
 def header(architecture: str) -> str:
     """The header for one architecture. Raises `OSError` where libseccomp is missing."""
-    filters = {"confine_filter": _confined(), "students_filter": _students()}
-    tables = [_table(name, _compiled(tuple(rules), ARCHITECTURES[architecture])) for name, rules in filters.items()]
+    filters = {
+        "confine_filter": _Filter(_ALLOW, tuple(_confined())),
+        "natively_filter": _Filter(_REFUSE, tuple(_natively())),
+        "under_valgrind_filter": _Filter(_ALLOW, tuple(_under_valgrind())),
+    }
+    tables = [_table(name, _compiled(one, ARCHITECTURES[architecture])) for name, one in filters.items()]
     made = f"/* Made by scripts/filter with libseccomp {version()}; what is refused, and why, stands in filters.py. */"
     return "\n".join([made, *tables])
 
@@ -129,18 +179,18 @@ def _table(name: str, program: bytes) -> str:
     return f"static struct sock_filter {name}[] __attribute__((unused)) = {{\n{''.join(rows)}}};\n"
 
 
-def _compiled(rules: Sequence[_Rule], architecture: int) -> bytes:
+def _compiled(wanted: _Filter, architecture: int) -> bytes:
     """As the kernel takes it: instructions of eight bytes."""
     library = _library()
-    context = ctypes.c_void_p(library.seccomp_init(_ALLOW))
+    context = ctypes.c_void_p(library.seccomp_init(wanted.otherwise))
     _must(library.seccomp_arch_remove(context, 0), "arch_remove", allowed=(-errno.EEXIST,))
     _must(library.seccomp_arch_add(context, architecture), "arch_add", allowed=(-errno.EEXIST,))
-    for rule in rules:
+    for rule in wanted.rules:
         number = library.seccomp_syscall_resolve_name_arch(architecture, rule.call.encode())
         if number < 0:  # not on this architecture, or younger than this libseccomp
             continue
-        compares = (_Compare * 1)(*([_Compare(*rule.compare)] if rule.compare else []))
-        count = 1 if rule.compare else 0
+        count = len(rule.compares)
+        compares = (_Compare * count)(*(_Compare(*one) for one in rule.compares))
         _must(library.seccomp_rule_add_array(context, rule.action, number, count, compares), rule.call)
     reading, writing = os.pipe()
     try:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Gradescope runs this for each submission, as root. results.json is there from the first moment on and always whole:
-# first without points, then with those earned so far, then with all. Gradescope shows results without points as an
-# autograder that failed, and nobody gets a zero for it.
+# without points until the grading has come to its end. Gradescope shows results without points as an autograder that
+# failed, and nobody gets a zero for it.
 umask 022
 
 place=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)   # /autograder, where Gradescope puts a copy of this
@@ -20,7 +20,8 @@ tell() {
 quoted() { "$source/.venv/bin/python" -I -c 'import json, sys; print(json.dumps(sys.stdin.read())[1:-1])'; }
 
 no_fault="This is not your fault and costs no points."
-tell "Grading was interrupted before any points were counted. $no_fault Hand in again, or tell your course staff."
+interrupted="Grading was interrupted, so there are no points. $no_fault Hand in again, or tell your course staff."
+tell "$interrupted"
 
 # Student code runs as another user. Nothing of ours is for that user's eyes, not even if the sandbox had a hole.
 if ! chmod o= "$place"/*; then
@@ -35,7 +36,7 @@ trap '[ -z "$grading" ] || kill -TERM "$grading"' TERM INT HUP
 grading=$!
 wait "$grading"
 status=$?
-while kill -0 "$grading" 2>/dev/null; do   # our own signal ended the wait
+while [ "$(jobs -pr)" = "$grading" ]; do   # our own signal ended the wait
     wait "$grading"
     status=$?
 done
@@ -45,7 +46,7 @@ case $status in
     0 | 1) ;;   # graded
     # Our options are right, and our files were when the image was built: it is about what was handed in.
     2) tell "Nothing was graded, which costs no points. Hand in one @SOURCE@, and mind:\n$(quoted <"$said")" ;;
-    130 | 137 | 143) ;;   # ended from outside, such as by the time limit: what was earned until then stays
+    130 | 137 | 143) tell "$interrupted" ;;   # from outside, such as by the time limit
     *) tell "The autograder broke. $no_fault Tell your course staff." ;;
 esac
 rm -f "$said"

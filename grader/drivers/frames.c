@@ -4,11 +4,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 struct now now;
-struct heap heap;
 
 struct frame {
     uint64_t token;
@@ -37,8 +37,9 @@ static void send_pieces(enum kind kind, const struct iovec *pieces, int count)
     }
     int first = 0;
     while (first < end) {
-        ssize_t sent = writev(now.report, parts + first, end - first);
-        if (sent < 0 && errno == EINTR)
+        uintptr_t rest = (uintptr_t)(parts + first);
+        ssize_t sent = ask_kernel(SYS_writev, (uintptr_t)now.report, rest, (uintptr_t)(end - first));
+        if (sent == -EINTR)
             continue;
         if (sent < 0)
             _exit(EXIT_NO_REPORT);

@@ -29,13 +29,19 @@ extern const Elf64_Ehdr __ehdr_start;
 
 /* ---------------------------------------------------------------- system calls */
 
-static long ask(long number, long a, long b, long c, long d, long e, long f)
+static long call(long number, long a, long b, long c, long d, long e, long f)
 {
     register long fourth __asm__("r10") = d, fifth __asm__("r8") = e, sixth __asm__("r9") = f;
     long result;
     __asm__ volatile("syscall" : "=a"(result)
                      : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth), "r"(sixth)
                      : "rcx", "r11", "memory");
+    return result;
+}
+
+static long ask(long number, long a, long b, long c, long d, long e, long f)
+{
+    long result = call(number, a, b, c, d, e, f);
     if (result < 0 && result > -4096) {
         errno = (int)-result;
         return -1;
@@ -375,20 +381,27 @@ _Noreturn void __assert_fail(const char *what, const char *file, unsigned line, 
 int backtrace(void **stack, int most) { return (void)stack, (void)most, 0; }
 
 /* Thread-local data lies below the thread's own address, and the first word there is that address (ELF, x86_64).
- * Behind it the compiler's stack protector looks for its canary. */
+ * Behind it the compiler's stack protector looks for its canary. What has no room here gets pages of its own. Until the
+ * thread is made there is no errno. */
 static void make_thread(void)
 {
-    enum { ROOM = 1 << 16, HEAD = 64, ARCH_SET_FS = 0x1002 };
-    static _Alignas(64) unsigned char room[ROOM + HEAD];
-    const Elf64_Phdr *parts = (const void *)((const char *)&__ehdr_start + __ehdr_start.e_phoff);
+    enum { ROOM = 1 << 12, HEAD = 64, ARCH_SET_FS = 0x1002 };
+    static _Alignas(HEAD) unsigned char room[ROOM + HEAD];
+    const Elf64_Phdr *parts = (const void *)((const char *)&__ehdr_start + __ehdr_start.e_phoff), *data = NULL;
     unsigned char *self = room + ROOM;
-    for (int i = 0; i < __ehdr_start.e_phnum; i++) {
-        if (parts[i].p_type != PT_TLS)
-            continue;
-        size_t align = parts[i].p_align ? parts[i].p_align : 1, size = (parts[i].p_memsz + align - 1) / align * align;
-        if (size > ROOM || align > 64)
-            _exit(127);
-        memmove(self - size, (const void *)parts[i].p_vaddr, parts[i].p_filesz);
+    for (int i = 0; i < __ehdr_start.e_phnum; i++)
+        if (parts[i].p_type == PT_TLS)
+            data = parts + i;
+    if (data != NULL) {
+        size_t align = data->p_align ? data->p_align : 1, size = (data->p_memsz + align - 1) / align * align;
+        if (size > ROOM || align > HEAD) {
+            long start = call(SYS_mmap, 0, (long)(size + align + HEAD), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (start < 0 && start > -4096)
+                call(SYS_exit_group, 127, 0, 0, 0, 0, 0);
+            self = (unsigned char *)(((uintptr_t)start + size + align - 1) / align * align);
+        }
+        memmove(self - size, (const void *)data->p_vaddr, data->p_filesz);
     }
     *(uintptr_t *)(void *)self = (uintptr_t)self;
     *(uintptr_t *)(void *)(self + 0x28) = (uintptr_t)0x5bd1e99500a7c3f1;

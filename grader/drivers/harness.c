@@ -12,8 +12,10 @@
  * alternate stack and sent as a FAULT frame with the return addresses. The parent frames each case with BEGIN and
  * END, which the child cannot forge into another case's part because the grader takes the last END before the next
  * BEGIN. The parent limits the time of each operation too; how is said at "time".
+ * It keeps what the child allocated and freed, and says what is left (ledger.c). Before its first operation the child
+ * gives up whatever it does not need of the system (rights.c).
  *
- * Under Valgrind (compiled a second time) all cases run in one process. No state is reported, only how many errors
+ * Under Valgrind (compiled a second time) all cases of a plan run in one process. No state is reported, only how many errors
  * Valgrind has counted; a client message puts the case and operation into Valgrind's own report, after its errors.
  * The plan says which bytes of the lab's memory each call may touch; the others are forbidden, and client messages
  * say where they were, so that the grader can tell a store into them from other errors.
@@ -39,11 +41,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, HEADER = 9, SETTINGS = 4 };
+enum { PLAN_MAGIC = 0x504c414e, PLAN_MEMCHECK = 1, PLAN_TRACE = 2, PLAN_CONFINED = 4, PLAN_LINES = 8, HEADER = 11, SETTINGS = 4 };
 enum { CODES = 64 }; /* more than any lab has calls */
 
 void *harness_pages(size_t size)
@@ -57,16 +60,7 @@ void *harness_pages(size_t size)
 
 void harness_drop(void *pages, size_t size)
 {
-    munmap(pages, size ? size : 1);
-}
-
-/* What a program prints in a hidden case is not kept: it would tell what the case asks. */
-static void silence(void)
-{
-    int nowhere = open("/dev/null", O_WRONLY);
-    dup2(nowhere, STDOUT_FILENO);
-    dup2(nowhere, STDERR_FILENO);
-    close(nowhere);
+    ask_kernel(SYS_munmap, (uintptr_t)pages, size ? size : 1, 0);
 }
 
 /* No buffer of libc's own may look like a leak. Natively a crash must lose no line; nobody reads what is printed
@@ -74,8 +68,12 @@ static void silence(void)
 static void set_up_output(void)
 {
     static char buffer[1 << 12];
-    if (MEMCHECK)
-        silence();
+    if (MEMCHECK) {
+        int nowhere = open("/dev/null", O_WRONLY);
+        dup2(nowhere, STDOUT_FILENO);
+        dup2(nowhere, STDERR_FILENO);
+        close(nowhere);
+    }
     setvbuf(stdout, buffer, MEMCHECK ? _IOFBF : _IONBF, sizeof buffer);
     setvbuf(stderr, NULL, _IONBF, 0);
 }
@@ -104,21 +102,23 @@ void harness_allow(const void *start, size_t size)
     (void)size;
 }
 
-/* Put what was forbidden, the case and the operation behind the operation's errors in Valgrind's report. */
-static void mark_errors(int32_t case_number, int32_t operation, int32_t errors)
+/* Put what was forbidden, the case and the operation behind the operation's errors in Valgrind's report; with the
+ * token, for whoever can write there may not tell of another place. */
+static void mark_errors(int32_t case_number, int32_t operation)
 {
     for (int i = 0; i < forbidden_count; i++)
-        VALGRIND_PRINTF("pkv forbidden %lx %lx\n", (unsigned long)forbidden[i].start, (unsigned long)forbidden[i].end);
-    VALGRIND_PRINTF("pkv errors %d %d %d\n", case_number, operation, errors);
+        VALGRIND_PRINTF("pkv forbidden %llx %lx %lx\n", (unsigned long long)now.token,
+                        (unsigned long)forbidden[i].start, (unsigned long)forbidden[i].end);
+    VALGRIND_PRINTF("pkv errors %llx %x %x\n", (unsigned long long)now.token, (unsigned)case_number,
+                    (unsigned)operation);
     (void)case_number;
     (void)operation;
-    (void)errors;
 }
 
 /* ---------------------------------------------------------------- cases */
 
 struct one_case {
-    int32_t number, operations, quiet;
+    int32_t number, operations;
     int32_t failing; /* n: the n-th allocation fails; -1: none, but tell of memory freed by the call that made it;
                         where lines are told: of this operation */
     int32_t settings[SETTINGS];
@@ -138,15 +138,15 @@ struct progress {
 static volatile struct progress *progress;
 static int confined;
 
-/* Do all operations of a case. */
-static void run_case(const struct one_case *one)
+/* Do all operations of a case. Did each of them fit? */
+static int run_case(const struct one_case *one)
 {
     begin_heap();
     now.failing = now.lines ? 0 : one->failing;
     lab_start(one->settings);
     const struct contract *contracts = MEMCHECK ? (const void *)(one->calls + one->operations) : NULL;
     for (int32_t i = 0; i < one->operations; i++) {
-        heap.allocations = heap.frees = heap.bad_frees = heap.broken = 0;
+        begin_operation();
         forbidden_count = 0;
         now.operation = i;
         unsigned before = VALGRIND_COUNT_ERRORS;
@@ -163,11 +163,11 @@ static void run_case(const struct one_case *one)
             find_lost();
         if (!fits) {
             send_frame(MISFIT, NULL, 0);
-            return;
+            return 0;
         }
         int32_t errors = (int32_t)(VALGRIND_COUNT_ERRORS - before);
         if (errors)
-            mark_errors(one->number, i, errors);
+            mark_errors(one->number, i);
         if (MEMCHECK) {
             send_frame(STEP, &errors, sizeof errors);
         } else if (!now.trace) {
@@ -176,13 +176,16 @@ static void run_case(const struct one_case *one)
                 tell_lines(record_length());
         }
     }
-    tell_live();
+    if (MEMCHECK || now.trace)
+        tell_live();
     enum { MOST_LEAK_CHECKS = 8 };
     static int leak_checks; /* each looks at all memory; where else memory is lost our own table tells */
     if (MEMCHECK && heap.live && leak_checks++ < MOST_LEAK_CHECKS) {
         VALGRIND_DO_ADDED_LEAK_CHECK;
-        VALGRIND_PRINTF("pkv leaks %d %d %u\n", one->number, one->operations, heap.live);
+        VALGRIND_PRINTF("pkv leaks %llx %x %x\n", (unsigned long long)now.token, (unsigned)one->number,
+                        (unsigned)one->operations);
     }
+    return 1;
 }
 
 /* ---------------------------------------------------------------- time
@@ -193,6 +196,7 @@ static void run_case(const struct one_case *one)
  *
  *   first   the limit of a call that never hung. One that runs into it is done again in a new child, alone, with twice
  *           the limit. If it hangs again the call is proven to hang: that costs 3 x first, once for each call.
+ *           The plan names the calls that were proven so in an earlier process.
  *   hangs   is shared from then on: the limit of a call that is proven to hang is what is left of it, divided by the
  *           cases that are left, at least `least` and at most `first`. There is no second try any more.
  *   total   of all cases together. A case that it ends, and those that follow, are said to be without time.
@@ -221,8 +225,11 @@ static int64_t microseconds(clockid_t clock)
 /* Does nobody read what the child writes? Then it sleeps through no fault of its own. */
 static int waits_for_reader(void)
 {
-    struct pollfd ends[] = {{now.report, POLLOUT, 0}, {STDOUT_FILENO, POLLOUT, 0}, {STDERR_FILENO, POLLOUT, 0}};
-    return poll(ends, 3, 0) < 3;
+    enum { ENDS = 4 };
+    struct pollfd ends[ENDS] = {
+        {now.report, POLLOUT, 0}, {STDOUT_FILENO, POLLOUT, 0}, {STDERR_FILENO, POLLOUT, 0}, {NOTES, POLLOUT, 0},
+    };
+    return poll(ends, ENDS, 0) < ENDS;
 }
 
 static char *look_up(const char *form, pid_t child)
@@ -283,6 +290,7 @@ static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t 
         looked = wall;
         if (passed >= LOOK / 2 && !waits_for_reader() && sleeps(child))
             slept += passed < 2 * LOOK ? passed : 2 * LOOK; /* we too may have waited for a processor */
+        read_ledger();
         used = slept + (known ? microseconds(clock) : 0);
         if (!progress->inside || progress->operation != operation) {
             operation = progress->inside ? progress->operation : -1;
@@ -315,7 +323,7 @@ static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t 
     return outcome;
 }
 
-/* All cases; the child of one gives the others up, for whoever looks through his memory prints what hidden ones ask. */
+/* All cases; the child of one gives the others up: what it asks is known in that case only. */
 static struct {
     int32_t *words;
     size_t room;
@@ -332,7 +340,6 @@ static const struct one_case *alone(const struct one_case *one)
 static struct outcome fork_case(const struct one_case *one, int32_t cases_left, int32_t *code)
 {
     now.operation = -1;
-    memset(&heap, 0, sizeof heap);
     memset((void *)(uintptr_t)progress, 0, (size_t)sysconf(_SC_PAGESIZE)); /* no case leaves a word for the next one */
     progress->operation = -1;
     send_frame(BEGIN, NULL, 0);
@@ -345,21 +352,24 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
         sigset_t none;
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
-        if (one->quiet)
-            silence();
         if (forks_and_hangs)
             setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0});
-        if (confined)
-            give_up_rights();
-        run_case(alone(one));
+        leave_ledger();
+        give_up_rights(confined);
+        int fits = run_case(alone(one));
         fflush(stdout);
-        _exit(0);
+        _exit(fits ? 0 : EXIT_MISFIT);
     }
     struct outcome outcome = wait_for(child, one, cases_left, code);
     kill(-child, SIGKILL); /* whatever it forked */
     while (waitpid(-child, NULL, 0) > 0) /* the dead count too where the number of processes is limited */
         ;
+    int whole = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0;
+    now.operation = one->operations - 1;
+    close_ledger(whole && !now.trace);
+    now.operation = -1;
     send_frame(END, &outcome, sizeof outcome);
+    heap.live = 0;
     return outcome;
 }
 
@@ -423,15 +433,19 @@ int main(int argc, char **argv)
     times.least = head[5];
     times.hangs = head[6];
     times.total = head[7];
-    int32_t cases = head[8];
+    uint64_t hanging;
+    memcpy(&hanging, head + 8, sizeof hanging);
+    for (int32_t code = 0; code < CODES; code++)
+        proven[code] = hanging >> code & 1;
+    int32_t cases = head[10];
     set_up_output();
     set_up_heap(__builtin_frame_address(0));
     if (MEMCHECK) {
         signal(SIGPROF, on_asked);
-        if (confined)
-            give_up_rights();
+        give_up_rights(confined);
     } else {
         set_up_record();
+        set_up_ledger();
         catch_faults();
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         sigset_t child_ended;

@@ -70,20 +70,21 @@ static int in_statics(const char *address, size_t need)
 /* ---------------------------------------------------------------- the student's memory */
 
 enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
-/* Valgrind needs a moment for every megabyte that it is told of. */
-static const size_t NATIVE_ARENA = (size_t)1 << 30, MEMCHECK_ARENA = (size_t)32 << 20;
+/* Of one case, under Valgrind too: what a program gets natively it gets there. */
+static const size_t ROOM = (size_t)256 << 20;
 /* Of one case at one time. An allocation loop soon comes to its end, and nobody who frees ever does. */
 static const size_t MOST_LIVE = (size_t)64 << 20;
-enum { MOST_BLOCKS = 1 << 19, MOST_LIVE_TOLD = 1000 };
-
+/* Under Valgrind, where all cases share the arena: it is begun anew before the case after so much. */
+static const size_t TIDY_AFTER = (size_t)16 << 20;
 static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
-static struct block *blocks; /* by rising address */
-static size_t block_count, block_room;
-static unsigned char *arena, *arena_next, *arena_end;
-static int some_too_small; /* of the blocks of this case */
-static int32_t unfilled_in; /* the last operation that told of one */
+struct heap heap;
+static unsigned char *arena;
 
+void begin_operation(void)
+{
+    heap.allocations = heap.frees = heap.bad_frees = heap.broken = 0;
+}
 
 uintptr_t start_of(const struct block *block)
 {
@@ -94,18 +95,19 @@ uintptr_t start_of(const struct block *block)
 struct block *block_below(uintptr_t address)
 {
     static size_t last; /* a walk meets blocks in the order in which they were allocated: often it is the next one */
-    for (size_t i = last; i < last + 2 && i < block_count; i++)
-        if (start_of(&blocks[i]) <= address && (i + 1 == block_count || address < start_of(&blocks[i + 1])))
-            return &blocks[last = i];
-    size_t low = 0, high = block_count;
+    for (size_t i = last; i < last + 2 && i < heap.block_count; i++)
+        if (start_of(&heap.blocks[i]) <= address
+            && (i + 1 == heap.block_count || address < start_of(&heap.blocks[i + 1])))
+            return &heap.blocks[last = i];
+    size_t low = 0, high = heap.block_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (start_of(&blocks[middle]) <= address)
+        if (start_of(&heap.blocks[middle]) <= address)
             low = middle + 1;
         else
             high = middle;
     }
-    return low ? &blocks[last = low - 1] : NULL;
+    return low ? &heap.blocks[last = low - 1] : NULL;
 }
 
 /* `number`: how far behind the block's start a bad free points, or how large too small an allocation should be. */
@@ -124,7 +126,7 @@ static void tell_of_block(enum event event, enum detail detail, const struct blo
     send_frame(BLOCK, &body, sizeof body);
 }
 
-static void report_block(enum event event, enum detail detail, const struct block *block, void *caller)
+void report_block(enum event event, enum detail detail, const struct block *block, void *caller)
 {
     tell_of_block(event, detail, block, caller, 0);
 }
@@ -132,12 +134,19 @@ static void report_block(enum event event, enum detail detail, const struct bloc
 /* Addresses only rise, so the table stays sorted. */
 static void remember(void *start, size_t size, void *caller)
 {
-    blocks[block_count++] = (struct block){
+    enum { CHUNK = 1 << 10 };
+    static size_t told_of; /* Valgrind, whose search for leaks passes over the rest */
+    for (; MEMCHECK && heap.block_count >= told_of; told_of += CHUNK)
+        VALGRIND_MAKE_MEM_DEFINED(heap.blocks + told_of, CHUNK * sizeof *heap.blocks);
+    heap.next = (unsigned char *)start + size + BEHIND;
+    heap.blocks[heap.block_count++] = (struct block){
         .start_hidden = (uintptr_t)start ^ HIDE, .size = size, .caller = caller,
         .operation = now.operation, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
     heap.allocations++;
     heap.live++;
     heap.live_bytes += size;
+    if (!MEMCHECK)
+        note_allocation(size, caller);
 }
 
 /* Is this the allocation that the plan wants to fail? */
@@ -177,17 +186,12 @@ void *allocate(size_t size, size_t align, int zero, void *caller)
         errno = ENOMEM;
         return NULL;
     }
-    unsigned char *start = arena_next + BEFORE;
+    unsigned char *start = heap.next + BEFORE;
     start += (align - (uintptr_t)start % align) % align;
-    if (block_count == block_room || start > arena_end || size + BEHIND + 16 > (size_t)(arena_end - start)) {
-        if (MEMCHECK) { /* natively there was room: nothing of this is the student's fault */
-            send_frame(NO_ROOM, NULL, 0);
-            _exit(EXIT_NO_REPORT);
-        }
+    if (heap.block_count == MOST_BLOCKS || start > heap.end || size + BEHIND + 16 > (size_t)(heap.end - start)) {
         errno = ENOMEM;
         return NULL;
     }
-    arena_next = start + size + BEHIND;
     if (MEMCHECK) {
         VALGRIND_MALLOCLIKE_BLOCK(start, size, BEFORE, 0);
         if (zero)
@@ -251,20 +255,24 @@ void release(void *start, void *caller)
         return;
     }
     heap.frees++;
+    heap.bad_frees += wrong != 0;
+    if (!wrong) {
+        block->freed = 1;
+        block->freed_by = caller;
+        block->freed_in = now.operation;
+        heap.live--;
+        heap.live_bytes -= block->size;
+        if (!MEMCHECK)
+            note_free((size_t)(block - heap.blocks));
+    }
     if (wrong) {
         int known = wrong == DOUBLE_FREE || wrong == INTERIOR;
-        heap.bad_frees++;
         tell_of_block(BAD_FREE, wrong, known ? block : NULL, caller,
                       known ? (int64_t)((uintptr_t)start - start_of(block)) : 0);
         if (MEMCHECK)
             VALGRIND_FREELIKE_BLOCK(start, BEFORE); /* it reports the bad free with all stacks */
         return;
     }
-    block->freed = 1;
-    block->freed_by = caller;
-    block->freed_in = now.operation;
-    heap.live--;
-    heap.live_bytes -= block->size;
     if (MEMCHECK)
         VALGRIND_FREELIKE_BLOCK(start, BEFORE);
     else
@@ -291,8 +299,8 @@ void check_canaries(void)
 {
     if (MEMCHECK)
         return;
-    for (size_t i = 0; i < block_count; i++) {
-        struct block *block = &blocks[i];
+    for (size_t i = 0; i < heap.block_count; i++) {
+        struct block *block = &heap.blocks[i];
         const unsigned char *start = (const unsigned char *)start_of(block);
         enum detail damage = 0;
         if (block->reported)
@@ -319,13 +327,13 @@ static size_t pending_count, looked; /* looked: words and blocks, in this proces
 void harness_root(const void *pointer)
 {
     uintptr_t at = (uintptr_t)pointer;
-    if (at < (uintptr_t)arena || at >= (uintptr_t)arena_next)
+    if (at < (uintptr_t)arena || at >= (uintptr_t)heap.next)
         return;
     struct block *block = block_below(at);
     if (block == NULL || block->freed || block->reached || at > start_of(block) + block->size)
         return;
     block->reached = 1;
-    pending[pending_count++] = (uint32_t)(block - blocks);
+    pending[pending_count++] = (uint32_t)(block - heap.blocks);
 }
 
 static void look_through(uintptr_t start, uintptr_t stop)
@@ -339,26 +347,26 @@ static void look_through(uintptr_t start, uintptr_t stop)
 /* Where a block was lost is worth some time, but not all: a program that allocates without measure is not traced. */
 void find_lost(void)
 {
-    looked += block_count;
-    for (size_t i = 0; i < block_count; i++)
-        blocks[i].reached = 0;
+    looked += heap.block_count;
+    for (size_t i = 0; i < heap.block_count; i++)
+        heap.blocks[i].reached = 0;
     if (looked > MOST_LOOKED) {
-        for (size_t i = 0; i < block_count; i++)
-            blocks[i].lost_in = UNKNOWN;
+        for (size_t i = 0; i < heap.block_count; i++)
+            heap.blocks[i].lost_in = UNKNOWN;
         return;
     }
     lab_roots();
     for (int i = 0; i < STATICS; i++)
         look_through((uintptr_t)statics[i].start, (uintptr_t)statics[i].stop);
     while (pending_count) {
-        const struct block *block = &blocks[pending[--pending_count]];
+        const struct block *block = &heap.blocks[pending[--pending_count]];
         look_through(start_of(block), start_of(block) + block->size);
     }
-    for (size_t i = 0; i < block_count; i++)
-        if (blocks[i].reached)
-            blocks[i].lost_in = HELD;
-        else if (blocks[i].lost_in < 0)
-            blocks[i].lost_in = now.operation;
+    for (size_t i = 0; i < heap.block_count; i++)
+        if (heap.blocks[i].reached)
+            heap.blocks[i].lost_in = HELD;
+        else if (heap.blocks[i].lost_in < 0)
+            heap.blocks[i].lost_in = now.operation;
 }
 
 enum pointer harness_pointer(const void *address, size_t need)
@@ -375,7 +383,8 @@ enum pointer harness_pointer(const void *address, size_t need)
         return PTR_FREED;
     uintptr_t end = start_of(block) + block->size;
     if (at + need > end && !block->told_small && !MEMCHECK) {
-        block->told_small = some_too_small = 1;
+        block->told_small = 1;
+        heap.some_too_small = 1;
         heap.broken++;
         tell_of_block(TOO_SMALL, 0, block, NULL, (int64_t)(at + need - start_of(block)));
     }
@@ -385,7 +394,7 @@ enum pointer harness_pointer(const void *address, size_t need)
 
 int harness_outside(const void *address, size_t size)
 {
-    if (!some_too_small)
+    if (!heap.some_too_small)
         return 0;
     uintptr_t at = (uintptr_t)address;
     const struct block *block = block_below(at);
@@ -396,55 +405,55 @@ int harness_outside(const void *address, size_t size)
 void harness_unfilled(const void *address)
 {
     struct block *block = block_below((uintptr_t)address);
-    if (block == NULL || block->told_unfilled || unfilled_in == now.operation)
+    if (block == NULL || block->told_unfilled || heap.unfilled_in == now.operation)
         return;
     block->told_unfilled = 1;
-    unfilled_in = now.operation;
+    heap.unfilled_in = now.operation;
     report_block(UNFILLED, 0, block, NULL);
 }
 
 void set_up_heap(const char *frame_of_main)
 {
     stack_base = frame_of_main;
-    block_room = MEMCHECK ? MOST_BLOCKS / 64 : MOST_BLOCKS; /* a leak check looks through it */
-    blocks = harness_pages((block_room + 1) * sizeof *blocks);
-    size_t arena_bytes = MEMCHECK ? MEMCHECK_ARENA : NATIVE_ARENA;
-    arena = arena_next = harness_pages(arena_bytes);
-    arena_end = arena + arena_bytes;
+    size_t arena_bytes = ROOM + (MEMCHECK ? TIDY_AFTER : 0);
+    arena = heap.next = harness_pages(arena_bytes);
     if (now.trace)
-        pending = harness_pages(block_room * sizeof *pending);
-    if (MEMCHECK)
+        pending = harness_pages(MOST_BLOCKS * sizeof *pending);
+    if (MEMCHECK) {
         VALGRIND_MAKE_MEM_NOACCESS(arena, arena_bytes);
-    else
+        VALGRIND_MAKE_MEM_NOACCESS(heap.blocks, sizeof heap.blocks);
+    } else {
         mallopt(M_MMAP_MAX, 0);
+    }
     (void)no_data;
     (void)no_bss;
 }
 
-/* Under Valgrind all cases share the arena. Long before it is full it is begun anew, between two cases. */
+/* Every case begins with the same room. */
 static void tidy_arena(void)
 {
-    if (arena_next - arena < (arena_end - arena) / 2)
+    if ((size_t)(heap.next - arena) < TIDY_AFTER)
         return;
-    for (size_t i = 0; i < block_count; i++)
-        if (!blocks[i].freed)
-            VALGRIND_FREELIKE_BLOCK(start_of(&blocks[i]), BEFORE);
-    VALGRIND_MAKE_MEM_NOACCESS(arena, arena_next - arena);
-    arena_next = arena;
+    for (size_t i = 0; i < heap.block_count; i++)
+        if (!heap.blocks[i].freed)
+            VALGRIND_FREELIKE_BLOCK(start_of(&heap.blocks[i]), BEFORE);
+    VALGRIND_MAKE_MEM_NOACCESS(arena, heap.next - arena);
+    heap.next = arena;
 }
 
 void begin_heap(void)
 {
-    memset(&heap, 0, sizeof heap);
     tidy_arena();
-    block_count = 0;
-    some_too_small = 0;
-    unfilled_in = UNKNOWN;
+    heap.end = heap.next + ROOM;
+    heap.allocations = heap.frees = heap.bad_frees = heap.broken = heap.live = 0;
+    heap.live_bytes = heap.block_count = 0;
+    heap.some_too_small = 0;
+    heap.unfilled_in = UNKNOWN;
 }
 
 void tell_live(void)
 {
-    for (size_t i = 0, told = 0; i < block_count && told < MOST_LIVE_TOLD; i++)
-        if (!blocks[i].freed && ++told)
-            report_block(LIVE, 0, &blocks[i], NULL);
+    for (size_t i = 0, told = 0; i < heap.block_count && told < MOST_LIVE_TOLD; i++)
+        if (!heap.blocks[i].freed && ++told)
+            report_block(LIVE, 0, &heap.blocks[i], NULL);
 }

@@ -27,12 +27,12 @@ enum { MEMCHECK = 0 };
 #define VALGRIND_MAKE_MEM_DEFINED(start, size) ((void)0)
 #endif
 
-enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100 };
+enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100, EXIT_MISFIT };
 static const size_t LARGEST = (size_t)64 << 20; /* allocation */
 
 /* --- frames.c -------------------------------------------------------------------------------------------- */
 
-enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED, NO_ROOM, LINES };
+enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED, LINES = 12 };
 
 /* Where we are; every frame says it. */
 extern struct now {
@@ -42,12 +42,6 @@ extern struct now {
     int report, trace, lines;
     int32_t failing; /* see struct one_case */
 } now;
-
-/* What this operation did with memory, and what is live after it. */
-extern struct heap {
-    uint32_t allocations, frees, bad_frees, broken, live;
-    size_t live_bytes;
-} heap;
 
 void send_frame(enum kind kind, const void *body, size_t length);
 void set_up_record(void);
@@ -70,13 +64,30 @@ struct block {
     uint8_t freed, reported, told_small, told_unfilled, reached;
 };
 
+enum { MOST_BLOCKS = 1 << 19, MOST_LIVE_TOLD = 1000 };
+
+/* What heap.c keeps of a case, where the student could store: see ledger.c. Under Valgrind there is nothing else, but
+ * Valgrind knows each block itself, and each operation must do to the heap what it does natively. */
+extern struct heap {
+    /* What this operation did with memory, and what is live after it. */
+    uint32_t allocations, frees, bad_frees, broken, live;
+    int32_t some_too_small; /* of the blocks of this case */
+    int32_t unfilled_in;    /* the last operation that told of one */
+    size_t live_bytes, block_count;
+    unsigned char *next, *end;        /* of the arena, for this case */
+    struct block blocks[MOST_BLOCKS]; /* by rising address */
+} heap;
+
 void set_up_heap(const char *frame_of_main);
+/* Nothing was allocated or freed yet. */
+void begin_operation(void);
 void keep_statics(int restore);
 /* For each case, and after each operation. */
 void begin_heap(void);
 void check_canaries(void);
 void find_lost(void);
 void tell_live(void);
+void report_block(enum event event, enum detail detail, const struct block *block, void *caller);
 /* For what replaces libc's functions. */
 void *allocate(size_t size, size_t align, int zero, void *caller);
 void release(void *start, void *caller);
@@ -88,6 +99,20 @@ enum detail bad_free(uintptr_t at, const struct block *block);
 size_t libc_gave(void *start);
 int on_stack(const char *address);
 
+/* --- ledger.c: natively only ---------------------------------------------------------------------------------- */
+
+enum { NOTES = 9 }; /* the descriptor */
+
+void set_up_ledger(void);
+/* In the child: it cannot read what it notes. */
+void leave_ledger(void);
+void note_allocation(size_t size, void *caller);
+/* Of the block with this place in the table. */
+void note_free(size_t place);
+/* In the parent: take what was noted, now and then and at the end of a case, and tell what is live. */
+void read_ledger(void);
+void close_ledger(int tell);
+
 /* --- lines.c --------------------------------------------------------------------------------------------- */
 
 void watch_lines(int on);
@@ -95,12 +120,15 @@ void tell_lines(size_t words);
 
 /* --- rights.c ------------------------------------------------------------------------------------------- */
 
-void give_up_rights(void);
+/* For good; system calls only where the kernel can refuse them. */
+void give_up_rights(int refuse_calls);
 
 /* --- gate.c ---------------------------------------------------------------------------------------------- */
 
 /* From now on the student's code can make no system call of its own. */
 void shut_gate(void);
+/* munmap, write and writev, which are let through from here only. Less than 0: an error. */
+long ask_kernel(long number, uintptr_t a, uintptr_t b, uintptr_t c);
 
 /* --- trouble.c ------------------------------------------------------------------------------------------- */
 

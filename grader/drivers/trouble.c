@@ -76,7 +76,8 @@ void catch_faults(void)
 void on_asked(int signal_number)
 {
     (void)signal_number;
-    VALGRIND_PRINTF_BACKTRACE("pkv hang %d %d 0\n", now.case_number, now.operation);
+    VALGRIND_PRINTF_BACKTRACE("pkv hang %llx %x %x\n", (unsigned long long)now.token, (unsigned)now.case_number,
+                              (unsigned)now.operation);
     _exit(EXIT_HANG);
 }
 

@@ -23,7 +23,7 @@ def headline(page: Page, record: Record, most_notes: int = _MOST_NOTES) -> None:
         page.write(*begin, ", ", strong(glued(points_of(record))), hang=2)
     if not record.complete:
         page.write(
-            "Grading was interrupted; this is what was earned until then, and something may be missing.",
+            "Its grading did not come to its end, so nothing is said of its points.",
             indent=2,
         )
     notes = [*map(dim, record.submission.notes), *map(strong, decisions_of(record))]

@@ -70,7 +70,7 @@ def _groups(record: Record, audience: Audience) -> list[Group]:
 
 def _notes(record: Record, audience: Audience) -> Iterator[str]:
     if not record.complete:
-        yield "Grading was interrupted; this is what was earned until then, and something may be missing."
+        yield "Its grading did not come to its end, so nothing is said of its points."
     if record.verdict is Verdict.JUDGE_ERROR:
         yield "This is not your fault: no point is given or taken. Please show it to your instructor."
     yield from decisions_of(record)

@@ -29,7 +29,7 @@ _WORDS = {
     Verdict.MEMORY_ERROR: "memory error",
     Verdict.MEMORY_LEAK: "memory leak",
     Verdict.REJECTED: "rejected until somebody has looked at it",
-    Verdict.JUDGE_ERROR: "the grader failed",
+    Verdict.JUDGE_ERROR: "not graded",
 }
 
 

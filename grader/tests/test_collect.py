@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grader import collect as collect_module
 from grader.collect import Source, collect
 from grader.errors import UsageError
 from grader.verdict import Verdict
@@ -158,6 +159,36 @@ def test_a_link_is_never_followed(tmp_path: Path) -> None:
 
     assert complaint(tmp_path) == f"{NAME} is a symbolic link; hand in the file itself"
     assert complaint(tmp_path / NAME) == f"{NAME} is a symbolic link; hand in the file itself"
+
+
+@pytest.mark.parametrize("swapped", [NAME, "src", "own.h"])
+def test_what_is_swapped_for_a_link_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str) -> None:
+    """After we looked and before we read: the file, a folder on the way to it, a header."""
+    submission, theirs = tmp_path / "alice", handed_in(tmp_path / "secret", b"int secret;\n")
+    (theirs / "own.h").write_bytes(b"#define SECRET\n")
+    folder = handed_in(submission / "src")
+    (folder / "own.h").write_bytes(b"#define MINE\n")
+
+    def looked(*where: object) -> Iterator[list[os.DirEntry[str]]]:
+        yield from levels(*where)  # type: ignore[arg-type]
+        if swapped == "src":
+            folder.rename(tmp_path / "old")
+            folder.symlink_to(theirs)
+        else:
+            (folder / swapped).unlink()
+            (folder / swapped).symlink_to(theirs / swapped)
+
+    levels = collect_module._levels
+    monkeypatch.setattr(collect_module, "_levels", looked)
+    try:
+        source = collected(submission)
+    except UsageError:
+        assert swapped == "src"
+        return
+
+    assert b"secret" not in source.content
+    assert b"#define SECRET\n" not in source.own_headers.values()
+    assert (source.finding is None) == (swapped == "own.h")
 
 
 def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:

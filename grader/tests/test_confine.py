@@ -7,11 +7,14 @@ import multiprocessing
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grader import process, sandbox
+from grader.cli import doctor
 from grader.confine import filters
 from grader.confine.launcher import launcher
 from grader.confine.machine import machine
@@ -204,3 +207,29 @@ def test_the_launcher_says_what_is_wrong_with_its_words() -> None:
 
         assert done.exit_code == 125
         assert done.stderr.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ({"seccomp": False, "landlock": 0, "user": True}, "every file that anybody may read or change and the network"),
+        (
+            {"seccomp": False, "landlock": 0, "user": False},
+            "every file that you may read or change, your other processes",
+        ),
+        ({"seccomp": False, "landlock": 6, "user": False}, "student code reaches your other processes"),
+        ({"seccomp": True, "landlock": 0, "user": False}, ""),
+    ],
+)
+def test_doctor_says_what_remains_at_the_lowest_level(
+    lacks: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence, and only there."""
+    less = replace(machine(), bubblewrap="", **lacks)
+    monkeypatch.setattr(doctor, "machine", lambda: less)
+    monkeypatch.setattr(sandbox, "machine", lambda: less)
+    doctor.doctor()
+    shown = " ".join(capsys.readouterr().out.split())
+
+    assert ("What remains" in shown) == bool(said)
+    assert said in shown

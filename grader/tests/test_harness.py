@@ -145,12 +145,17 @@ def test_an_endless_loop_ends_after_a_second_try() -> None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
-    "statements", ["for (;;) pause();", "sleep(1000);", "raise(SIGSTOP);"], ids=["pause", "sleep", "stop"]
+    "statements",
+    ["for (;;) pause();", "for (;;) pthread_mutex_lock(&held);", "raise(SIGSTOP);"],
+    ids=["pause", "lock", "stop"],
 )
 def test_a_program_that_waits_for_ever_is_ended(statements: str) -> None:
     """The wall clock ends what uses no processor."""
     started = time.monotonic()
-    finding = assert_only_that_call_failed(attempted(trouble(statements), first_case(), second_case()), End.HANG)
+    top = POSIX + "#include <pthread.h>\nstatic pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;\n"
+    top += "pthread_mutex_t *used = &held;\n"
+    source = trouble(statements, top=top)
+    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case()), End.HANG)
 
     assert time.monotonic() - started < 10
     assert finding.verdict is Verdict.TIME_LIMIT_EXCEEDED
@@ -206,14 +211,13 @@ def test_many_hanging_cases_cost_little_more_than_one() -> None:
         "setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {1000, 0}}, NULL);",
         "sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, NULL);",
         "alternate.ss_flags = SS_DISABLE; sigaltstack(&alternate, NULL);",
-        'chdir("/"); setpgid(0, 0); umask(0);',
+        'if (chdir("/") == 0) return -1; setpgid(0, 0); umask(0); sleep(1000);',
     ],
     ids=["alarm", "signal", "itimer", "mask", "altstack", "process"],
 )
 def test_switches_of_the_process_do_no_harm(statements: str) -> None:
     """A program that turns them and does its work right is right."""
     top = POSIX + "#include <sys/stat.h>\nstatic stack_t alternate;\nstack_t *used = &alternate;\n"
-    statements = statements.replace('chdir("/")', 'if (chdir("/")) return -1')
     attempt = attempted(trouble(statements, top=top), first_case(), second_case())
 
     assert findings(attempt) == []

@@ -230,7 +230,7 @@ def test_a_small_allocation_is_told_by_its_first_reader() -> None:
         "static int calls = 5;",
         "static _Thread_local int calls;",
         "_Thread_local int calls = 5;",
-        '__attribute__((section("elsewhere"))) int calls = 5;',
+        '__attribute__((section(".data.elsewhere"))) int calls = 5;',
         '__attribute__((section(".bss.elsewhere"))) int calls;',
         'static const char *text = "x"; int calls;',
     ],

@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from grader.labs.paged_kv import lab
+from grader.part import part
+from grader.pipeline import grade
+from grader.record import Record
 from grader.report import FORMATS, View
 from grader.sandbox import RUN_LIMITS
 from grader.tests.armed import ATTACKS, LAST, Batch, Hostile, grade_all, suite
 from grader.tests.ears import Ears
 from grader.tests.programs import SAMPLES
-from grader.verdict import Verdict
+from grader.verdict import Verdict, Visibility
 
 _MOST_SECONDS_OF_ONE = 3.0
 """What a submission's calls may use in all, whatever it does; the rest of a grading comes to it."""
@@ -97,6 +103,34 @@ def told_secrets(_: list[Hostile], batch: Batch) -> Iterator[str]:
                 yield f"the canary of {kind} is in {where}"
 
 
+@cache
+def secret() -> re.Pattern[str]:
+    """The operations that only hidden cases have, and the names of those cases."""
+    cases = part(lab(), seed=1).cases
+    hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
+    calls = {str(operation) for case in hidden for operation in case.trace.operations}
+    public = " ; ".join(str(operation) for case in cases if case not in hidden for operation in case.trace.operations)
+    calls = {call for call in calls if not re.search(rf"(?<!\w){re.escape(call)}(?!\w)", public)}
+    assert len(calls) > 100
+    words = sorted(map(re.escape, {*calls, *(case.name for case in hidden)}))
+    return re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)")
+
+
+def told_hidden(record: Record, *, instructor: bool = False) -> set[str]:
+    """What is said of hidden cases in any report of this submission; `json` is the record itself, for instructors."""
+    view = View(instructor=instructor, everything=True)
+    return {
+        found for name, render in FORMATS.items() for found in secret().findall(render(record, view)) if name != "json"
+    }
+
+
+def told_hidden_cases(_: list[Hostile], batch: Batch) -> Iterator[str]:
+    """No operation of a hidden case, nor its name, in any report that a student gets."""
+    for record in batch.records:
+        if found := told_hidden(record):
+            yield f"{record.submission.name}: {sorted(found)[:5]} of hidden cases"
+
+
 def traces(_: list[Hostile], batch: Batch) -> Iterator[str]:
     """No file outside the private folders, no process or object afterwards, nothing said or done to those around."""
     yield from (f"{path} appeared, changed or is gone" for path in batch.appeared)
@@ -142,6 +176,16 @@ def test_the_decoy_notes_what_is_changed_of_others(tmp_path: Path) -> None:
     assert "4057" in changed[1]
 
 
+def test_instructors_read_what_hidden_cases_ask() -> None:
+    """Without it the search for that in students' reports could not fail."""
+    folder = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
+    chosen = lab()
+    record = grade(folder, chosen, part(chosen, seed=1).cases, seed=1, valgrind=False)
+
+    assert told_hidden(record, instructor=True)
+    assert not told_hidden(record)
+
+
 def test_the_ears_hear_every_kind_of_socket(tmp_path: Path) -> None:
     """And are still when nobody speaks."""
     with Ears(tmp_path) as ears:
@@ -164,6 +208,7 @@ _LOOKS: tuple[Callable[[list[Hostile], Batch], Iterator[str]], ...] = (
     wrong_records,
     disturbed_others,
     told_secrets,
+    told_hidden_cases,
     traces,
     too_dear,
 )

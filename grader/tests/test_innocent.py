@@ -128,8 +128,8 @@ def test_no_function_is_missing_where_ld_misses_something_else() -> None:
 @pytest.mark.timeout(120)
 def test_an_object_that_may_not_be_so_large_is_the_students() -> None:
     """And one that may be is graded like any other."""
-    large = graded_text(f"{right()}\nchar large[63 << 20] = {{1}};\n", first_case())
-    too_large = graded_text(f"{right()}\nchar large[70 << 20] = {{1}};\n", first_case())
+    large = graded_text(f"{right()}\nconst char large[63 << 20] = {{1}};\n", first_case())
+    too_large = graded_text(f"{right()}\nconst char large[70 << 20] = {{1}};\n", first_case())
 
     assert (large.verdict, large.findings) == (Verdict.ACCEPTED, ())
     assert too_large.verdict is Verdict.COMPILE_ERROR

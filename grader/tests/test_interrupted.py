@@ -22,6 +22,7 @@ from jsonschema import Draft202012Validator
 from grader import record, sandbox
 from grader.record import Record, from_json
 from grader.tests.programs import POSIX, SAMPLES, around, right
+from grader.verdict import Verdict
 
 _ROOT = Path(__file__).parents[2]
 _KILLS = 15
@@ -133,18 +134,22 @@ def test_a_kill_at_any_moment_leaves_no_file_or_a_valid_record(folder: Path) -> 
     assert made.complete
 
 
-def test_a_kill_leaves_what_was_earned_so_far(folder: Path) -> None:
-    """Once the cases have been compared there is a record, though not a complete one."""
+def test_a_kill_leaves_a_record_without_points(folder: Path) -> None:
+    """From the beginning on, in the place of one of an earlier grading."""
+    start(folder, SAMPLES / "accepted" / "yoda_crlf").communicate(timeout=60)
+    before = found(folder)
+    assert before is not None
+    assert before.score == before.max_score
     process = start(folder, SAMPLES / "accepted" / "yoda_crlf")
     deadline = time.monotonic() + 30
-    while not (folder / "record.json").exists() and process.poll() is None and time.monotonic() < deadline:
+    while found(folder) == before and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.001)
     process.kill()
     process.communicate(timeout=20)
     made = found(folder)
 
     assert made is not None
-    assert made.score
+    assert (made.score, made.verdict, made.complete) == (None, Verdict.JUDGE_ERROR, False)
     assert wait_for_silence(folder, 10) == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import casefile, memcheck as module
+from grader import casefile, valgrind as module
 from grader.errors import GraderError
 from grader.grammar import Case
 from grader.labs.paged_kv import lab
@@ -65,13 +65,13 @@ def started(monkeypatch: pytest.MonkeyPatch, bare: Callable[..., None]) -> Itera
         yield lambda: len(log.read_text().splitlines()) if log.is_file() else 0
 
 
-def test_a_right_program_needs_one_process_for_all_cases(started: Callable[[], int]) -> None:
+def test_a_right_program_needs_one_process_for_public_and_one_for_hidden_cases(started: Callable[[], int]) -> None:
     """All of the lab's cases, nothing found, nothing left out."""
     chosen = lab()
     every = casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
     found = checked(right(), *every)
 
-    assert (found.processes, started()) == (1, 1)
+    assert (found.processes, started()) == (2, 2)
     assert found.errors == ()
     assert found.counted == {}
 
@@ -83,6 +83,33 @@ def test_a_program_that_dies_under_valgrind_gets_three_processes_at_most(started
     assert attempt.checked is not None
     assert attempt.checked.processes == started() <= 3
     assert {comparison.end.value for comparison in attempt.comparisons} == {"reached"}
+
+
+def test_what_valgrind_does_not_need_is_refused_under_it() -> None:
+    """Descriptors without a file, timers, and notes to whoever has the same pipe."""
+    calls = (
+        *('memfd_create("a", 0)', "timerfd_create(0, 0)", "eventfd(0, 0)", "epoll_create(1)", "tee(1, 1, 1, 0)"),
+        *("fcntl(1, F_SETPIPE_SZ, 65536)", "setitimer(ITIMER_REAL, &soon, NULL)", "ioctl(1, FIONREAD, &soon)"),
+    )
+    headers = ("errno.h", "stdlib.h", "sys/epoll.h", "sys/eventfd.h", "sys/ioctl.h", "sys/mman.h", "sys/timerfd.h")
+    top = POSIX + "".join(f"#include <{header}>\n" for header in headers) + "static struct itimerval soon;\n"
+    tried = "".join(f"if ({call} != -1 || errno != EPERM) abort();\n" for call in calls)
+    source = around("append_kv", f"    if ({_UNDER_VALGRIND}) {{ {tried} }}", top=top)
+
+    assert findings(attempted(source, first_case(), valgrind=True)) == []
+
+
+def test_valgrind_has_the_room_that_there_is_natively() -> None:
+    """Whoever takes much memory and gives it back is seen to the end; here something unset is used behind that."""
+    top = _TOP + "void *same(void *p);\n__attribute__((noipa)) void *same(void *p) { return p; }\n"
+    much = "for (int i = 0; i < 8; i++) { char *p = malloc(5 << 20); if (p == NULL) abort(); free(same(p)); }"
+    unset = "int *p = same(malloc(64)); if (p[3] == 7) kv_data++; free(p); /* HERE */"
+    source = around("append_kv", f"    {much}\n    {unset}", top=top)
+    attempt = attempted(source, first_case(), second_case(), valgrind=True)
+
+    assert attempt.checked is not None
+    assert attempt.checked.unchecked == ()
+    assert {(one.verdict, one.source[0].line) for one in findings(attempt)} == {(Verdict.MEMORY_ERROR, line_of(source))}
 
 
 def test_what_ends_under_valgrind_is_no_leak() -> None:

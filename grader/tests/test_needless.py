@@ -11,7 +11,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from grader import process
-from grader.build import link, needless
+from grader.build import needless, ours
 from grader.lab import Built, Program
 from grader.labs.paged_kv import lab
 from grader.process import Patience
@@ -125,7 +125,7 @@ def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
 
     assert (done.exit_code, done.stderr) == (0, b"")
     assert len(names) == len(set(names))
-    assert not set(names) & set(link._RENAMED)
+    assert not set(names) & set(ours.RENAMED)
 
 
 def test_other_names_of_a_function_are_known() -> None:

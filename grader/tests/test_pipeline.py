@@ -17,11 +17,8 @@ from grader.errors import DriverError, GraderError, ToolMissing, UsageError
 from grader.grammar import Case
 from grader.labs.paged_kv import lab
 from grader.pipeline import STEPS, grade
-from grader.record import Record
 from grader.tests.programs import (
-    POSIX,
     SAMPLES,
-    around,
     changed,
     first_case,
     graded_text,
@@ -70,28 +67,6 @@ def test_progress_is_told_each_step_as_it_begins(tmp_path: Path) -> None:
 
     assert told == [step.__name__ for step in STEPS]
     assert STEPS_TOLD.keys() == set(told)  # words for each
-
-
-@pytest.mark.parametrize("valgrind", [False, True])
-def test_an_early_record_comes_before_the_long_steps(tmp_path: Path, *, valgrind: bool) -> None:
-    """Not complete, valid, with what was earned so far; the last record is the complete one."""
-    early: list[Record] = []
-    last = grade(written(tmp_path, right()), lab(), [first_case()], seed=1, valgrind=valgrind, early=early.append)
-
-    assert early
-    assert {record.complete for record in early} == {False}
-    assert last.complete
-    assert {record.score for record in early} == {last.score}
-
-
-def test_an_early_record_knows_of_a_crash(tmp_path: Path) -> None:
-    """What was seen natively is in it, long before Valgrind is done."""
-    early: list[Record] = []
-    source = around("append_kv", "    raise(SIGSEGV);", top=POSIX)
-    grade(written(tmp_path, source), lab(), [first_case(), second_case()], seed=1, valgrind=True, early=early.append)
-
-    assert early[0].verdict is Verdict.RUN_TIME_ERROR
-    assert early[0].diagnosis is not None
 
 
 def test_a_build_that_fails_ends_the_way_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,8 +189,5 @@ def test_the_command_writes_the_page(tmp_path: Path) -> None:
 
 
 def test_a_record_without_pictures_still_has_its_operations() -> None:
-    """As an early one, or one from a run that wanted none."""
-    text = said(html(record_of(outcome("append/x"), complete=False)))
-
-    assert "append_kv 1 3" in text
-    assert "Grading was interrupted" in text
+    """As one from a run that wanted none."""
+    assert "append_kv 1 3" in said(html(record_of(outcome("append/x"))))

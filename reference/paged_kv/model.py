@@ -18,13 +18,7 @@ from reference.paged_kv.engine import Engine, first_fit, llm_init, null_engine
 from reference.paged_kv.outcome import Outcome
 from reference.paged_kv.pool import GUARD_WORDS, Pool
 from reference.paged_kv.readable import readable, reply_text, requested_id
-from reference.paged_kv.record import (
-    RecordState,
-    ReplyKind,
-    decode,
-    encode,
-    encode_reply,
-)
+from reference.paged_kv.record import MORE_SEQUENCES, RecordState, ReplyKind, decode, encode, encode_reply
 from reference.paged_kv.restored import believed, recounted, restored_engine
 from reference.paged_kv.sequence import KV_COUNT
 
@@ -41,6 +35,7 @@ _CALLS: dict[str, Callable[..., Outcome]] = {
     "fork_sequence": Engine.fork_sequence,
     "append_kv": Engine.append_kv,
 }
+_MAKERS = frozenset({"create_sequence", "fork_sequence"})
 _NO_REGION = array("i")
 _NO_OPERATION = Operation(name="")
 _NO_CALL = Outcome(Reply(text=""))
@@ -71,6 +66,7 @@ class PagedKV:
         self._choose = first_fit
         self._operation = _NO_OPERATION
         self._last = self.slots[-1]
+        self._most_sequences = MORE_SEQUENCES + sum(operation.name in _MAKERS for operation in trace.operations)
         self._decoded: dict[bytes, RecordState] = {}
         self._judged: tuple[bytes, RecordState | None] = (b"", None)
         """The record that was judged last, and what the reference had in its place."""
@@ -193,6 +189,7 @@ class PagedKV:
             start = recounted(start, self._right_of(before))
             reply = self._redo(start, operation)
         found = self._decode(actual)
+        self._check_pools(found)
         choice = self._own_choice(start, operation, found)
         if choice is not None and choice.could_be:
             self._choose = partial(_these, list(choice.blocks))
@@ -217,6 +214,12 @@ class PagedKV:
     def describe(self, record: bytes) -> dict[str, object]:
         """The record as plain values by the handout's names."""
         return readable(self._decode(record), self.seed)
+
+    def _check_pools(self, found: RecordState) -> None:
+        """They are not the program's to choose. Raises `CannotGoOn` for others than the trace makes."""
+        made = [self.pools[number].pool_bytes if number in self.pools else -1 for number in self.slots]
+        if made != [slot.pool_bytes for slot in found.slots]:
+            raise CannotGoOn("a record tells of another pool than llm_init was given")
 
     def _with_untouched(self, right: RecordState, left: RecordState, operation: Operation, reply: Reply) -> RecordState:
         """What a call must leave alone stays as the program `left` it before, earlier mistakes and all.
@@ -272,7 +275,7 @@ class PagedKV:
         """The record, decoded; nobody may change it, because the last few are kept."""
         if record not in self._decoded:
             try:
-                state = decode(record, len(self.slots))
+                state = decode(record, len(self.slots), sequences=self._most_sequences)
             except ValueError as error:
                 raise CannotGoOn(str(error)) from error
             if len(self._decoded) >= _MOST_DECODED:

@@ -20,6 +20,7 @@ import struct
 from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import count
 
 from reference.delta import Part
 from reference.paged_kv.engine import Engine
@@ -28,6 +29,7 @@ from reference.paged_kv.sequence import Pointer
 from reference.paged_kv.words import BLOCK_SIZE, L1_PT_SIZE, L2_PT_SIZE
 
 __all__ = [
+    "MORE_SEQUENCES",
     "EngineState",
     "Pointer",
     "RecordState",
@@ -97,6 +99,10 @@ class RecordState:
     slots: list[Slot]
 
 
+MORE_SEQUENCES = 4
+"""A list is followed for so many sequences more than calls could have made; driver.c has the same number."""
+
+_MOST_SEQUENCES = 10_000
 _PAIR = struct.Struct("<2i")
 _NO_POOL = _PAIR.pack(-1, 0)
 
@@ -115,29 +121,34 @@ def encode(engine: Engine | None, pool: Pool | None) -> tuple[Part, ...]:
     return engine.head, engine.ref_count, engine.sequences.ints, pool.region
 
 
-def decode(record: bytes, slots: int) -> RecordState:
-    """Read a record of `slots` engines back. Raises `ValueError` when the bytes are no such record."""
+def decode(record: bytes, slots: int, *, sequences: int = _MOST_SEQUENCES) -> RecordState:
+    """Read a record of `slots` engines back, each with at most so many sequences.
+
+    Raises `ValueError` when the bytes are no such record.
+    """
     reader = _Reader(record)
     kind, value = reader.ints(2)
-    decoded = [_decode_slot(reader) for _ in range(slots)]
+    decoded = [_decode_slot(reader, sequences) for _ in range(slots)]
     if reader.place != len(record):
         raise ValueError("a record has bytes left over")
     return RecordState(ReplyKind(kind), value, decoded)
 
 
-def _decode_slot(reader: _Reader) -> Slot:
+def _decode_slot(reader: _Reader, most: int) -> Slot:
     pool_bytes, lives = reader.ints(2)
     if lives not in (0, 1) or pool_bytes < -1 or (lives and pool_bytes < 0):
         raise ValueError("a record has an engine without a pool")
-    engine = _decode_engine(reader, pool_bytes // BLOCK_SIZE) if lives else None
+    engine = _decode_engine(reader, pool_bytes // BLOCK_SIZE, most) if lives else None
     region = reader.take(4 * region_words(pool_bytes)) if pool_bytes >= 0 else b""
     return Slot(pool_bytes=pool_bytes, region=region, engine=engine)
 
 
-def _decode_engine(reader: _Reader, capacity: int) -> EngineState:
+def _decode_engine(reader: _Reader, capacity: int, most: int) -> EngineState:
     pool_ok, total, free, ref_pointer = reader.ints(4)
     ref_count = reader.array(capacity) if ref_pointer == Pointer.OK else array("i")
     list_pointer, mirrored, length = reader.ints(3)
+    if not 0 <= length <= most:
+        raise ValueError(f"active_seqs leads to {length} sequences, and all calls of the case make no more than {most}")
     sequences = [_decode_sequence(reader) for _ in range(length)]
     return EngineState(
         pool_ok, total, free, _pointer(ref_pointer), ref_count, _pointer(list_pointer), mirrored, sequences
@@ -149,8 +160,14 @@ def _decode_sequence(reader: _Reader) -> SequenceState:
     sequence = SequenceState(seq_id, kv_count, _pointer(pointer))
     if sequence.table.readable:
         sequence.l1 = [_pointer(word) for word in reader.ints(L1_PT_SIZE)]
-        sequence.tables = [reader.array(L2_PT_SIZE) if slot.readable else None for slot in sequence.l1]
+        entries = reader.array(L2_PT_SIZE * sum(slot.readable for slot in sequence.l1))
+        starts = count(step=L2_PT_SIZE)
+        sequence.tables = [_table(entries, next(starts)) if slot.readable else None for slot in sequence.l1]
     return sequence
+
+
+def _table(entries: array[int], start: int) -> array[int]:
+    return entries[start : start + L2_PT_SIZE]
 
 
 _POINTERS = dict(enumerate(Pointer))

@@ -31,10 +31,7 @@ def restored_engine(slot: Slot, pool: Pool, number: int) -> Engine:
     engine.free_local_blocks = state.free_local_blocks
     engine.ref_count = state.ref_count[:]
     for sequence in state.sequences:
-        taken_over = engine.sequences.append(sequence.seq_id, sequence.kv_count, [])
-        for place, table in enumerate(sequence.tables):
-            if table is not None:
-                taken_over.hang(place, table)
+        engine.sequences.append_tables(sequence.seq_id, sequence.kv_count, sequence.tables)
     return engine
 
 

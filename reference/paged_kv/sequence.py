@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from enum import IntEnum
 
 from reference.paged_kv.words import L1_PT_SIZE, L2_PT_SIZE
@@ -78,6 +79,19 @@ class SequenceList:
         ints += _UNMAPPED_ENTRIES[tables * L2_PT_SIZE - len(blocks)]
         ints[start + KV_COUNT] = kv_count
         return self._linked(Sequence(self, seq_id, start, _L2_STARTS[tables]))
+
+    def append_tables(self, seq_id: int, kv_count: int, tables: Iterable[array[int] | None]) -> None:
+        """A sequence with these L2 tables in the slots of its L1 table; None is NULL."""
+        ints, start = self.ints, len(self.ints)
+        ints += _HEADS[0]
+        ints[start + KV_COUNT] = kv_count
+        l2_starts = [0] * L1_PT_SIZE
+        for slot, table in enumerate(tables):
+            if table is not None:
+                l2_starts[slot] = len(ints) - start
+                ints[start + _L1_TABLE + slot] = Pointer.OK
+                ints += table
+        self._linked(Sequence(self, seq_id, start, l2_starts))
 
     def append_fork(self, parent: Sequence, seq_id: int) -> None:
         """A sequence like its parent, with L1 and L2 tables of its own, which map the same blocks (Task 3)."""

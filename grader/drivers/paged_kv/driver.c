@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192, PAGE = 4096 };
+enum { MOST_ENGINES = 8, GUARD = 64, MOST_SEQUENCES = 8192, MORE_SEQUENCES = 4, PAGE = 4096 };
 enum setting { SEED, ENGINES, POOL_ALIGN };
 /* in the order of the lab's list of operations */
 enum code { INIT, CREATE, FREE, FORK, APPEND, DESTROY, MOVE_L2, UNMAP, SET_KV_COUNT };
@@ -21,7 +21,7 @@ struct slot {
 };
 
 static struct slot slots[MOST_ENGINES + 1]; /* by number; 0 is the NULL engine */
-static int32_t seed, engines, pool_align;
+static int32_t seed, engines, pool_align, makers; /* makers: calls so far that could make a sequence */
 static enum reply reply_kind;
 static int32_t reply_value;
 
@@ -50,6 +50,7 @@ void lab_start(const int32_t *settings)
     seed = settings[SEED];
     engines = settings[ENGINES];
     pool_align = settings[POOL_ALIGN];
+    makers = 0;
     memset(slots, 0, sizeof slots);
     for (int i = 0; i <= MOST_ENGINES; i++)
         slots[i].pool_bytes = -1;
@@ -276,6 +277,7 @@ static void allow_pools(void)
 
 int lab_apply(const struct call *call, const struct contract *contract)
 {
+    makers += call->code == CREATE || call->code == FORK;
     if (call->code == INIT && !(call->nulls & 1))
         make_pool(call->target, call->argument[0]);
     if (contract == NULL || !contract->on)
@@ -348,10 +350,14 @@ static void put_list(LLMEngine *engine)
     static struct list_node *nodes[MOST_SEQUENCES];
     struct list_node *head = &engine->active_seqs, *node = head->next;
     enum pointer end = PTR_OK;
-    int count = 0;
+    int count = 0, most = makers + MORE_SEQUENCES; /* more than there can be; a longer list counts as endless */
+    if (most > MOST_SEQUENCES)
+        most = MOST_SEQUENCES;
     while (node != head) {
         end = node == NULL ? PTR_NULL : first_seen(sequence_of(node), sizeof(Sequence));
-        if (end != PTR_OK || count == MOST_SEQUENCES)
+        if (end == PTR_OK && count == most)
+            end = PTR_SHARED;
+        if (end != PTR_OK)
             break;
         nodes[count++] = node;
         node = node->next;

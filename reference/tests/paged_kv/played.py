@@ -11,6 +11,7 @@ from reference.paged_kv.record import EngineState, RecordState, SequenceState, S
 __all__ = ["GUARD_WORDS", "SEED", "TOUR", "Played", "operation"]
 
 SEED = 20110
+_MOST_SEQUENCES = 20
 GUARD_WORDS = 16  # 64 bytes before the pool and 64 behind it
 
 TOUR = [
@@ -48,7 +49,8 @@ class Played:
 
     def __init__(self, blocks: int | None = 4, *, engines: int = 1, seed: int = SEED) -> None:
         uses_all = Operation(name="llm_destroy", target=engines)
-        self.model = PagedKV(Trace(operations=(uses_all,), settings={"seed": seed}))
+        makes = Operation(name="create_sequence")  # a record lists no more sequences than a trace makes, and a few
+        self.model = PagedKV(Trace(operations=(uses_all, *[makes] * _MOST_SEQUENCES), settings={"seed": seed}))
         self.engines = engines
         if blocks is not None:
             self.do(f"llm_init {64 * blocks}")

@@ -1,6 +1,6 @@
 #include "llm_memory.h"
 
-__attribute__((visibility("hidden"))) int nowhere(void) __asm__("\"\033[2J\007 ::error::forged ##[error]x </testcase>]]> @everybody \342\200\256drow\377\"");
+__attribute__((visibility("hidden"))) int nowhere(void) __asm__("\"\033[2J\007 ::error::forged ##[error]x </testcase>]]> #1 everybody \342\200\256drow\377\"");
 __attribute__((visibility("hidden"))) int hidden(void) __asm__("\"=cmd|' /C calc'!A0\"");
 
 LLMEngine *llm_init(void *pool_addr, size_t pool_size) {

@@ -13,7 +13,7 @@ __attribute__((common)) int heap[16];
 __attribute__((common)) int now[16];
 _Thread_local int last_tdata = 1;
 __attribute__((visibility("hidden"))) int record = 3;
-__asm__(".globl harness_pages\n.set harness_pages, 0\n.globl blocks\n.comm blocks, 64, 16\n");
+__asm__(".globl harness_pages\n.set harness_pages, check_canaries\n.globl blocks\n.comm blocks, 64, 16\n");
 __asm__(".weak lab_apply\n.set lab_apply, check_canaries\n.globl progress\n.set progress, check_canaries\n");
 __asm__(".globl __start_student_data\n.set __start_student_data, check_canaries\n.globl _end\n.set _end, check_canaries\n");
 

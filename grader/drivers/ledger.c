@@ -1,0 +1,98 @@
+/* What a case allocated and freed natively, in the hands of its parent, where no store of the student's reaches it.
+ *
+ * The child writes a note of every allocation and every free into a pipe. Nobody takes a note back: the child has no
+ * end to read from, and the kernel lets only our own code write there (gate.c). The descriptor's number is part of that
+ * code, so there is no variable to change. What is left at the end of a case is what the parent says. A program that
+ * finds the child's own table and frees all that is in it has freed it, like one that keeps such a list itself.
+ *
+ * The child's table could be opened and shut around each change instead (mprotect): all cases of a right program then
+ * took more than half as long again, with the notes 7 % longer.
+ */
+#define _GNU_SOURCE
+#include "inside.h"
+
+#ifndef UNDER_VALGRIND
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SOME = 1 << 10, LARGE_PIPE = 1 << 20 };
+
+static struct note {
+    uint64_t size;
+    void *caller;
+    int32_t operation;
+    uint32_t frees; /* 0: this is an allocation, otherwise the number of the block that is freed, from 1 */
+} blocks[MOST_BLOCKS], read_notes[SOME];
+
+static size_t block_count;
+static int reading = -1;
+
+void set_up_ledger(void)
+{
+    int ends[2];
+    if (now.report == NOTES)
+        now.report = dup(now.report);
+    if (pipe2(ends, O_NONBLOCK) != 0)
+        _exit(EXIT_BAD_PLAN);
+    fcntl(ends[0], F_SETPIPE_SZ, LARGE_PIPE); /* where it may be so large, the child waits less often */
+    reading = ends[0] == NOTES ? dup(ends[0]) : ends[0];
+    if (dup2(ends[1], NOTES) < 0 || fcntl(NOTES, F_SETFL, 0) != 0)
+        _exit(EXIT_BAD_PLAN);
+    if (ends[1] != NOTES)
+        close(ends[1]);
+}
+
+void leave_ledger(void)
+{
+    close(reading);
+}
+
+static void note(const struct note *one)
+{
+    long written;
+    do
+        written = ask_kernel(SYS_write, NOTES, (uintptr_t)one, sizeof *one);
+    while (written == -EINTR);
+    if (written < 0)
+        _exit(EXIT_NO_REPORT);
+}
+
+void note_allocation(size_t size, void *caller)
+{
+    note(&(struct note){size, caller, now.operation, 0});
+}
+
+void note_free(size_t number)
+{
+    note(&(struct note){.frees = (uint32_t)number + 1});
+}
+
+void read_ledger(void)
+{
+    ssize_t got;
+    while ((got = read(reading, read_notes, sizeof read_notes)) > 0)
+        for (const struct note *one = read_notes; one < read_notes + (size_t)got / sizeof *one; one++)
+            if (one->frees == 0 && block_count < MOST_BLOCKS)
+                blocks[block_count++] = *one;
+            else if (one->frees != 0 && one->frees <= block_count)
+                blocks[one->frees - 1].frees = 1;
+}
+
+void close_ledger(int tell)
+{
+    read_ledger();
+    heap.live = 0; /* of the parent: it goes along with the end of the case */
+    for (size_t i = 0; tell && i < block_count; i++)
+        if (!blocks[i].frees && ++heap.live <= MOST_LIVE_TOLD)
+            report_block(LIVE, 0, &(struct block){.size = blocks[i].size, .caller = blocks[i].caller,
+                .operation = blocks[i].operation, .freed_in = UNKNOWN, .lost_in = UNKNOWN}, NULL);
+    memset(read_notes, 0, sizeof read_notes);
+    memset(blocks, 0, block_count * sizeof *blocks); /* no case leaves a word for the next one */
+    block_count = 0;
+}
+
+#endif

@@ -1,0 +1,81 @@
+"""What no scan of the object found is found in what objcopy and the linkers made of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from grader.build import scan
+from grader.build.elf import Elf
+from grader.build.ours import Ours, ours
+from grader.build.project import CProject
+from grader.build.scan import Suspect
+from grader.tests.programs import SAMPLES
+from grader.tests.scanned import CONSTRUCTOR, DESTRUCTOR, accepted, assembly, below, graded, on_x86
+from grader.verdict import Verdict
+
+_RELOCATIONS = assembly('.section .rela.got,\\"a\\",@4', ".quad 0,37,0x401000")
+_UNIQUE = below(
+    "long other(void);",
+    "long other(void) { return -1; }",
+    '__asm__(".globl a.name\\n.type a.name,@gnu_unique_object\\n.set a.name,other");',
+)
+_OVERTAKEN = {
+    "constructor": (CONSTRUCTOR, {"odd-start"}, ".init_array of "),
+    "destructor": (DESTRUCTOR, {"odd-start"}, ".fini_array of "),
+    "code in .init": (assembly('.section .init,\\"ax\\"', "nop"), {"odd-start"}, ".init of "),
+    "relocations": (_RELOCATIONS, {"odd-start"}, " that functions choose"),
+    "a library's place": (assembly('.section .interp,\\"a\\"', '.asciz \\"mine\\"'), {"odd-start"}, "interpreter "),
+}
+"""Programs, and what is found although nothing is suspected of the object."""
+
+
+def _blind(_: Elf) -> tuple[Suspect, ...]:
+    return ()
+
+
+def _none(_: Elf) -> tuple[str, ...]:
+    return ()
+
+
+@on_x86
+@pytest.mark.parametrize("name", _OVERTAKEN)
+def test_a_program_is_compared_with_an_innocent_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what the loader does, and what is called before main and after it; a difference is the file's fault."""
+    source, kinds, words = _OVERTAKEN[name]
+    monkeypatch.setattr(scan, "suspects", _blind)
+    record = graded(source)
+
+    assert (record.verdict, record.outcomes) == (Verdict.REJECTED, ())
+    assert {finding.kind for finding in record.findings} == kinds
+    assert any(words in finding.field for finding in record.findings)
+
+
+@on_x86
+def test_a_name_that_others_see_is_found_after_objcopy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hides all but the six functions; one that it left would take the place of libc's."""
+    monkeypatch.setattr(scan, "suspects", _blind)
+    monkeypatch.setattr("grader.build.again.odd_symbols", _none)
+    record = graded(_UNIQUE)
+
+    assert record.verdict is Verdict.REJECTED
+    assert {finding.kind for finding in record.findings} == {"odd-symbol"}
+
+
+@pytest.mark.parametrize("sample", ["log_file_and_hash_constants", "visitor_camel_case_allman"])
+def test_what_is_kept_of_an_innocent_program_is_not_believed_against_a_file(
+    sample: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be of another libc by now: then an innocent file is linked anew, with what the file needs of libc."""
+    lanes: list[str] = []
+
+    def outdated(project: CProject) -> Ours:
+        made = ours(project)
+        lanes.extend(made.starts)
+        return replace(made, starts=dict.fromkeys(made.starts, frozenset({"interpreter of another libc"})))
+
+    monkeypatch.setattr("grader.build.link.ours", outdated)
+    accepted((SAMPLES / "accepted" / sample / "llm_memory.c").read_text(encoding="utf-8"))
+
+    assert {"program dynamic", "checked dynamic"} <= set(lanes)
