@@ -81,6 +81,8 @@ def look_for_advice(
     work: Workspace, lab: Lab, *, source: bytes, program: Program, comparisons: Sequence[Comparison]
 ) -> Advised:
     """Look for all three, in a workspace of its own. Raises nothing: a result is not lost for advice that fails."""
+    if work.budget.empty:
+        return Advised(advice=(_not_looked("the program took all the time that a submission has"),), cpu_seconds=0.0)
     sound = [one for one in comparisons if one.case.visibility is Visibility.PUBLIC and one.end is End.REACHED]
     advice: list[Advice] = []
     spent = 0.0

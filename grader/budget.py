@@ -1,6 +1,6 @@
-"""The time of a whole submission: whatever is started for it takes from one purse.
+"""The time of a whole submission: what is started for it and what we compute for it ourselves is paid from one purse.
 
-A right program needs about half a second of it, compiler and Valgrind included. What hangs is ended long before the
+A right program needs about one of its 9 seconds, compiler and Valgrind included. What hangs is ended long before the
 purse is empty, by limits of its own:
 
     replay     an operation is limited to 60 ms, 1,000 times what a right one needs. In the first case in which a call
@@ -13,7 +13,8 @@ purse is empty, by limits of its own:
 So a hang costs at most 3 s in all. Time is always the time that a program computes or sleeps, never that for which it
 waits for a processor: on a busy machine everything takes longer, and nothing is called slow for it. The purse itself
 is for programs that never hang but are thousands of times too slow: what it does not pay for is said to be not run
-(replay) or not checked (Valgrind, which then costs no point).
+(replay), not compared (we ourselves: a right program's states are compared in 0.1 s, those of a wrong one in 2 s at
+most) or not checked (Valgrind, which then costs no point).
 """
 
 from __future__ import annotations
@@ -22,16 +23,12 @@ import math
 import time
 from dataclasses import dataclass, field
 
-__all__ = ["MOST_OWN_SECONDS", "MOST_SECONDS", "Budget"]
-
-MOST_OWN_SECONDS = 20.0
-"""CPU seconds that we compute ourselves for one submission. A right one needs 0.2, no sample more than 7; what one
-shapes is read once and up to stated sizes, so this is for what we forgot."""
+__all__ = ["MOST_SECONDS", "Budget"]
 
 _WALL = 300.0
 MOST_SECONDS = 3 * _WALL
-"""Of a whole grading, before a batch gives it up: once the purse, once for our own tools, which have 20 s each when the
-purse is empty, and once for what we compute ourselves, on a machine that has more to do than processors."""
+"""By the clock, of a whole grading, before a batch gives it up: once the purse, once for our own tools, which have 20 s
+each when the purse is empty, and once for what we compute ourselves, where there is more to do than processors."""
 
 _LEAST_CPU = 2
 _LEAST_WALL = 20.0
@@ -40,26 +37,30 @@ _LEAST_WALL = 20.0
 
 @dataclass(slots=True)
 class Budget:
-    """Seconds that are left of the CPU time and the wall-clock time for one submission."""
+    """The seconds of one submission."""
 
-    cpu: float = 15.0
+    own: float = 9.0
+    """For what computes or sleeps: programs, and we ourselves."""
     wall: float = _WALL
+    """By the clock; a part of it is left."""
+    paid: float = 0.0
+    """By programs, of the former."""
     since: float = field(default_factory=time.thread_time)
     """Our own CPU time when it began."""
 
     @property
-    def late(self) -> bool:
-        """Have we ourselves computed too long for the submission? Then nothing more of it is compared."""
-        return time.thread_time() - self.since > MOST_OWN_SECONDS
+    def cpu(self) -> float:
+        """What is left for programs."""
+        return self.own - self.paid - (time.thread_time() - self.since)
 
     @property
     def empty(self) -> bool:
-        """Is it used up? Then nothing of the student's is started any more."""
+        """Is it used up? Then nothing of the student's is started any more, and what differs is no longer followed."""
         return self.cpu <= 0 or self.wall <= 0
 
-    def take(self, cpu: float, wall: float) -> None:
+    def take(self, own: float, wall: float) -> None:
         """Pay for a program that ran so long."""
-        self.cpu -= cpu
+        self.paid += own
         self.wall -= wall
 
     def cpu_limit(self, wanted: int | None) -> int:

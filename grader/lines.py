@@ -50,7 +50,7 @@ def find_lines(
 ) -> tuple[dict[tuple[int, int], Named], float]:
     """For case and operation the lines, and the CPU seconds that it took. Raises nothing: points need no lines."""
     chosen = _chosen(found)
-    if not chosen:
+    if not chosen or work.budget.empty:
         return {}, 0.0
     try:
         built = lab.build_telling_lines(work, source)

@@ -33,7 +33,7 @@ from grader.score import rule_scores, total
 from grader.symbols import source_lines
 from grader.symptoms import stacks_of
 from grader.trust import surely
-from grader.verdict import Judged, Visibility
+from grader.verdict import Judged, Verdict, Visibility
 
 __all__ = ["STEPS", "Progress", "grade"]
 
@@ -117,7 +117,7 @@ def _compare(attempt: Attempt) -> Attempt:
     if attempt.replayed is None:
         return attempt
     budget = attempt.work.budget
-    compared = partial(compare, model=attempt.lab.model, late=lambda: budget.late)
+    compared = partial(compare, model=attempt.lab.model, late=lambda: budget.empty)
     comparisons = tuple(compared(played) for played in attempt.replayed.played)
     return replace(attempt, comparisons=comparisons)
 
@@ -263,9 +263,10 @@ def _sound(attempt: Attempt) -> list[int]:
 
 def _would_score(attempt: Attempt) -> int | None:
     """What a submission that does not compile would have scored, warnings forgiven and holes stubbed."""
-    source = attempt.source
-    stopped = attempt.built is not None and attempt.built.stopped
-    if attempt.can_run or stopped or source is None or source.finding is not None:
+    source, built = attempt.source, attempt.built
+    if built is None or attempt.can_run or built.stopped or source is None or source.finding is not None:
+        return None
+    if any(finding.verdict is Verdict.REJECTED for finding in built.findings):  # it would be again
         return None
     with sandbox.workspace(attempt.work.budget) as work:
         again = replace(attempt, work=work, relaxed=True, valgrind=False)

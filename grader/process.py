@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -48,6 +47,8 @@ class Completed:
     timed_out: bool
     """Was it ended, because it was late or silent?"""
     cpu_seconds: float
+    own_seconds: float = 0.0
+    """The time that it computed, and, where it was listened to, that in which it slept."""
     wall_seconds: float = 0.0
     silent: bool = False
     """Did it say nothing for too long?"""
@@ -113,7 +114,7 @@ def run(
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            status, usage = _reap(process)
+            status, computed = _reap(process)
             family.end_leftovers(becomes)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
@@ -126,7 +127,8 @@ def run(
         slow=stopped is Stopped.SLOW,
         large=stopped is Stopped.LARGE,
         flooded=stopped is Stopped.FLOODED,
-        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        cpu_seconds=computed,
+        own_seconds=max(computed, silence.whole if silence is not None else 0.0),
         wall_seconds=time.monotonic() - started,
         stdout=traffic.taken("stdout"),
         stderr=traffic.taken("stderr"),
@@ -210,8 +212,8 @@ def _outputs(process: subprocess.Popen[bytes], channel_ends: Sequence[int]) -> d
     return plain | {end: f"channel {i}" for i, end in enumerate(channel_ends)}
 
 
-def _reap(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage]:
-    """Wait for the killed or ended program ourselves, to get its CPU time."""
+def _reap(process: subprocess.Popen[bytes]) -> tuple[int, float]:
+    """Wait for the killed or ended program ourselves: its status and its CPU seconds."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    return status, usage
+    return status, usage.ru_utime + usage.ru_stime

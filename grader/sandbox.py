@@ -137,7 +137,7 @@ class Workspace:
             done = _as_inside(done, int(trouble[1:]))
         elif trouble:
             raise CannotStart(f"a program for the submission cannot be started: {trouble.decode(errors='replace')}")
-        self.budget.take(done.cpu_seconds, done.wall_seconds)
+        self.budget.take(done.own_seconds, done.wall_seconds)
         return replace(done, channels=tuple(channels_read))
 
     def _rights(self, reads: Sequence[str]) -> Iterator[str]:

@@ -13,7 +13,6 @@ from itertools import chain
 
 from grader.blocks import BlockEvent, Event
 from grader.breaches import Place
-from grader.budget import MOST_OWN_SECONDS
 from grader.compare import ALLOCATED, LOST, Comparison, End
 from grader.memcheck import Checked
 from grader.memory_symptoms import STRAYS_UNDER_VALGRIND, frees_and_canaries, known, leaks, valgrind
@@ -183,7 +182,7 @@ def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
 
 def _no_time_words(comparison: Comparison) -> str:
     if comparison.unjudged:
-        return f"not compared: the grader used up its own {MOST_OWN_SECONDS:.0f} s for what the calls left behind"
+        return "not compared: what the calls before it did and left behind used up the time for all cases"
     done = "finished" if comparison.ended_at else "run"
     return f"not {done}: calls that are far too slow used up the time for all cases"
 

@@ -108,7 +108,7 @@ def run_once(
             f"./{program.place(work, checked=True)}",
             *map(str, ends[:2]),
         ],
-        limits=_limits(patience, cpu_limit),
+        limits=_limits(patience, cpu_limit, max(0.1, min(cpu_limit, work.budget.cpu))),
         feeds=[feed(token=token)],
         channels=2,
     )
@@ -153,14 +153,14 @@ def _is_cut(done: Completed, document: bytes, *, through: bool) -> bool:
     return (through or done.exit_code in _HARNESS_EXITS) and not ours and not document.rstrip().endswith(_LAST_WORD)
 
 
-def _limits(patience: float, cpu_seconds: int) -> Limits:
+def _limits(patience: float, cpu_seconds: int, own_seconds: float) -> Limits:
     return replace(
         RUN_LIMITS,
         wall_seconds=_WALL_SECONDS,
         cpu_seconds=cpu_seconds,
         address_space=None,
         open_files=None,
-        own_seconds=cpu_seconds,
+        own_seconds=own_seconds,
         silent_seconds=patience,
         silent_start_seconds=_START_SECONDS,
     )

@@ -92,9 +92,11 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
             yield _finding(project, suspect, ())
         addresses = scan.program_requests(elf, linked.prefix)[:MOST_FINDINGS]
         lines = lines_at(work, name, addresses, project.source_name) if addresses else {}
+        functions = scan.functions_before(elf, addresses)
         for address in addresses:
             frames = lines.get(address, [])
-            kind = "client-request" if _is_instruction(work, name, elf, address) else "hidden-request"
+            plainly = _is_instruction(work, name, begin=functions[address], address=address)
+            kind = "client-request" if plainly else "hidden-request"
             symbol = frames[0].function if frames else ""
             yield _finding(project, Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
     starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
@@ -121,13 +123,12 @@ def _lines(project: CProject, work: Workspace, section: str, places: Sequence[in
     return lines_at(work, project.object_name, places, project.source_name, section=section)
 
 
-def _is_instruction(work: Workspace, name: str, elf: Elf, address: int) -> bool:
+def _is_instruction(work: Workspace, name: str, *, begin: int, address: int) -> bool:
     """Does an instruction of the function begin there, read from its first one on?"""
-    start_of_it = scan.function_before(elf, address)
-    if address - start_of_it > _MOST_DISASSEMBLED:
+    if address - begin > _MOST_DISASSEMBLED:
         return False
     # an instruction over its beginning is whole within the order's length
-    window = [f"--start-address={start_of_it}", f"--stop-address={address + scan.ORDER_BYTES}"]
+    window = [f"--start-address={begin}", f"--stop-address={address + scan.ORDER_BYTES}"]
     limits = Limits(wall_seconds=30, cpu_seconds=3, address_space=1 << 29)
     done = work.run(["objdump", "-d", "--no-show-raw-insn", *window, name], limits=limits)
     return address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}

@@ -8,6 +8,7 @@ replaced functions), or could make such an order while it runs (code that can be
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +21,8 @@ __all__ = [
     "ORDER_BYTES",
     "Suspect",
     "calls",
-    "function_before",
     "functions",
+    "functions_before",
     "named",
     "program_requests",
     "suspects",
@@ -143,10 +144,10 @@ def _changeable(name: str) -> Suspect:
     return Suspect(kind="changeable-code", symbol=name)
 
 
-def function_before(elf: Elf, address: int) -> int:
-    """Where the function that holds this address of a program begins; the address itself when nothing tells."""
-    starts = [symbol.value for symbol in _functions(elf)]
-    return max((start for start in starts if start <= address), default=address)
+def functions_before(elf: Elf, addresses: Collection[int]) -> dict[int, int]:
+    """Where the functions that hold these addresses of a program begin; the address itself where nothing tells."""
+    starts = sorted(symbol.value for symbol in _functions(elf)) if addresses else []
+    return {address: starts[at - 1] if (at := bisect_right(starts, address)) else address for address in addresses}
 
 
 def _functions(elf: Elf) -> Iterator[Symbol]:

@@ -123,7 +123,7 @@ def test_a_purse_that_is_empty_pays_for_no_count() -> None:
     assert attempt.built is not None
     assert attempt.built.program is not None
     program, codes = attempt.built.program, lab().codes
-    with sandbox.workspace(Budget(cpu=0.0)) as work:
+    with sandbox.workspace(Budget(own=0.0)) as work:
         number = count_instructions(work, program, [first_case()], [0], codes=codes, settings=lab().driver_settings)
 
     assert number is None

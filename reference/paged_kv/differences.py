@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from reference.model import NEVER_SET, STILL_EMPTY, UNFILLED, Difference
 from reference.operation import Operation, Reply
@@ -211,7 +211,7 @@ def _tables(name: str, want: SequenceState, have: SequenceState) -> Iterator[Dif
             yield _table_pointer(field, wanted, found)
         wanted_table, found_table = want.tables[slot], have.tables[slot]
         if wanted_table is not None and found_table is not None and wanted_table != found_table:
-            yield from _entries(field, wanted_table, found_table)
+            yield from _entries(field, tuple(wanted_table), tuple(found_table))
 
 
 def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
@@ -225,7 +225,13 @@ def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
     )
 
 
-def _entries(field: str, want: array[int], have: array[int]) -> Iterator[Difference]:
+@lru_cache(maxsize=1024)
+def _entries(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> tuple[Difference, ...]:
+    """Of one L2 table. A wrong one mostly stays as it is from call to call, so the last ones are kept."""
+    return tuple(_each_entry(field, want, have))
+
+
+def _each_entry(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> Iterator[Difference]:
     for entry, (wanted, found) in enumerate(zip(want, have, strict=True)):
         if wanted != found:
             place, right = f"{field}[{entry}]", "-1" if wanted == UNMAPPED else f"block {wanted}"
