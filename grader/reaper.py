@@ -26,6 +26,9 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+os.register_at_fork(after_in_child=adopt_orphans.cache_clear)  # a child adopts none until it says so itself
+
+
 class Family:
     """Our children while a program runs: those that it leaves to us are told from all others.
 

@@ -114,6 +114,20 @@ def test_what_leaves_session_and_environment_ends_too() -> None:
     assert ends(int(done.stdout))
 
 
+def test_a_fork_of_us_ends_what_its_own_programs_leave() -> None:
+    """Its orphans are its own, although we have adopted ours before it was born: nobody else would bury them."""
+    sh("exit 0")
+    child = os.fork()
+    if child == 0:
+        done = sh("setsid sh -c 'exec sleep 1000' & sleep 0.2; exit 0")
+        os._exit(0 if done.succeeded else 1)
+    _, status = os.waitpid(child, 0)
+    left = [one for task in Path("/proc/self/task").iterdir() for one in (task / "children").read_text().split()]
+
+    assert status == 0
+    assert [one for one in left if b"sleep\0001000" in Path(f"/proc/{one}/cmdline").read_bytes()] == []
+
+
 def test_children_of_somebody_else_go_on() -> None:
     """In our session or one of their own; and another program of ours, with what it has left to us so far."""
     others = [subprocess.Popen(["sleep", "60"], start_new_session=own) for own in (False, True)]
