@@ -17,7 +17,7 @@ __all__ = ["LOOK", "MOST_MEMORY", "Silence"]
 LOOK = 0.05
 """Seconds between two looks at a program."""
 
-MOST_MEMORY = 384 << 20
+MOST_MEMORY = 256 << 20
 """Bytes of all processes of a program that is listened to. With a right one they and the grader have some 80 MB."""
 
 _PAGE = os.sysconf("SC_PAGESIZE")
