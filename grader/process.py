@@ -55,7 +55,7 @@ class Completed:
     slow: bool = False
     """Was it ended, because it took more of its own time in all than allowed?"""
     large: bool = False
-    """Was it ended, because it took more memory than any program needs?"""
+    """Was it ended, because it took more memory, or more processes, than any program needs?"""
     flooded: bool = False
     """Was it ended, because it said more through an extra pipe than allowed?"""
     stdout: bytes = b""
@@ -103,19 +103,19 @@ def run(
         arguments = command(theirs) if callable(command) else command
         started = time.monotonic()
         with _no_interrupt():
-            process, family = _start(arguments, cwd=cwd, environment=environment, pass_fds=theirs)
+            process, family = _start(arguments, cwd=cwd, environment=environment, pass_fds=theirs, user=becomes)
         try:
             for end in theirs:
                 pipes.close(end)
             room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
             traffic = Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
-            silence = _silence(process.pid, limits, wrapped=wrapped)
+            silence = _silence(process.pid, limits, family, wrapped=wrapped)
             stopped = traffic.pump(process.pid, started + limits.wall_seconds, silence)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             status, computed = _reap(process)
-            family.end_leftovers(becomes)
+            computed += family.end_leftovers()
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
@@ -149,11 +149,11 @@ def _machine_trouble() -> Iterator[None]:
         ) from error
 
 
-def _silence(pid: int, limits: Patience, *, wrapped: bool) -> Silence | None:
+def _silence(pid: int, limits: Patience, family: Family, *, wrapped: bool) -> Silence | None:
     if limits.silent_seconds is None:
         return None
     most, at_start, in_all = limits.silent_seconds, limits.silent_start_seconds, limits.own_seconds
-    return Silence(pid, most=most, at_start=at_start, in_all=in_all, wrapped=wrapped)
+    return Silence(pid, family.members, most=most, at_start=at_start, in_all=in_all, wrapped=wrapped)
 
 
 def _start(
@@ -162,6 +162,7 @@ def _start(
     cwd: Path,
     environment: Mapping[str, str],
     pass_fds: Sequence[int],
+    user: int | None,
 ) -> tuple[subprocess.Popen[bytes], Family]:
     """Start a program in a session of its own, with nothing of ours but these descriptors."""
     adopt_orphans()
@@ -183,7 +184,7 @@ def _start(
 
     for pause in _PAUSES:
         try:
-            family = Family(start)
+            family = Family(start, user)
             return made[0], family
         except BlockingIOError as error:  # no process is free; one may soon be
             if pause is None:

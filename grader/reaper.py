@@ -40,43 +40,57 @@ class Family:
     _running: ClassVar[set[int]] = set()
     _changing: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, start: Callable[[], int]) -> None:
-        """`start` returns the number of the program that it started in a session of its own."""
+    def __init__(self, start: Callable[[], int], user: int | None = None) -> None:
+        """`start` returns the number of the program that it started in a session of its own.
+
+        `user` is nobody's but its own.
+        """
+        self._user = user
         with self._changing:
             self._before = set(_children())
             self._program = start()
             self._running.add(self._program)
 
-    def end_leftovers(self, user: int | None) -> None:
-        """Kill and bury what the program left, once it is buried itself; `user` is nobody's but its own.
+    def members(self) -> list[int]:
+        """The program, all that it has started and not buried, and the orphans that it left to us."""
+        left = [child for child in _children() if child != self._program and self._is_leftover(child)]
+        return [one for first in (self._program, *left) for one in (first, *_below(first))]
+
+    def end_leftovers(self) -> float:
+        """Kill and bury what the program left, once it is buried itself: their CPU seconds.
 
         Each of them may leave orphans of its own, which become our children in turn; hence the loop.
         """
         with self._changing:
             self._running.discard(self._program)
-            _end_all(lambda child: self._is_leftover(child, user))
+            return _end_all(self._is_leftover)
 
-    def _is_leftover(self, child: int, user: int | None) -> bool:
+    def _is_leftover(self, child: int) -> bool:
         try:
             session = os.getsid(child)
-            if session == self._program or (user is not None and Path(f"/proc/{child}").stat().st_uid == user):
+            if session == self._program or (
+                self._user is not None and Path(f"/proc/{child}").stat().st_uid == self._user
+            ):
                 return True
         except OSError:
             return False
         return session != os.getsid(0) and session not in self._running and child not in self._before
 
 
-def _end_all(is_leftover: Callable[[int], bool]) -> None:
+def _end_all(is_leftover: Callable[[int], bool]) -> float:
     deadline = time.monotonic() + _MOST_SECONDS
+    spent = 0.0
     while time.monotonic() < deadline:
         found = [*filter(is_leftover, _children())]
         if not found:
-            return
+            break
         for child in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(child, 0)
+                usage = os.wait4(child, 0)[2]
+                spent += usage.ru_utime + usage.ru_stime
+    return spent
 
 
 def end_tree(root: int) -> None:

@@ -25,7 +25,7 @@ from grader.lab import Program
 from grader.plan import apart, plan
 from grader.process import MOST_CHANNEL, Completed
 from grader.sandbox import RUN_LIMITS, Workspace
-from grader.silence import MOST_MEMORY
+from grader.silence import MOST_MEMORY, MOST_PROCESSES
 from grader.verdict import Visibility
 from reference.operation import Trace
 
@@ -41,9 +41,10 @@ __all__ = [
 
 _TOTAL_SECONDS = 5.0  # for all cases; right programs need a tenth of a second
 _TRACING_SECONDS = 2.0
+_STARTING_SECONDS = 1.0  # besides; the harness ends the cases when their time is used up
 _SILENT_SECONDS = 2.0  # the harness says something after every operation, and after every hang
 _MOST_PROCESSES = 3
-_TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory"
+_TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory, or has more than {MOST_PROCESSES} processes"
 _TOO_MUCH = (
     f"it sends the grader more than {MOST_CHANNEL // 1_000_000} MB, or more messages than ten for each operation and "
     "20,000 besides"
@@ -170,6 +171,7 @@ def _run(
             wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
             silent_seconds=_SILENT_SECONDS,
             silent_start_seconds=_SILENT_SECONDS,
+            own_seconds=max(0.1, min(total + _STARTING_SECONDS, work.budget.cpu)),
         ),
         feeds=[planned(left, token=token, total=min(total, work.budget.cpu), confined=work.confined)],
         channels=1,
@@ -198,7 +200,7 @@ def _played_together(
             for number in begun[-1:] + left:
                 played[number].stop_listening(_TOO_LARGE if done.large else _TOO_MUCH)
             break
-        if finished or done.silent or budget.empty:
+        if finished or done.silent or done.slow or budget.empty:
             for number in left + [number for number in begun[-1:] if not played[number].ended]:
                 played[number].no_time = True
             break

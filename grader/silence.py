@@ -1,6 +1,6 @@
 """How long a program says nothing while it could: the sign of one that hangs, whatever it does to limits of its own.
 
-Besides, how long it takes in all, asleep too, and how much memory its processes have.
+Besides, how long it takes in all, asleep too, how many processes it has, and how much memory they have together.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["LOOK", "MOST_MEMORY", "Silence"]
+__all__ = ["LOOK", "MOST_MEMORY", "MOST_PROCESSES", "Silence"]
 
 LOOK = 0.05
 """Seconds between two looks at a program."""
 
 MOST_MEMORY = 256 << 20
 """Bytes of all processes of a program that is listened to. With a right one they and the grader have some 80 MB."""
+
+MOST_PROCESSES = 64
+"""The dead ones among them that nobody has buried. A right one has three."""
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -34,13 +37,21 @@ class Silence:
     """
 
     def __init__(
-        self, pid: int, *, most: float, at_start: float, in_all: float | None = None, wrapped: bool = False
+        self,
+        pid: int,
+        members: Callable[[], Sequence[int]],
+        *,
+        most: float,
+        at_start: float,
+        in_all: float | None = None,
+        wrapped: bool = False,
     ) -> None:
         """Allow `most` seconds between two words, `at_start` seconds before the first one, and so many `in_all`.
 
-        `wrapped`: it is the child of `pid` that is to be asked.
+        `members` are all processes of the program. `wrapped`: it is the child of `pid` that is to be asked.
         """
         self.pid = pid
+        self.members = members
         self.wrapped = wrapped
         self.most = most
         self.allowed = at_start
@@ -51,6 +62,7 @@ class Silence:
         self.in_all = math.inf if in_all is None else in_all
         self.whole = 0.0
         self.memory = 0
+        self.processes = 0
 
     @property
     def too_slow(self) -> bool:
@@ -59,8 +71,8 @@ class Silence:
 
     @property
     def too_large(self) -> bool:
-        """Has it more memory than any program needs?"""
-        return self.memory > MOST_MEMORY
+        """Has it more memory, or more processes, than any program needs?"""
+        return self.memory > MOST_MEMORY or self.processes > MOST_PROCESSES
 
     def end(self, *, heard: bool) -> bool:
         """Must it be ended? One that is silent is first asked where it is (SIGPROF). `heard`: a word has just come."""
@@ -88,18 +100,13 @@ class Silence:
 
     def _used(self, passed: float) -> float:
         """The time of all of them since the last look, so many seconds of the wall clock ago."""
-        seen = list(_states([self.pid, *_descendants(self.pid)]))
+        seen = list(_states(self.members()))
+        self.processes = len(seen)
         before, self.cpu = self.cpu, sum(cpu for _, cpu, _ in seen)
         self.memory = sum(memory for _, _, memory in seen)
         used = max(0.0, self.cpu - before)  # less than before: a child is gone
         asleep = seen and all(state in _SLEEPS for state, _, _ in seen)
         return used + (min(passed, 2 * LOOK) if asleep else 0.0)  # when more passed we waited for a processor too
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    for child in _children(pid):
-        yield child
-        yield from _descendants(child)
 
 
 def _children(pid: int) -> list[int]:
@@ -109,7 +116,7 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _states(pids: list[int]) -> Iterator[tuple[str, float, int]]:
+def _states(pids: Sequence[int]) -> Iterator[tuple[str, float, int]]:
     """State, CPU seconds and bytes of memory of each process that is still there."""
     for pid in pids:
         try:

@@ -15,7 +15,7 @@ from grader.lab import Program
 from grader.otherwise import Heap
 from grader.process import Completed
 from grader.sandbox import RUN_LIMITS, Limits, Workspace
-from grader.silence import MOST_MEMORY
+from grader.silence import MOST_MEMORY, MOST_PROCESSES
 from grader.symbols import source_lines
 from grader.valgrind_xml import Stack, read
 from grader.verdict import SourceLine
@@ -126,7 +126,8 @@ def run_once(
     ended = by_limit or done.timed_out or done.flooded or done.large
     explained = ended or cut or done.exit_code == _EXIT_BY_STUDENT
     too_much = "comes with more messages than any program needs" if done.flooded or frames.too_many else ""
-    too_large = f"was cut off, for the program takes more than {MOST_MEMORY >> 20} MB of memory" if done.large else ""
+    most = f"more than {MOST_MEMORY >> 20} MB of memory or {MOST_PROCESSES} processes"
+    too_large = f"was cut off, for the program takes {most}" if done.large else ""
     return Run(
         begun=tuple(course.begun),
         ended=frozenset(course.ended),

@@ -25,11 +25,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from grader import sandbox
 from grader.labs.paged_kv import lab
 from grader.part import part
 from grader.pipeline import grade
+from grader.record import Record
 from grader.tests.armed import LAST, Hostile, suite
 from grader.tests.command import ROOT, SAMPLES, environment
 from grader.tests.test_hostile_suite import told_hidden
@@ -150,7 +152,7 @@ def _here(only: Sequence[str]) -> int:
     folders = [*(one.folder for one in suite()), *sorted(SAMPLES.glob("accepted/*"))]
     hostile = {one.folder: one for one in suite()}
     _say(sandbox.protection().level)
-    list(_problems(LAST, None))  # what is made once is made, and no sample pays for it
+    _graded(LAST, None)  # what is made once is made, and no sample pays for it
     for folder in dict.fromkeys(folders):
         if not only or any(text in str(folder) for text in only):
             _say(_weighed(folder, hostile.get(folder)))
@@ -169,41 +171,49 @@ def _weighed(folder: Path, label: Hostile | None) -> dict[str, object]:
     child = os.fork()
     if child == 0:
         with suppress(BaseException):  # its end is an end without a word
-            os.write(writer, json.dumps(list(_problems(folder, label))).encode())
+            os.write(writer, json.dumps(_graded(folder, label)).encode())
             os._exit(0)
         os._exit(1)
     os.close(writer)
     most = 0
     while True:
-        ended, status, usage = os.wait4(child, os.WNOHANG)
+        ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             break
         most = max(most, sum(_memory(process) for process in _tree(child)))
         time.sleep(_LOOK_SECONDS)
-    wall, cpu = time.monotonic() - started, usage.ru_utime + usage.ru_stime
     with os.fdopen(reader, "rb") as said:
         text = said.read()
-    problems = json.loads(text) if status == 0 else [f"the grader ended with status {status}"]
-    if max(wall, cpu) > _MOST_SECONDS:
-        problems.append(f"{cpu:.1f} s of the processors, {wall:.1f} s by the clock")
+    silent = {"problems": [f"the grader ended with status {status}"], "cpu": 0.0, "wall": time.monotonic() - started}
+    found: dict[str, Any] = json.loads(text) if status == 0 else silent
+    if max(found["wall"], found["cpu"]) > _MOST_SECONDS:
+        found["problems"].append(f"{found['cpu']:.1f} s of the processors, {found['wall']:.1f} s by the clock")
     if most > _MOST_MEMORY:
-        problems.append(f"{most >> 20} MB")
-    return {
-        "name": f"{folder.parent.name}/{folder.name}",
-        "cpu": cpu,
-        "wall": wall,
-        "bytes": most,
-        "problems": problems,
-    }
+        found["problems"].append(f"{most >> 20} MB")
+    return {**found, "name": f"{folder.parent.name}/{folder.name}", "bytes": most}
 
 
-def _problems(folder: Path, label: Hostile | None) -> Iterator[str]:
+def _graded(folder: Path, label: Hostile | None) -> dict[str, object]:
+    """What a grading took, and what does not hold of it."""
     chosen = lab()
+    cases = part(chosen, seed=1).cases
+    started, before = time.monotonic(), _cpu_seconds()
+    record, trouble = None, ""
     try:
-        record = grade(folder, chosen, part(chosen, seed=1).cases, seed=1)
+        record = grade(folder, chosen, cases, seed=1)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what we are looking for
-        yield f"{type(error).__name__}: {str(error)[:300]}"
-        return
+        trouble = f"{type(error).__name__}: {str(error)[:300]}"
+    wall, cpu = time.monotonic() - started, _cpu_seconds() - before
+    problems = list(_problems(record, folder, label)) if record is not None else [trouble]
+    return {"problems": problems, "cpu": cpu, "wall": wall}
+
+
+def _cpu_seconds() -> float:
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def _problems(record: Record, folder: Path, label: Hostile | None) -> Iterator[str]:
     if record.score is None or (label is not None and record.score > label.most):
         yield f"{record.score} points"
     if folder.parent.name == Verdict.ACCEPTED and (record.score != record.max_score or record.findings):

@@ -50,6 +50,32 @@ def test_who_fills_memory_is_ended() -> None:
     assert done.wall_seconds < 20
 
 
+def test_who_has_many_processes_is_ended() -> None:
+    """Those too that left its session, and its dead, whom nobody buries before its end."""
+    done = _ran(
+        "for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8; do setsid sh -c 'sleep 20 &' & done; done; wait"
+    )
+
+    assert (done.large, done.silent, done.slow) == (True, False, False)
+    assert done.wall_seconds < 20
+
+
+def test_what_orphans_compute_is_counted() -> None:
+    """While they live, and when they are dead: who has a daemon compute for it pays for that."""
+    burn = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done"
+    living = _ran(f"setsid sh -c '{burn}; {burn}; {burn}; {burn}' & true", own_seconds=0.7)
+    dead = process.run(
+        ["sh", "-c", f"setsid sh -c '({burn}) & exit' & sleep 3"],
+        cwd=Path("/"),
+        limits=Limits(wall_seconds=60),
+        environment={"PATH": "/usr/bin:/bin"},
+    )
+
+    assert (living.slow, living.silent) == (True, False)
+    assert dead.succeeded
+    assert dead.cpu_seconds > 0.1
+
+
 @pytest.mark.parametrize("live", [0, 3])
 def test_what_the_parent_of_a_case_says_is_left_counts(monkeypatch: pytest.MonkeyPatch, live: int) -> None:
     """And not what stands in the frames of operations, which the program can change."""
