@@ -38,6 +38,19 @@ def test_every_python_of_a_script_is_isolated(script: Path) -> None:
     assert [words for words in started if not words.startswith(("-I ", "--version"))] == []
 
 
+def test_nothing_is_built_that_pip_installs() -> None:
+    """A package that is built runs code of its own; only our own, from our own clone, is."""
+    installs = [
+        line
+        for path in _SCRIPTS
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "pip install" in line and not line.lstrip().startswith("#")
+    ]
+
+    assert len(installs) == 3
+    assert [line for line in installs if "--only-binary=:all:" not in line and '--editable "$root"' not in line] == []
+
+
 def test_the_scripts_start_pythons() -> None:
     """The search above finds some."""
     assert sum(len(_STARTED.findall(path.read_text(encoding="utf-8"))) for path in _SCRIPTS) > 15
