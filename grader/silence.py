@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["LOOK", "MOST_MEMORY", "MOST_PROCESSES", "Silence"]
 
-LOOK = 0.05
+LOOK = 0.02
 """Seconds between two looks at a program."""
 
 MOST_MEMORY = 256 << 20
