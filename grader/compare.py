@@ -151,6 +151,8 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         if refused is None and not right.replies[number].refused and (pretends or judgement.actual.text in REFUSALS):
             refused = number
     end = End.UNREADABLE if unreadable else End.NO_TIME if unjudged else _end(played)
+    if end is End.MISFIT and not deviations:  # a poke fits a right state: the program only says that it does not
+        end = End.STOPPED
     lost = _lost(played) if played.complete and not unjudged else 0
     if lost:
         _add_lost(deviations, len(operations) - 1, lost, right.replies[-1])
@@ -241,6 +243,8 @@ def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -
 def _end(played: Played) -> End:
     if played.unheard:
         return End.STOPPED
+    if played.complete:  # what comes behind the last call is no operation
+        return End.REACHED
     if played.misfit:
         return End.MISFIT
     if played.hung:
@@ -249,8 +253,4 @@ def _end(played: Played) -> End:
         return End.NO_TIME
     if played.left is not None:
         return End.LEFT
-    if played.fault is not None and not played.complete:
-        return End.CRASH
-    if not played.complete:
-        return End.CRASH if played.status & 0x7F else End.STOPPED
-    return End.REACHED
+    return End.CRASH if played.fault is not None or played.status & 0x7F else End.STOPPED

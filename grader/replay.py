@@ -54,6 +54,8 @@ _EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
 _HUNG, _WITHOUT_TIME = 1, 2
 _MOST_EVENTS, _MOST_LIVE = 1000, 1000
 """Of one case: what went wrong with its allocations, and those that were never freed, of which heap.c tells no more."""
+_MOST_OF_LINES, _MOST_OF_A_PLACE = 1 << 17, 1 << 13
+"""Bytes of one message of lines.c, and of one of undefined.c."""
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ class Played:
     """An END frame came: the parent of the case saw it end."""
     status: int = 0
     live: int = 0
-    """Allocations that were left at the end, as the parent of the case knows."""
+    """Allocations that were left behind the last call, as the parent of the case knows."""
     cpu_seconds: float = 0.0
 
     def stop_listening(self, why: str) -> None:
@@ -157,6 +159,9 @@ def replay(
         spent += seconds
         if cases[numbers[0]].visibility is Visibility.PUBLIC:  # what is printed in a hidden one would tell what it asks
             output = said
+    for one in played:
+        if not (one.complete or tracing):  # it could not free what it had
+            one.live, one.events = 0, [event for event in one.events if event.event is not Event.LIVE]
     return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
 
 
@@ -238,9 +243,9 @@ def _take_down(played: list[Played], frame: Frame) -> None:
             event = BlockEvent.read(frame.body, frame.operation)
             if len(one.events) < _MOST_EVENTS + _MOST_LIVE * (event.event is Event.LIVE):
                 one.events.append(event)
-        case Kind.UNDEFINED if len(one.undefined) < _MOST_EVENTS:
+        case Kind.UNDEFINED if len(one.undefined) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
             one.undefined.append(frame)
-        case Kind.LINES:
+        case Kind.LINES if len(frame.body) <= _MOST_OF_LINES:
             one.lines = frame
         case Kind.FAULT:
             one.fault = fault_of(frame)

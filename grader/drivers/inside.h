@@ -106,6 +106,7 @@ enum { NOTES = 9 }; /* the descriptor */
 void set_up_ledger(void);
 /* In the child: it cannot read what it notes. */
 void leave_ledger(void);
+void note_operation(void);
 void note_allocation(size_t size, void *caller);
 /* Of the block with this place in the table. */
 void note_free(size_t place);

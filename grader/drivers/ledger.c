@@ -1,6 +1,6 @@
 /* What a case allocated and freed natively, in the hands of its parent, where no store of the student's reaches it.
  *
- * The child writes a note of every allocation and every free into a pipe. Nobody takes a note back: the child has no
+ * The child writes a note of every operation, every allocation and every free into a pipe. Nobody takes a note back: the child has no
  * end to read from, and the kernel lets only our own code write there (gate.c). The descriptor's number is part of that
  * code, so there is no variable to change. What is left at the end of a case is what the parent says. A program that
  * finds the child's own table and frees all that is in it has freed it, like one that keeps such a list itself.
@@ -19,16 +19,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SOME = 1 << 10, LARGE_PIPE = 1 << 20 };
+enum { SOME = 1 << 10, MOST_READS = 1 << 6, LARGE_PIPE = 1 << 20 };
 
 static struct note {
     uint64_t size;
     void *caller;
-    int32_t operation;
-    uint32_t frees; /* 0: this is an allocation, otherwise the number of the block that is freed, from 1 */
+    int32_t operation; /* as its parent counts them; the child says nothing of it */
+    uint32_t frees;    /* 0: this is an allocation, otherwise the number of the block that is freed, from 1 */
 } blocks[MOST_BLOCKS], read_notes[SOME];
 
+enum { BEGINS = UINT32_MAX }; /* in the place of a number: an operation begins */
+
 static size_t block_count;
+static int32_t operations = -1;
 static int reading = -1;
 
 void set_up_ledger(void)
@@ -63,7 +66,12 @@ static void note(const struct note *one)
 
 void note_allocation(size_t size, void *caller)
 {
-    note(&(struct note){size, caller, now.operation, 0});
+    note(&(struct note){.size = size, .caller = caller});
+}
+
+void note_operation(void)
+{
+    note(&(struct note){.frees = BEGINS});
 }
 
 void note_free(size_t number)
@@ -74,12 +82,17 @@ void note_free(size_t number)
 void read_ledger(void)
 {
     ssize_t got;
-    while ((got = read(reading, read_notes, sizeof read_notes)) > 0)
-        for (const struct note *one = read_notes; one < read_notes + (size_t)got / sizeof *one; one++)
-            if (one->frees == 0 && block_count < MOST_BLOCKS)
-                blocks[block_count++] = *one;
+    for (int times = 0; times < MOST_READS && (got = read(reading, read_notes, sizeof read_notes)) > 0; times++)
+        for (struct note *one = read_notes; one < read_notes + (size_t)got / sizeof *one; one++) {
+            if (one->frees == BEGINS)
+                operations++;
             else if (one->frees != 0 && one->frees <= block_count)
                 blocks[one->frees - 1].frees = 1;
+            else if (one->frees == 0 && block_count < MOST_BLOCKS) {
+                one->operation = operations;
+                blocks[block_count++] = *one;
+            }
+        }
 }
 
 void close_ledger(int tell)
@@ -93,6 +106,7 @@ void close_ledger(int tell)
     memset(read_notes, 0, sizeof read_notes);
     memset(blocks, 0, block_count * sizeof *blocks); /* no case leaves a word for the next one */
     block_count = 0;
+    operations = -1;
 }
 
 #endif

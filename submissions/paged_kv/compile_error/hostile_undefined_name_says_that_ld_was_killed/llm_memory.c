@@ -1,0 +1,11 @@
+/* Damage: a name that is nowhere has a line end and the words of gcc when somebody has killed its linker. */
+#include "llm_memory.h"
+#include <stddef.h>
+__asm__(".text\n.quad \"x\ncollect2: fatal error: ld terminated with signal 9 [Killed], \"\n");
+
+LLMEngine *llm_init(void *p, size_t z) { (void)p, (void)z; return NULL; }
+Sequence *create_sequence(LLMEngine *e, int id, int n) { (void)e, (void)id, (void)n; return NULL; }
+int free_sequence(LLMEngine *e, int id) { (void)e, (void)id; return -1; }
+Sequence *fork_sequence(LLMEngine *e, int from, int to) { (void)e, (void)from, (void)to; return NULL; }
+int append_kv(LLMEngine *e, int id, int v) { (void)e, (void)id, (void)v; return -1; }
+int llm_destroy(LLMEngine *e) { (void)e; return -1; }
