@@ -117,10 +117,10 @@ def _children(pid: int) -> list[int]:
 
 
 def _states(pids: Sequence[int]) -> Iterator[tuple[str, float, int]]:
-    """State, CPU seconds and bytes of memory of each process that is still there."""
+    """State, CPU seconds, with those of the children that it has buried, and bytes of memory of each that is there."""
     for pid in pids:
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        yield fields[0], (int(fields[11]) + int(fields[12])) / _TICK, int(fields[21]) * _PAGE
+        yield fields[0], sum(map(int, fields[11:15])) / _TICK, int(fields[21]) * _PAGE

@@ -171,7 +171,7 @@ def test_a_difference_keeps_its_physical_numbers() -> None:
         ({"steps": 3, "fault": Fault(3, 11, 0, ())}, End.CRASH),
         ({"steps": 3, "fault": Fault(3, 27, 0, ()), "hung": True}, End.HANG),
         ({"steps": 3, "left": Fault(3, 1, 0, ())}, End.LEFT),
-        ({"steps": 3, "misfit": True}, End.MISFIT),
+        ({"steps": 3, "misfit": True}, End.STOPPED),
         ({"steps": 3, "ended": False}, End.STOPPED),
     ],
 )
