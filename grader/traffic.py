@@ -17,6 +17,14 @@ __all__ = ["Pipes", "Stopped", "Traffic"]
 _CHUNK = 1 << 20
 _BREATH = 0.002
 """Seconds to wait between two looks at a program's output: one look at much costs less than many at little."""
+_MUCH = 1 << 16
+"""Bytes, after which nobody waits: who prints much is not to wait for us."""
+
+
+def widen(end: int) -> None:
+    """Make a pipe larger, if the system allows: fewer switches between writer and reader."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _CHUNK)
 
 
 class Pipes:
@@ -39,8 +47,6 @@ class Pipes:
             pair = os.pipe()
             self._open.update(pair)
             pairs.append(pair)
-            with contextlib.suppress(OSError):  # a hint: fewer switches between writer and reader
-                fcntl.fcntl(pair[1], fcntl.F_SETPIPE_SZ, _CHUNK)
         return [reader for reader, _ in pairs], [writer for _, writer in pairs]
 
     def close(self, end: int) -> None:
@@ -79,15 +85,19 @@ class Traffic:
         self.parts: dict[str, list[bytes]] = {name: [] for name in outputs.values()}
         self.cut: set[str] = set()
         self.selector = selectors.DefaultSelector()
+        self.moved = 0
+        """Bytes that were read in the last look."""
 
     def pump(self, pid: int, deadline: float, silence: Silence | None = None) -> Stopped:
         """Work until the program has ended and its pipes are empty, or the deadline comes, or it is silent too long."""
         with self.selector:
             for end in self.outputs:
                 os.set_blocking(end, False)
+                widen(end)
                 self.selector.register(end, selectors.EVENT_READ)
             for end in self.feeds:
                 os.set_blocking(end, False)
+                widen(end)
                 self.selector.register(end, selectors.EVENT_WRITE)
             watch = os.pidfd_open(pid)
             self.selector.register(watch, selectors.EVENT_READ)
@@ -106,13 +116,14 @@ class Traffic:
                         return _why(silence)
                     if time.monotonic() >= deadline:
                         return Stopped.LATE
-                    if ready:
+                    if ready and self.moved < _MUCH:
                         time.sleep(_BREATH)
             finally:
                 os.close(watch)
 
     def _move(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         """A piece each way where there is something to move."""
+        self.moved = 0
         for key, _ in ready:
             if key.fd in self.feeds:
                 self._feed(key.fd)
@@ -146,6 +157,7 @@ class Traffic:
         except BlockingIOError:
             return False
         name = self.outputs[end]
+        self.moved += len(data)
         if not data:
             self.selector.unregister(end)
             del self.outputs[end]

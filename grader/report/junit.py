@@ -3,6 +3,7 @@
 A suite passes when its rule has all points, which are properties of it, and so is what people decided about the rule.
 What the program printed is left out: GitLab and Jenkins attach files that are named in there. It is valid by the schema
 that Jenkins' xUnit plugin demands (junit-10.xsd), so no case has a file: ours are not in the student's repository.
+No time is told: how long a program takes in a hidden case is a message about that case.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ def render(record: Record, view: View) -> Document:
         _count(element)
     del root.attrib["skipped"]  # Jenkins' schema has it in suites only
     ET.indent(root, " ")
-    root.set("time", f"{sum(record.cpu_seconds.values()):.3f}")
     return as_xml(root)
 
 

@@ -75,7 +75,6 @@ _GRADESCOPE = _object(
     {"output": _TEXT, "output_format": {"const": "text"}, "test_output_format": {"const": "text"}},
     {
         "score": _NUMBER,
-        "execution_time": _NUMBER,
         "test_name_format": {"const": "text"},
         "visibility": {"const": "visible"},
         "extra_data": {"type": "object"},
