@@ -159,9 +159,6 @@ def replay(
         spent += seconds
         if cases[numbers[0]].visibility is Visibility.PUBLIC:  # what is printed in a hidden one would tell what it asks
             output = said
-    for one in played:
-        if not (one.complete or tracing):  # it could not free what it had
-            one.live, one.events = 0, [event for event in one.events if event.event is not Event.LIVE]
     return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
 
 

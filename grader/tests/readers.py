@@ -171,7 +171,7 @@ def _reads_junit(report: str, view: View) -> None:
         for element in root.iter()
         for part in element
     )
-    assert re.fullmatch(r"\d+\.\d{3}", root.get("time", ""))
+    assert all(element.get("time") is None for element in root.iter())
     assert all(case.name and case.classname and len(case.result) <= 1 for _, cases in suites for case in cases)
     assert all(not case.is_failure or case.result[0].text for _, cases in suites for case in cases)
     assert len(set(names)) == len(names) > 0
