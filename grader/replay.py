@@ -46,8 +46,8 @@ _SILENT_SECONDS = 2.0  # the harness says something after every operation, and a
 _MOST_PROCESSES = 3
 _TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory, or has more than {MOST_PROCESSES} processes"
 _TOO_MUCH = (
-    f"it sends the grader more than {MOST_CHANNEL // 1_000_000} MB, or more messages than ten for each operation and "
-    "20,000 besides"
+    f"it sends the grader more than {MOST_CHANNEL // 1_000_000} MB, or more messages than ten for each operation, a "
+    "thousand for each case and 20,000 besides"
 )
 _MOST_OUTPUT = 2000
 _EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
@@ -193,7 +193,8 @@ def _played_together(
             raise DriverError("the driver could not read its plan or had no memory")
         if done.timed_out and not done.silent:
             raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
-        frames = Frames(done.channels[0], token, sum(len(played[number].case.trace.operations) for number in left))
+        operations = sum(len(played[number].case.trace.operations) for number in left)
+        frames = Frames(done.channels[0], token, operations, len(left))
         begun, finished = _listen(played, left, frames)
         output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood of one hides not the other
         spent += done.cpu_seconds
