@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grader.breaches import Place
@@ -18,7 +20,7 @@ from grader.sandbox import Workspace
 from grader.symptom import Named
 from grader.verdict import Advice, RuleScore
 
-__all__ = ["Attempt"]
+__all__ = ["Attempt", "timed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,3 +66,23 @@ class Attempt:
     def can_run(self) -> bool:
         """Is there a program?"""
         return self.program is not None
+
+
+def timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
+    """Take a step, and note the CPU seconds: ours, and those of programs of which the step itself says nothing."""
+    own, all_programs, told = time.process_time(), _programs(), _told(attempt)
+    attempt = step(attempt)
+    others = _programs() - all_programs - (_told(attempt) - told)
+    name = f"grader {step.__name__.removeprefix('_')}"
+    more = {name: time.process_time() - own, "tools": attempt.spent.get("tools", 0.0) + max(0.0, others)}
+    return replace(attempt, spent=attempt.spent | more)
+
+
+def _programs() -> float:
+    """CPU seconds of all programs that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _told(attempt: Attempt) -> float:
+    return sum(seconds for name, seconds in attempt.spent.items() if name != "tools" and not name.startswith("grader "))

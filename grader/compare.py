@@ -150,9 +150,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
             steps[number - 1].forget()
         if refused is None and not right.replies[number].refused and (pretends or judgement.actual.text in REFUSALS):
             refused = number
-    end = End.UNREADABLE if unreadable else End.NO_TIME if unjudged else _end(played)
-    if end is End.MISFIT and not deviations:  # a poke fits a right state: the program only says that it does not
-        end = End.STOPPED
+    end = End.UNREADABLE if unreadable else End.NO_TIME if unjudged else _end(played, deviations)
     lost = _lost(played) if played.complete and not unjudged else 0
     if lost:
         _add_lost(deviations, len(operations) - 1, lost, right.replies[-1])
@@ -240,13 +238,13 @@ def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -
     deviations.append(Deviation(last, replace(judgement, differences=(*judgement.differences, difference))))
 
 
-def _end(played: Played) -> End:
+def _end(played: Played, deviations: Sequence[Deviation]) -> End:
     if played.unheard:
         return End.STOPPED
     if played.complete:  # what comes behind the last call is no operation
         return End.REACHED
-    if played.misfit:
-        return End.MISFIT
+    if played.misfit:  # a poke fits a right state: then the program only says that it does not
+        return End.MISFIT if deviations else End.STOPPED
     if played.hung:
         return End.HANG
     if played.no_time:

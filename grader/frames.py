@@ -16,8 +16,8 @@ __all__ = ["Frame", "Frames", "Kind"]
 _FRAME = struct.Struct("<QIIiiIIIIII")
 
 _FRAMES, _FRAMES_EACH, _FRAMES_OF_A_CASE = 20_000, 10, 1000
-"""A program may report so many frames, so many more for each operation, and for each case, for what it does not free, of
-which ledger.c tells no more. With 276 cases, which have 2,728 operations, no right one reports more than 9,000."""
+"""A program may report so many frames, so many more for each operation, and for each case, for what it does not free:
+ledger.c tells of no more. With 276 cases, which have 2,728 operations, no right one reports more than 9,000."""
 
 
 class Kind(IntEnum):

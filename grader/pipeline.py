@@ -6,7 +6,6 @@ raises.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from pathlib import Path
 from grader import sandbox, tools
 from grader.advise import look_for_advice
 from grader.assemble import record
-from grader.attempt import Attempt
+from grader.attempt import Attempt, timed
 from grader.collect import Source, collect
 from grader.compare import compare
 from grader.diagnose import case_findings, diagnose
@@ -79,7 +78,7 @@ def grade(
         )
         for step in STEPS:
             progress(step.__name__)
-            attempt = _timed(step, attempt)
+            attempt = timed(step, attempt)
     return record(attempt, would_score=_would_score(attempt), draw=draw)
 
 
@@ -247,13 +246,6 @@ def _advise(attempt: Attempt) -> Attempt:
     return replace(
         attempt, advice=(*attempt.advice, *advised.advice), spent=attempt.spent | {"advise": advised.cpu_seconds}
     )
-
-
-def _timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
-    started = time.process_time()
-    attempt = step(attempt)
-    name = f"grader {step.__name__.removeprefix('_')}"
-    return replace(attempt, spent=attempt.spent | {name: time.process_time() - started})
 
 
 def _sound(attempt: Attempt) -> list[int]:
