@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import re
+import signal
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from grader.errors import DriverError
 from grader.lab import Program
 from grader.plain import decoded
+from grader.process import Completed
 from grader.sandbox import Limits, Workspace
 from grader.verdict import SourceLine
 
-__all__ = ["lines_at", "source_lines"]
+__all__ = ["asked", "lines_at", "source_lines"]
 
 _PAIR = 2
 _AT_ONCE, _MOST_ADDRESSES = 2000, 20_000
 _TRIES = 2
-_LIMITS = Limits(wall_seconds=30, cpu_seconds=3, address_space=1 << 29)
+_LIMITS = Limits(wall_seconds=30, cpu_seconds=2, address_space=160 << 20)
+"""For an ordinary program 0.02 seconds and 30 MB are enough."""
+_ENDED_BY_LIMIT = (signal.SIGKILL, signal.SIGXCPU)
+_MOST_OF = 0.7  # of a limit of CPU time: the kernel counts by ticks and is not exact
 _INNOCENT = "/bin/sh"
 """A program whose debug lines nobody has forged: where it makes addr2line fail, addr2line is to blame."""
 _NUMBER = re.compile("[0-9]{1,7}")
@@ -52,18 +59,34 @@ def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:
     return (*stack[:1], *(address - 1 for address in stack[1:] if address))
 
 
+def asked(work: Workspace, command: Sequence[str]) -> Completed | None:
+    """How addr2line or objdump ended, with what is left of their share of the submission's time; None: nothing is.
+
+    A run that used it up leaves nothing: a file that makes one of them slow makes all of them slow.
+    """
+    left = work.budget.lines
+    if left <= 0:
+        return None
+    done = work.run(command, limits=replace(_LIMITS, cpu_seconds=math.ceil(left)))
+    by_limit = done.signal in _ENDED_BY_LIMIT and done.cpu_seconds > _MOST_OF * left
+    work.budget.lines = 0.0 if by_limit else left - done.cpu_seconds
+    return None if by_limit else done
+
+
 def lines_at(
     work: Workspace, file: str, addresses: Sequence[int], source_name: str, *, section: str = ""
 ) -> dict[int, list[SourceLine]]:
     """The lines of `source_name` at each of these addresses, innermost first, none where there are none.
 
     In an object file an address is a place in `section`. Debug lines may be forged: where addr2line fails by them, and
-    by nothing else, no line is known.
+    by nothing else, or needs too long, no line is known.
     """
     place = [f"--section={section}"] if section else []
     command = ["addr2line", "-a", "-i", "-f", *place, "-e", file]
     for _ in range(_TRIES):
-        done = work.run([*command, *map(hex, addresses)], limits=_LIMITS)
+        done = asked(work, [*command, *map(hex, addresses)])
+        if done is None:
+            return {}
         found = _answers(decoded(done.stdout), source_name)
         if done.succeeded and found.keys() >= set(addresses):
             return found

@@ -14,7 +14,7 @@ from grader.frames import Frames
 from grader.lab import Program
 from grader.otherwise import Heap
 from grader.process import Completed
-from grader.sandbox import RUN_LIMITS, Limits, Workspace
+from grader.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
 from grader.silence import MOST_MEMORY, MOST_PROCESSES
 from grader.symbols import source_lines
 from grader.valgrind_xml import Stack, read
@@ -23,7 +23,8 @@ from grader.verdict import SourceLine
 __all__ = ["Run", "run_once"]
 
 _WALL_SECONDS = 60.0
-_START_SECONDS = 8.0  # before the first case: Valgrind's own affair
+_START_SECONDS, _BARE_START_SECONDS = 1.5, 8.0
+"""Before the first case, for which Valgrind needs 0.15 s: with the program's debug information and without it."""
 _MOST_OF = 0.7  # of its limit: the kernel counts by ticks and is not exact
 _EXIT_BY_STUDENT, _LAST_WORD = 98, b"</valgrindoutput>"
 _HARNESS_EXITS = (0, 97, _EXIT_BY_STUDENT, 99, 100)
@@ -40,6 +41,7 @@ _COMMAND = (
     "--num-callers=24",
     "--read-inline-info=no",  # a quarter of the start-up; valgrind_xml.py knows the names that are lost
     "--vgdb=no",
+    "--demangle=no",  # C has no such names, and some grow to gigabytes
     "--command-line-only=yes",  # no options from a file that the program may have left for the next run
 )
 
@@ -96,8 +98,12 @@ def run_once(
     planned: Mapping[int, int],
     cpu_seconds: float,
     origins: bool,
+    bare: bool = False,
 ) -> Run:
-    """One process for the cases of `planned`, ended when it is silent for longer than `patience`."""
+    """One process for the cases of `planned`, ended when it is silent for longer than `patience`.
+
+    `bare`: of the program without debug information, by which Valgrind may fail; its lines are looked up all the same.
+    """
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
     done = work.run(
@@ -105,10 +111,10 @@ def run_once(
             *_COMMAND,
             *(["--track-origins=yes"] if origins else []),
             f"--xml-fd={ends[2]}",
-            f"./{program.place(work, checked=True)}",
+            f"./{_placed(work, program, bare=bare)}",
             *map(str, ends[:2]),
         ],
-        limits=_limits(patience, cpu_limit, max(0.1, min(cpu_limit, work.budget.cpu))),
+        limits=_limits(patience, cpu_limit, max(0.1, min(cpu_limit, work.budget.cpu)), bare=bare),
         feeds=[feed(token=token)],
         channels=2,
     )
@@ -154,7 +160,15 @@ def _is_cut(done: Completed, document: bytes, *, through: bool) -> bool:
     return (through or done.exit_code in _HARNESS_EXITS) and not ours and not document.rstrip().endswith(_LAST_WORD)
 
 
-def _limits(patience: float, cpu_seconds: int, own_seconds: float) -> Limits:
+def _placed(work: Workspace, program: Program, *, bare: bool) -> str:
+    name = program.place(work, checked=True)
+    if not bare:
+        return name
+    work.run(["objcopy", "--strip-debug", name, "bare"], limits=LINK_LIMITS)
+    return "bare"
+
+
+def _limits(patience: float, cpu_seconds: int, own_seconds: float, *, bare: bool) -> Limits:
     return replace(
         RUN_LIMITS,
         wall_seconds=_WALL_SECONDS,
@@ -163,5 +177,5 @@ def _limits(patience: float, cpu_seconds: int, own_seconds: float) -> Limits:
         open_files=None,
         own_seconds=own_seconds,
         silent_seconds=patience,
-        silent_start_seconds=_START_SECONDS,
+        silent_start_seconds=_BARE_START_SECONDS if bare else _START_SECONDS,
     )

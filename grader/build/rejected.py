@@ -18,8 +18,8 @@ from grader.build.start import start
 from grader.build.surely import Compiled
 from grader.build.written import Written
 from grader.plain import plain
-from grader.sandbox import Limits, Workspace
-from grader.symbols import lines_at
+from grader.sandbox import Workspace
+from grader.symbols import asked, lines_at
 from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
 
 __all__ = ["MOST_FINDINGS", "needless_advice", "object_findings", "program_findings"]
@@ -129,9 +129,8 @@ def _is_instruction(work: Workspace, name: str, *, begin: int, address: int) -> 
         return False
     # an instruction over its beginning is whole within the order's length
     window = [f"--start-address={begin}", f"--stop-address={address + scan.ORDER_BYTES}"]
-    limits = Limits(wall_seconds=30, cpu_seconds=3, address_space=1 << 29)
-    done = work.run(["objdump", "-d", "--no-show-raw-insn", *window, name], limits=limits)
-    return address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}
+    done = asked(work, ["objdump", "-d", "--no-show-raw-insn", *window, name])
+    return done is not None and address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}
 
 
 def _finding(project: CProject, suspect: Suspect, source: Iterable[SourceLine]) -> Finding:

@@ -15,8 +15,9 @@ from grader.budget import Budget
 from grader.compare import End, compare
 from grader.frames import Frames, Kind
 from grader.labs.paged_kv import lab
+from grader.process import Completed
 from grader.replay import Played
-from grader.sandbox import Limits
+from grader.sandbox import Limits, Workspace
 from grader.symbols import source_lines
 from grader.tests.programs import (
     POSIX,
@@ -274,3 +275,21 @@ def test_no_number_of_addresses_is_too_much_for_addr2line() -> None:
             lines = source_lines(work, program, stacks)
 
     assert lines.keys() == set(stacks)
+
+
+def test_lines_that_are_found_too_slowly_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice three seconds for each of twenty sections were two minutes."""
+    usual, asked = Workspace.run, []
+
+    def slow(work: Workspace, command: list[str], **options: object) -> Completed:
+        asked.append(command)
+        return usual(work, ["sh", "-c", "while :; do :; done"], **options)  # type: ignore[arg-type]
+
+    with sandbox.workspace() as work:
+        program = lab().innocent(work)
+        monkeypatch.setattr(Workspace, "run", slow)
+        lines = [source_lines(work, program, [(address,)]) for address in (0x401000, 0x402000)]
+
+        assert lines == [{(0x401000,): ()}, {(0x402000,): ()}]
+        assert len(asked) == 1
+        assert work.budget.paid < 2.5
