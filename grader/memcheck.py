@@ -139,7 +139,7 @@ def memcheck(
             origins=origins,
         )
         done = once(bare=bare)
-        if not (done.begun or bare):  # by debug information that was forged?
+        if not (done.begun or bare or work.budget.empty):  # by debug information that was forged?
             bare = True
             done = once(bare=bare)
         return replace(done, drags=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))

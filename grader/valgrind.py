@@ -164,8 +164,9 @@ def _placed(work: Workspace, program: Program, *, bare: bool) -> str:
     name = program.place(work, checked=True)
     if not bare:
         return name
-    work.run(["objcopy", "--strip-debug", name, "bare"], limits=LINK_LIMITS)
-    return "bare"
+    bare_name = f"bare{secrets.token_hex(8)}"  # what ran here before may have left something under a name that it knew
+    work.run(["objcopy", "--strip-debug", name, bare_name], limits=LINK_LIMITS)
+    return bare_name
 
 
 def _limits(patience: float, cpu_seconds: int, own_seconds: float, *, bare: bool) -> Limits:

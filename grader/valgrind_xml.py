@@ -140,7 +140,15 @@ def read(document: bytes, course: Course, source_name: str, look_up: LookUp) -> 
     reading.waiting = [error for error in reading.waiting if not error.kind.startswith(LEAK)]
     reading.forbidden.clear()
     reading.place(course.at)
-    return Said(errors=tuple(_faults(reading.placed, look_up)), where=reading.where, unread=unread)
+    faults = list(_faults(reading.placed, look_up))
+    told = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is none of theirs
+    if not any(_costs(fault) for fault in told):  # but for what happened in their calls, in a file that hides its lines
+        told += [fault for fault in faults if _costs(fault) and course.counted.get((fault.case, fault.operation))]
+    return Said(errors=tuple(told), where=reading.where, unread=unread)
+
+
+def _costs(fault: MemoryFault) -> bool:
+    return not (fault.breach or fault.kind.startswith(LEAK))
 
 
 def _pieces(document: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -188,17 +196,16 @@ def _faults(placed: Sequence[tuple[Place, _Error, bool]], look_up: LookUp) -> It
         ]
         if not any(lines):
             lines = [found.get(stack, ()) for stack in error.stacks]
-        if any(lines):  # without a line of the student's it is none of theirs
-            yield MemoryFault(
-                case=case,
-                operation=operation,
-                kind=error.kind,
-                message=error.message,
-                lines=lines[0],
-                auxiliary=lines[1] if len(lines) > 1 else (),
-                breach=breach,
-                freed=error.beside.endswith("free'd"),
-            )
+        yield MemoryFault(
+            case=case,
+            operation=operation,
+            kind=error.kind,
+            message=error.message,
+            lines=lines[0] if lines else (),
+            auxiliary=lines[1] if len(lines) > 1 else (),
+            breach=breach,
+            freed=error.beside.endswith("free'd"),
+        )
 
 
 def _is_breach(error: _Error, forbidden: Sequence[tuple[int, int]]) -> bool:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from grader import casefile, valgrind as module
+from grader import casefile, memcheck as memory, sandbox, valgrind as module
 from grader.errors import GraderError
 from grader.grammar import Case
+from grader.lab import Program
 from grader.labs.paged_kv import lab
 from grader.memcheck import Checked
+from grader.sandbox import Workspace
 from grader.tests.programs import (
     POSIX,
     around,
@@ -26,7 +30,8 @@ from grader.tests.programs import (
     right,
     second_case,
 )
-from grader.verdict import Verdict
+from grader.valgrind import Run
+from grader.verdict import Verdict, Visibility
 
 pytestmark = pytest.mark.usefixtures("whole_libc")
 
@@ -177,3 +182,28 @@ def test_without_valgrind_the_record_says_so() -> None:
     record = graded_text(right(), first_case(), valgrind=False)
 
     assert (record.memcheck, record.score) == (False, record.max_score)
+
+
+def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the patience with which Valgrind was waited for, a program could tell one bit of a hidden case."""
+    waited: dict[tuple[int, ...], float] = {}
+
+    def listening(work: Workspace, program: Program, feed: object, patience: float, **options: Any) -> Run:
+        waited[tuple(options["planned"])] = patience
+        return module.run_once(work, program, feed, patience, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(memory, "run_once", listening)
+    with sandbox.workspace() as work:
+        memory.memcheck(
+            work,
+            lab().innocent(work),
+            (first_case(), replace(second_case(), visibility=Visibility.HIDDEN)),
+            (0, 1),
+            natively={0: 0.0001, 1: 3.0},
+            building=0.1,
+            codes=lab().codes,
+            settings=lab().driver_settings,
+        )
+
+    assert waited.keys() == {(0,), (1,)}
+    assert waited[0,] < 1 < waited[1,]

@@ -150,6 +150,16 @@ def test_where_nobody_knows_a_line_all_stacks_are_asked_for_at_once() -> None:
     assert len(asked) == 1
 
 
+def test_an_error_without_a_line_counts_where_it_was_counted() -> None:
+    """A file can hide its lines; what happens between the calls, in code of ours, is none of theirs."""
+    elsewhere = ERROR.replace(b"llm_memory.c", b"other.c")
+    (error,) = said(elsewhere, mark(4, 0)).errors
+
+    assert (error.case, error.operation, error.lines) == (4, 0, ())
+    assert said(elsewhere, mark(4, 0), errors=0).errors == ()
+    assert [one.lines for one in said(ERROR, elsewhere, mark(4, 0)).errors] == [(_LINE,)]
+
+
 def spoiling(checked: Checked) -> Checked:
     """The same, of a process whose report is not whole at the end of its last case."""
     return replace(checked, cut=True, unread=(((1, 5), "was cut off before its end", (0, 1)),))
