@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from grader.breaches import LEAK, Contract, MemoryFault, Place, Told
 from grader.budget import Budget
@@ -109,39 +110,22 @@ def memcheck(
 
     `natively` is the CPU time that each of them needs without Valgrind, `building` that of making the program, `steps`
     what it did natively: a program that is another one here hides something. A silent case is run again, alone, with
-    twice the time, before it is said to hang. `allowed` is the contract of the first operations of each case. `strict`
-    forbids also what they may only read: a store there, or a copy from there, then has its line. `origins` finds out
-    where unset values came from.
+    twice the time, before it is said to hang. `allowed` is the contract of the first operations of each case; `strict`
+    gives a store or a copy there where they may only read its line too. `origins`: where unset values came from.
     """
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}
-    operations = {number: natively[number] / len(cases[number].trace.operations) for number in numbers}
     parts = apart(cases, sorted(numbers, key=lambda number: natively[number] > _SLOW_SECONDS))
-    # of its own part: a program could tell public cases how long hidden ones took
-    patience = {number: _patience(operations[other] for other in part) for part in parts for number in part}
-    bare = False
+    patience = _patience(cases, parts, natively)
+    once = _Starts(partial(run_once, work, program, origins=origins), work.budget)
 
     def most(chosen: Sequence[int]) -> float:
         return enough((natively[number] for number in chosen), building)
 
     def run(chosen: Sequence[int], times: int) -> Run:
-        nonlocal bare
         feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded, confined=work.confined)
         planned, limit = {i: len(cases[i].trace.operations) for i in chosen}, min(_CPU_SECONDS, most(chosen))
-        once = partial(
-            run_once,
-            work,
-            program,
-            feed,
-            times * patience[chosen[0]],
-            planned=planned,
-            cpu_seconds=limit,
-            origins=origins,
-        )
-        done = once(bare=bare)
-        if not (done.begun or bare or work.budget.empty):  # by debug information that was forged?
-            bare = True
-            done = once(bare=bare)
+        done = once(feed, times * patience[chosen[0]], planned=planned, cpu_seconds=limit)
         return replace(done, drags=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))
 
     runs, stopped, hung = _all_parts(run, parts, most_processes, work.budget)
@@ -168,9 +152,29 @@ def memcheck(
     )
 
 
-def _patience(operations: Iterable[float]) -> float:
-    """How long it may be silent, by the seconds that an operation needs natively."""
-    return max(_SILENT_SECONDS, _SLOWER * max(operations, default=0.0))
+@dataclass(slots=True)
+class _Starts:
+    """Processes of Valgrind. When one does not begin, debug information may be forged: then all are without it."""
+
+    run: Callable[..., Run]
+    budget: Budget
+    bare: bool = False
+
+    def __call__(self, feed: Callable[..., bytes], patience: float, **options: Any) -> Run:
+        done = self.run(feed, patience, bare=self.bare, **options)
+        if done.begun or self.bare or self.budget.empty:
+            return done
+        self.bare = True
+        return self.run(feed, patience, bare=True, **options)
+
+
+def _patience(cases: Sequence[Case], parts: Iterable[Sequence[int]], natively: Mapping[int, float]) -> dict[int, float]:
+    """How long it may be silent, by the seconds that an operation needs natively.
+
+    Of its own part: public cases must not be told how long hidden ones took.
+    """
+    slowest = ((part, max(natively[i] / len(cases[i].trace.operations) for i in part)) for part in parts)
+    return {number: max(_SILENT_SECONDS, _SLOWER * seconds) for part, seconds in slowest for number in part}
 
 
 _Runs = tuple[list[Run], dict[int, int], dict[int, tuple[int, tuple[SourceLine, ...]]]]

@@ -100,10 +100,7 @@ def run_once(
     origins: bool,
     bare: bool = False,
 ) -> Run:
-    """One process for the cases of `planned`, ended when it is silent for longer than `patience`.
-
-    `bare`: of the program without debug information, by which Valgrind may fail; its lines are looked up all the same.
-    """
+    """One process for the cases of `planned`, ended when it is silent for longer than `patience`; see `_placed`."""
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
     done = work.run(
@@ -161,6 +158,7 @@ def _is_cut(done: Completed, document: bytes, *, through: bool) -> bool:
 
 
 def _placed(work: Workspace, program: Program, *, bare: bool) -> str:
+    """The program's name. `bare`: without debug information, by which Valgrind may fail; lines are looked up anyway."""
     name = program.place(work, checked=True)
     if not bare:
         return name
