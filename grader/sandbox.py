@@ -64,7 +64,17 @@ class Limits(Patience):
                 yield f"{name}={value}"
 
 
-COMPILE_LIMITS = Limits(wall_seconds=30, cpu_seconds=3, address_space=512 << 20, file_size=64 << 20, processes=64)
+COMPILE_LIMITS = Limits(
+    wall_seconds=30,
+    silent_seconds=30,  # they say nothing while they work; what they use together is looked at
+    silent_start_seconds=30,
+    own_seconds=2.5,
+    cpu_seconds=3,
+    address_space=512 << 20,
+    file_size=64 << 20,
+    processes=64,
+)
+"""Compiler and assembler share `own_seconds`, in which they also sleep, and the memory of `grader.silence`."""
 LINK_LIMITS = replace(COMPILE_LIMITS, file_size=128 << 20)
 """A program may be larger than the largest object that it is made of."""
 RUN_LIMITS = Limits(

@@ -71,7 +71,10 @@ def build(
         if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
             linked = link_surely(project, work, compiled, missing)
             spent += linked.cpu_seconds
-            if linked.step:
+            if linked.exhausted:
+                message = f"{linked.step} needed too much time or memory for what gcc makes of this file and was stopped"
+                findings.append(_finding(project, _STOPPED, message))
+            elif linked.step:
                 findings.append(_link_finding(project, work, linked))
             else:
                 program = Program(content=linked.native, checked=linked.checked, source_name=project.source_name)

@@ -15,9 +15,12 @@ from grader.build.ours import RENAMED, TOLD, Ours, ours
 from grader.build.project import CProject
 from grader.build.symbols import Symbols
 from grader.process import Completed
-from grader.sandbox import LINK_LIMITS, Workspace
+from grader.sandbox import LINK_LIMITS, Limits, Workspace
 
-__all__ = ["Linked", "link"]
+__all__ = ["Linked", "link", "most_seconds"]
+
+_ALL = 0.9
+"""Of its CPU time, which is counted by ticks."""
 
 _DATA: dict[int, str] = {Shape.PROGBITS: "student_data", Shape.NOBITS: "student_bss"}
 """Writable data, whatever its section is called, gets these, which the harness restores before every case."""
@@ -54,6 +57,8 @@ class Linked:
     """How the last of its steps ended."""
     step: str = ""
     """The tool that failed; "" when none did."""
+    exhausted: bool = False
+    """Did that one use up all the time or memory that it may have?"""
     unresolved: bool = False
     """Would it be linked, were it not for functions that no file defines?"""
     native: bytes = b""
@@ -97,19 +102,21 @@ def link(
     steps, others = _before_linking(project, work, side, elf, missing=missing, tells_stores=tells_stores)
     spent = 0.0
     for command in steps:
-        done = work.run(command, limits=LINK_LIMITS)
+        done, exhausted = _tried(work, command)
         spent += done.cpu_seconds
         if not done.succeeded:
-            return Linked(done=done, step=command[0], cpu_seconds=spent)
+            return Linked(done=done, step=command[0], exhausted=exhausted, cpu_seconds=spent)
     lanes = lanes_with(side.objects, only)
     objects = ["marker.o", "gated.o", *others, "native.o"]
-    made, native_lane = _first_that_links(work, lanes["program"], "program", objects)
+    made, native_lane, exhausted = _first_that_links(work, lanes["program"], "program", objects)
     native, spent = work.read("program"), spent + made.cpu_seconds
     checked, checked_lane = b"", ""
     if made.succeeded and Elf.read(native):
         objects = ["marker.o", "student.o", *others, "valgrind.o"]
-        made, checked_lane = _first_that_links(work, lanes["checked"], "checked", objects)
+        made, checked_lane, exhausted = _first_that_links(work, lanes["checked"], "checked", objects)
         checked, spent = work.read("checked"), spent + made.cpu_seconds
+    if exhausted:
+        return Linked(done=made, step="ld", exhausted=True, cpu_seconds=spent)
     if not made.succeeded or not Elf.read(checked):
         blind = work.run([*dynamic("blind", objects), _IGNORE], limits=LINK_LIMITS)
         spent += blind.cpu_seconds
@@ -159,14 +166,27 @@ _IGNORE = "-Wl,--unresolved-symbols=ignore-all"
 
 def _first_that_links(
     work: Workspace, lanes: Mapping[str, Lane], target: str, objects: Sequence[str]
-) -> tuple[Completed, str]:
-    """How the last lane that was tried ended, and its name."""
+) -> tuple[Completed, str, bool]:
+    """How the last lane that was tried ended, its name, and whether ld used up what it may have: then it is the last."""
     (lane, command), *others = lanes.items()
-    done = work.run(command(target, objects), limits=LINK_LIMITS)
-    if done.succeeded or not others:
-        return done, lane
-    again, lane = _first_that_links(work, dict(others), target, objects)
-    return replace(again, cpu_seconds=done.cpu_seconds + again.cpu_seconds), lane
+    done, exhausted = _tried(work, command(target, objects))
+    if done.succeeded or exhausted or not others:
+        return done, lane, exhausted
+    again, lane, exhausted = _first_that_links(work, dict(others), target, objects)
+    return replace(again, cpu_seconds=done.cpu_seconds + again.cpu_seconds), lane, exhausted
+
+
+def _tried(work: Workspace, command: Sequence[str]) -> tuple[Completed, bool]:
+    """How it ended, and whether it failed because it used up what it may have."""
+    most = most_seconds(work, LINK_LIMITS)
+    done = work.run(command, limits=LINK_LIMITS)
+    return done, not done.succeeded and (done.large or done.cpu_seconds >= most)
+
+
+def most_seconds(work: Workspace, limits: Limits) -> float:
+    """The CPU seconds from which on a tool was ended for them, if it was ended."""
+    most = work.budget.cpu_limit(limits.cpu_seconds)
+    return _ALL * (most if limits.own_seconds is None else min(most, limits.own_seconds))
 
 
 def _add_lines(work: Workspace, name: str, lines: Iterable[str]) -> None:

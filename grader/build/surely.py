@@ -6,13 +6,15 @@ What fails once only is passed over; the rest is raised, so that nobody is grade
     gcc ended by itself   it is asked again with its output thrown away: no disk can be to blame for what it says then.
                           When it has nothing to say against the file, the output is to blame: it is larger than gcc
                           may write here, or there is no room, which an innocent file of that size shows.
-    gcc was ended         by the CPU time that it may use, or a limit that a signal tells of: the file's own. By
-                          somebody else, such as a kernel without memory, or late although it did not compute: ours.
+    gcc was ended         by a limit on what it computes, writes or has in memory: the file's own. So it is when it
+                          sleeps for too long each time. By somebody else, such as a kernel without memory: ours.
+
+How a compiler or an assembler ended is told by its exit status, never by what gcc or ld print: the file has a say in that.
 """
 
 from __future__ import annotations
 
-import re
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +23,7 @@ from grader.build import diagnostics
 from grader.build.elf import Elf
 from grader.build.foreign import TELL, foreign_files
 from grader.build.innocent import innocent_program
-from grader.build.link import Linked, link
+from grader.build.link import Linked, link, most_seconds
 from grader.build.project import CProject
 from grader.errors import OutOfRoom, TooBusy
 from grader.process import Completed
@@ -30,15 +32,14 @@ from grader.sandbox import COMPILE_LIMITS, Workspace
 __all__ = ["Compiled", "compile_surely", "link_surely"]
 
 _MOST_FOREIGN = 20
-_ALL = 0.9  # of its CPU time: the kernel counts by ticks
 _LARGE = 48 << 20
 """Bytes of an object that fits into what gcc may write, and whose programs need more room than any object does."""
-_SIGNALLED = re.compile(rb"^gcc: fatal error: (.+?) signal terminated program ", re.MULTILINE)
-"""gcc's exit code does not tell that a signal ended its compiler."""
-_KILLED = re.compile(rb"^collect2: fatal error: ld terminated with signal (7|9) ", re.MULTILINE)
-"""By SIGBUS or SIGKILL; of its CPU time ld never needs all."""
-_TOO_LARGE = b"File size limit exceeded"
-_NOBODY = (b"Killed", b"Bus error", b"Terminated", b"Hangup")
+_STATUSES = "statuses"
+_TELL_STATUSES = ("-wrapper", f'sh,-c,"$0" "$@"; status=$?; echo $status >>{_STATUSES}; exit $status')
+"""Of compiler and assembler: gcc's own does not tell whether a signal ended them."""
+_BY_SIGNAL = 128
+"""What the shell adds to its number."""
+_NOBODY = frozenset({signal.SIGKILL, signal.SIGBUS, signal.SIGTERM, signal.SIGHUP})
 """Signals that no file can send to its compiler."""
 
 
@@ -64,7 +65,7 @@ class Compiled:
 def compile_surely(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
     """Compile the file. Raises `GraderError` when it cannot be told what is wrong with it."""
     kills = room.memory_kills()
-    limit = work.budget.cpu_limit(COMPILE_LIMITS.cpu_seconds)
+    most = most_seconds(work, COMPILE_LIMITS)
     first = _compiled(project, work, source, command)
     if first.elf is not None and not first.foreign:
         return first
@@ -73,26 +74,25 @@ def compile_surely(project: CProject, work: Workspace, source: bytes, command: S
         return first
     if first.done.timed_out:
         raise TooBusy(f"gcc did not come to its end in time, although it computed for {first.cpu_seconds:.1f} s only")
-    if first.cpu_seconds >= _ALL * limit:
+    if first.done.large or first.cpu_seconds >= most:
         return replace(first, stopped=True)
-    by = _SIGNALLED.search(first.done.stderr)
-    if by is not None and by[1] == _TOO_LARGE:
-        innocent_program(project, work, _LARGE)
-        return replace(first, stopped=True, too_large=True)
     _add(project, work, source)
+    most = most_seconds(work, COMPILE_LIMITS)
     option = diagnostics.diagnostics_option(tools.gcc_major())
-    again = work.run([*command[: command.index("-o")], "-pipe", "-o", "/dev/null", option], limits=COMPILE_LIMITS)
+    asked = [*command[: command.index("-o")], "-pipe", *_TELL_STATUSES, "-o", "/dev/null", option]
+    again = work.run(asked, limits=COMPILE_LIMITS)
     spent = first.cpu_seconds + again.cpu_seconds
     if again.succeeded:
         return replace(_written(project, work, source, command), cpu_seconds=spent)
-    by = _SIGNALLED.search(again.stderr)
-    if again.timed_out or again.signal is not None or (by is not None and by[1] in _NOBODY):
-        if again.cpu_seconds < _ALL * limit:
-            raise OutOfRoom("gcc was ended while it compiled, and not by a limit of its own: is there memory enough?")
-        return replace(first, again=again, stopped=True, cpu_seconds=spent)
+    signals = {int(word) - _BY_SIGNAL for word in work.read(_STATUSES).split() if int(word) > _BY_SIGNAL}
+    stopped = again.large or again.slow or bool(signals - {signal.SIGPIPE})
+    if again.timed_out:
+        raise TooBusy("gcc did not come to its end in time")
+    if (again.signal is not None or signals & _NOBODY) and not (again.large or again.slow or again.cpu_seconds >= most):
+        raise OutOfRoom("gcc was ended while it compiled, and not by a limit of its own: is there memory enough?")
     if room.memory_kills() > kills:
         raise OutOfRoom("the kernel ended processes of this machine for want of memory, perhaps gcc's")
-    return replace(first, again=again, stopped=by is not None, cpu_seconds=spent)
+    return replace(first, again=again, stopped=stopped or again.signal is not None, cpu_seconds=spent)
 
 
 def link_surely(project: CProject, work: Workspace, compiled: Compiled, missing: Sequence[str]) -> Linked:
@@ -103,12 +103,15 @@ def link_surely(project: CProject, work: Workspace, compiled: Compiled, missing:
     first = link(project, work, data, elf, missing=missing)
     if not first.step:
         return first
-    innocent_program(project, work, len(data))
+    innocent_program(project, work, min(len(data), _LARGE))
+    if first.exhausted:
+        return first
     again = link(project, work, data, elf, missing=missing)
     spent = first.cpu_seconds + again.cpu_seconds
     if again.done.timed_out:
         raise TooBusy(f"{again.step} did not come to its end in time")
-    if again.step and (room.memory_kills() > kills or _KILLED.search(again.done.stderr)):
+    ended = again.done.signal in _NOBODY and not again.exhausted
+    if again.step and (room.memory_kills() > kills or ended):
         raise OutOfRoom(f"{again.step} was ended while it worked: is there memory enough?")
     return replace(again, cpu_seconds=spent)
 
@@ -137,5 +140,6 @@ def _written(project: CProject, work: Workspace, source: bytes, command: Sequenc
     once_more = _compiled(project, work, source, command)
     if once_more.elf is None:
         innocent_program(project, work, _LARGE)
-        return replace(once_more, too_large=True)
+        stopped = once_more.done.slow or once_more.done.large
+        return replace(once_more, stopped=stopped, too_large=not stopped)
     return once_more
