@@ -10,8 +10,9 @@ from itertools import islice
 from grader import tools
 from grader.build import diagnostics
 from grader.build.diagnostics import Diagnostic
+from grader.build.elf import Bind, Elf
 from grader.build.link import Linked
-from grader.build.ordinary import too_much
+from grader.build.ordinary import too_many_sections, too_much
 from grader.build.project import CProject
 from grader.build.rejected import MOST_FINDINGS, needless_advice, object_findings, program_findings
 from grader.build.surely import Compiled, compile_surely, link_surely
@@ -23,8 +24,8 @@ from grader.verdict import Advice, Finding, SourceLine, Tool, Verdict
 __all__ = ["build"]
 
 _STOPPED = "compiler-stopped"
-_MOST_SECONDS = 2.0
-"""CPU seconds of gcc, after which nobody asks it again what else it thinks of a file that it refuses."""
+_MOST_SECONDS, _MOST_OF_ONE = 1.0, 0.5
+"""CPU seconds of building, and of gcc alone, after which a file that it refuses is not built in other ways."""
 
 _ASSEMBLER = re.compile(r"^/\S+\.s:\d+: (Error: .*)", re.MULTILINE)  # its file is a temporary one
 _MOST_NAMES, _LONGEST = 1000, 100  # among which a misspelt one is looked for
@@ -67,15 +68,17 @@ def build(
         suspicions += object_findings(project, work, elf, allowed)
         advice = tuple(needless_advice(project, work, elf, symbols.undefined))
         missing = [name for name in project.functions if name not in symbols.defined]
-        findings += _symbol_findings(project, symbols, missing)
+        findings += _symbol_findings(project, elf, symbols, missing)
         if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
             linked = link_surely(project, work, compiled, missing)
             spent += linked.cpu_seconds
             if linked.exhausted:
-                message = f"{linked.step} needed too much time or memory for what gcc makes of this file and was stopped"
+                message = f"{linked.step} needed too much time or memory for what gcc makes of it and was stopped"
                 findings.append(_finding(project, _STOPPED, message))
             elif linked.step:
                 findings.append(_link_finding(project, work, linked))
+            elif excess := too_many_sections(linked.programs.values()):
+                findings.append(_finding(project, _STOPPED, f"the program that is made of this file has {excess}"))
             else:
                 program = Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
                 suspicions += program_findings(project, work, compiled, linked)
@@ -92,13 +95,13 @@ def build(
     )
 
 
-def _symbol_findings(project: CProject, symbols: Symbols, missing: Sequence[str]) -> Iterator[Finding]:
+def _symbol_findings(project: CProject, elf: Elf, symbols: Symbols, missing: Sequence[str]) -> Iterator[Finding]:
     for name in missing:
         others = islice(sorted(symbols.defined - project.functions.keys()), _MOST_NAMES)
         similar = difflib.get_close_matches(name, [other[:_LONGEST] for other in others], n=1)
         hint = f"; is your {similar[0]} meant to be it?" if similar else ""
         yield _finding(project, "missing-function", f"{project.source_name} does not define {name}{hint}", field=name)
-    if "main" in symbols.defined:
+    if any(one.name == "main" and one.bind == Bind.GLOBAL and one.section for one in elf.symbols("main\0")):
         message = (
             f"{project.source_name} defines main; it clashes with the main of every program that it is linked with. "
             "Put your tests into a file of their own"
@@ -116,7 +119,7 @@ def _compile_findings(
         return [_finding(project, _STOPPED, "gcc needed too much time or memory for this file and was stopped")]
     errors = [diagnostic for diagnostic in diagnostics.parse(compiled.again.stderr) if diagnostic.is_error]
     own = own_headers.get(project.header.name)
-    if own is not None and own != project.header.read_bytes() and compiled.cpu_seconds <= _MOST_SECONDS:
+    if own is not None and own != project.header.read_bytes() and compiled.done.cpu_seconds <= _MOST_OF_ONE:
         blamed = _blame_header(project, work, own_headers, errors)
         if blamed is not None:
             return [blamed, *(_gcc_finding(project, error) for error in errors[: MOST_FINDINGS - 1])]

@@ -7,8 +7,9 @@ for what they are.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from grader import room
@@ -48,7 +49,22 @@ def innocent_program(project: CProject, work: Workspace, size: int = 0) -> Progr
     Takes everything out of the folder, before and after. Raises `GraderError` when it cannot be built: then no failure
     of another file says anything about that.
     """
-    work = replace(work, budget=Budget())  # what a submission used up is not missing here
+    with _paid(work) as place:
+        return _innocent_program(project, place, size)
+
+
+@contextlib.contextmanager
+def _paid(work: Workspace) -> Iterator[Workspace]:
+    """The same with seconds enough, whatever the submission used up; it pays for what is used of them."""
+    place = replace(work, budget=Budget())
+    whole = place.budget.wall
+    try:
+        yield place
+    finally:
+        work.budget.take(place.budget.paid, whole - place.budget.wall)
+
+
+def _innocent_program(project: CProject, work: Workspace, size: int) -> Program:
     work.clear()
     padding = f"char innocent_padding[{size}] = {{1}};\n" if size else ""
     headers = "".join(f"#include <{header}.h>\n" for header in _HEADERS) + f'#include "{project.header.name}"\n'
@@ -82,7 +98,13 @@ def innocent_starts(
     By program and lane; empty when it cannot be linked so. Takes everything out of the folder.
     """
     innocent_program(project, work)
-    work = replace(work, budget=Budget())
+    with _paid(work) as place:
+        return _innocent_starts(project, place, student, lanes)
+
+
+def _innocent_starts(
+    project: CProject, work: Workspace, student: Elf, lanes: Mapping[str, str]
+) -> dict[str, frozenset[str]]:
     needed = "".join(
         f".weak {symbol.name}\n.quad {symbol.name}\n" if symbol.bind == Bind.WEAK else f".quad {symbol.name}\n"
         for symbol in student.symbols()

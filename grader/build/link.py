@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,9 @@ from grader.process import Completed
 from grader.sandbox import LINK_LIMITS, Limits, Workspace
 
 __all__ = ["Linked", "link", "most_seconds"]
+
+_PLAIN = re.compile(r"[^\s#@\0-\x1f\x7f]+")
+"""A name that objcopy can read in a list, and that has no version: C knows more of them than Python."""
 
 _ALL = 0.9
 """Of its CPU time, which is counted by ticks."""
@@ -142,7 +146,7 @@ def _before_linking(
     replaced = (*RENAMED, *TOLD) if tells_stores else RENAMED
     renamed = [f"{name} {side.prefix}{name}" for name in (*symbols.undefined.intersection(replaced), *failing)]
     stubborn = symbols.stubborn - project.functions.keys()
-    renamed += [f"{name} s{secrets.token_hex(8)}" for name in stubborn if name.isidentifier()]
+    renamed += [f"{name} s{secrets.token_hex(8)}" for name in stubborn if _PLAIN.fullmatch(name)]
     _add_lines(work, "theirs.sym", renamed)
     _add_lines(work, "api.sym", project.functions)
     variables, code = _renames(elf)
@@ -167,7 +171,7 @@ _IGNORE = "-Wl,--unresolved-symbols=ignore-all"
 def _first_that_links(
     work: Workspace, lanes: Mapping[str, Lane], target: str, objects: Sequence[str]
 ) -> tuple[Completed, str, bool]:
-    """How the last lane that was tried ended, its name, and whether ld used up what it may have: then it is the last."""
+    """How the last lane that was tried ended, its name, and whether ld used up what it may have: then no other is."""
     (lane, command), *others = lanes.items()
     done, exhausted = _tried(work, command(target, objects))
     if done.succeeded or exhausted or not others:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from grader.build.elf import ABSOLUTE, COMMON, MOST_SECTIONS, Bind, Elf, Flag, Kind, Section, Shape
 
-__all__ = ["CODE", "is_safe", "odd_sections", "odd_symbols", "too_much"]
+__all__ = ["CODE", "is_safe", "odd_sections", "odd_symbols", "too_many_sections", "too_much"]
 
 _MOST_SYMBOLS = 20_000
 _MOST_BESIDE = 16 << 20
@@ -63,7 +63,8 @@ def too_much(elf: Elf) -> str:
     beside = sum(_full_size(elf, one) for one in aside)
     if beside > _MOST_BESIDE:
         return f"{beside >> 20} MB of debug information, symbols and relocations; {_MOST_BESIDE >> 20} MB are the bound"
-    data = sum(one.size for one in elf.sections if one.flags & _DATA == _DATA and one.type == Shape.PROGBITS)
+    variables = [one for one in elf.sections if one.flags & _DATA == _DATA and one.type == Shape.PROGBITS]
+    data = sum(one.size + one.align for one in variables)  # there may be a gap before each in the program
     if data > _MOST_DATA:
         return f"{data >> 20} MB of variables that do not begin as 0; {_MOST_DATA >> 20} MB are the bound"
     aligns = [one.align for one in elf.sections]
@@ -71,6 +72,13 @@ def too_much(elf: Elf) -> str:
     if max(aligns, default=0) > _MOST_ALIGN:
         return f"an alignment of {max(aligns)} bytes; {_MOST_ALIGN} are the bound"
     return ""
+
+
+def too_many_sections(programs: Iterable[bytes]) -> str:
+    """The same of linked programs, in which nothing is looked at then."""
+    counts = [elf.section_count for elf in map(Elf.read, programs) if elf]
+    most = max(counts, default=0)
+    return f"{most} sections; {MOST_SECTIONS} are the bound" if most > MOST_SECTIONS else ""
 
 
 def is_safe(name: str) -> bool:

@@ -41,6 +41,8 @@ _WORDS = {
     "was not written in C",
     "changeable-code": "the section {0} can be both written and run, so nobody can tell what it does. Take the section "
     "attribute or the assembly away",
+    "stack-code": "it needs a stack that can be run (a nested function whose address is taken), which {0} tells; here "
+    "it would crash. Write the function outside of the other",
     "client-request": "{0} gives an order to Valgrind (a client request), and so could hide errors from it. Take the "
     "macro or the assembly away",
     "hidden-request": "{0} hides an order to Valgrind (a client request) within other instructions, where a jump would "

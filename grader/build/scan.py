@@ -39,6 +39,8 @@ _ARRAYS: dict[int, str] = {
 _STARTING = {".init": "constructor", ".fini": "destructor"}
 _STEERING = re.compile(r"\.interp|\.dynamic|\.gnu\.lto_.*|__libc_.*")
 """Loader, link-time optimiser, and sections of function pointers that libc calls at its end."""
+_STACK = ".note.GNU-stack"
+"""Its flag tells whether code on the stack must run. In no program of ours it can (lanes.py)."""
 _REDIRECTION = re.compile(r"_vg[rwn]\d*[A-Z]")
 """Names by which Valgrind is told to call one function in the place of another (pub_tool_redir.h)."""
 _RUN, _WRITE = 1, 2  # PF_*
@@ -159,6 +161,8 @@ def _of_sections(elf: Elf) -> Iterator[Suspect]:
     numbers = {id(section): number for number, section in enumerate(elf.sections)}
     symbols = tuple(elf.symbols())
     functions = {(one.section, one.value): one.name for one in symbols if one.kind == Kind.FUNCTION and one.section}
+    if any(one.name == _STACK and one.flags & Flag.EXECUTE for one in elf.sections):
+        yield Suspect(kind="stack-code", symbol=_STACK)
     for section in odd_sections(elf):
         name = section.name
         loaded = section.size > 0 and (section.flags & Flag.ALLOC or name.startswith(".gnu.lto_"))

@@ -3,13 +3,14 @@
 A failure is the file's own when it comes again, and an innocent file of its size is built in between (innocent.py).
 What fails once only is passed over; the rest is raised, so that nobody is graded by it.
 
-    gcc ended by itself   it is asked again with its output thrown away: no disk can be to blame for what it says then.
-                          When it has nothing to say against the file, the output is to blame: it is larger than gcc
-                          may write here, or there is no room, which an innocent file of that size shows.
+    gcc ended by itself   its compiler is asked again with its output thrown away: no disk can be to blame for what it
+                          says then. When it has nothing to say against the file, the assembler has, or the output is
+                          to blame: it is larger than gcc may write here, or there is no room, which an innocent file
+                          of that size shows.
     gcc was ended         by a limit on what it computes, writes or has in memory: the file's own. So it is when it
                           sleeps for too long each time. By somebody else, such as a kernel without memory: ours.
 
-How a compiler or an assembler ended is told by its exit status, never by what gcc or ld print: the file has a say in that.
+How compiler and assembler ended is told by their exit statuses, never by what is printed: the file has a say in that.
 """
 
 from __future__ import annotations
@@ -77,22 +78,44 @@ def compile_surely(project: CProject, work: Workspace, source: bytes, command: S
     if first.done.large or first.cpu_seconds >= most:
         return replace(first, stopped=True)
     _add(project, work, source)
+    _add(project, work, source)
     most = most_seconds(work, COMPILE_LIMITS)
+    nowhere = [*command[: command.index("-o")], "-o", "/dev/null"]
     option = diagnostics.diagnostics_option(tools.gcc_major())
-    asked = [*command[: command.index("-o")], "-pipe", *_TELL_STATUSES, "-o", "/dev/null", option]
-    again = work.run(asked, limits=COMPILE_LIMITS)
-    spent = first.cpu_seconds + again.cpu_seconds
-    if again.succeeded:
-        return replace(_written(project, work, source, command), cpu_seconds=spent)
-    signals = {int(word) - _BY_SIGNAL for word in work.read(_STATUSES).split() if int(word) > _BY_SIGNAL}
-    stopped = again.large or again.slow or bool(signals - {signal.SIGPIPE})
-    if again.timed_out:
-        raise TooBusy("gcc did not come to its end in time")
-    if (again.signal is not None or signals & _NOBODY) and not (again.large or again.slow or again.cpu_seconds >= most):
-        raise OutOfRoom("gcc was ended while it compiled, and not by a limit of its own: is there memory enough?")
+    again, statuses = _told(work, [*nowhere, "-S", option])
+    compiled = replace(first, again=again, cpu_seconds=first.cpu_seconds + again.cpu_seconds)
+    if again.succeeded:  # the assembler has something against it, or the output is to blame
+        most = most_seconds(work, COMPILE_LIMITS)
+        done, statuses = _told(work, nowhere)
+        compiled = replace(compiled, done=done, cpu_seconds=compiled.cpu_seconds + done.cpu_seconds)
+        if done.succeeded or (len(statuses) == 1 and not done.slow and not done.large):
+            once_more = _written(project, work, source, command)
+            return replace(once_more, again=again, cpu_seconds=compiled.cpu_seconds + once_more.cpu_seconds)
+        again = done
+    stopped = _is_stopped(again, statuses, most)
     if room.memory_kills() > kills:
         raise OutOfRoom("the kernel ended processes of this machine for want of memory, perhaps gcc's")
-    return replace(first, again=again, stopped=stopped or again.signal is not None, cpu_seconds=spent)
+    return replace(compiled, stopped=stopped)
+
+
+def _told(work: Workspace, command: Sequence[str]) -> tuple[Completed, list[int]]:
+    """Run gcc: how it ended, and the exit statuses of its compiler and then its assembler."""
+    (work.folder / _STATUSES).unlink(missing_ok=True)
+    done = work.run([*command, *_TELL_STATUSES], limits=COMPILE_LIMITS)
+    return done, [int(word) for word in work.read(_STATUSES).split() if word.isdigit()]
+
+
+def _is_stopped(done: Completed, statuses: Sequence[int], most: float) -> bool:
+    """Did gcc fail because it was stopped, not because of what it says? Raises where that is not the file's doing."""
+    if done.timed_out:
+        raise TooBusy(f"gcc did not come to its end in time, although it computed for {done.cpu_seconds:.1f} s only")
+    if done.slow or done.large:
+        return True
+    if not any(statuses) or any(status - _BY_SIGNAL in _NOBODY for status in statuses):
+        if done.cpu_seconds < most:
+            raise OutOfRoom("gcc was ended while it compiled, and not by a limit of its own: is there memory enough?")
+        return True
+    return any(status > _BY_SIGNAL for status in statuses)
 
 
 def link_surely(project: CProject, work: Workspace, compiled: Compiled, missing: Sequence[str]) -> Linked:
