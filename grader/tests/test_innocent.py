@@ -100,11 +100,19 @@ def test_what_fails_once_only_is_passed_over(monkeypatch: pytest.MonkeyPatch, na
 
 def test_a_compiler_that_is_killed_blames_nobody(tool: Callable[[str, str], None]) -> None:
     """A kernel without memory ends the process that wants most, and nothing else: not the innocent file's."""
-    kill = "exec $real -wrapper sh,-c,'kill -9 $$' \"$@\""
+    kill = "exec $real \"$@\" -wrapper sh,-c,'kill -9 $$'"
     tool("gcc", f'grep -q elsewhere llm_memory.c && {kill}; exec $real "$@"')
 
     with pytest.raises(OutOfRoom, match="memory"):
         graded_text(_UNRESOLVED, first_case())
+
+
+def test_an_assembler_that_is_killed_blames_nobody(tool: Callable[[str, str], None]) -> None:
+    """gcc ends as if the assembler had refused the file."""
+    tool("as", 'for file; do grep -qs elsewhere "$file" && kill -9 $$; done; exec $real "$@"')
+
+    with pytest.raises(OutOfRoom, match="memory"):
+        graded_text(f'{right()}__asm__("elsewhere");\n', first_case())
 
 
 def test_an_undefined_function_is_the_students() -> None:

@@ -1,5 +1,12 @@
-/* Damage: a pointer to a nested function of GNU C, for which gcc writes code on the stack. By the command of the handout
- * it links (ld warns) and runs; linked with noexecstack it crashes. */
+/* Exhaustion: thirty variables, each with two megabytes for itself, all of which begin anew in each case.
+ * Held: the gaps before variables count as variables do. */
+__asm__(
+".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28\n"
+".section .data.s\\n,\"aw\"\n"
+".balign 2097152\n"
+".byte 1\n"
+".endr\n"
+".text\n");
 #include "llm_memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -60,10 +67,7 @@ int append_kv(E,int id,int v){
  return blk(e,b)->w[k%16]=v,s->kv_count++,0;
 }
 int llm_destroy(E){
- int count=0;
- __extension__ void one(S*s){count++;del(e,s);}
- void(*volatile call)(S*)=one;
  if(!e)return-1;
- while(HD->next!=HD)call(SEQ(HD->next));
+ while(HD->next!=HD)del(e,SEQ(HD->next));
  return free(e->ref_count),free(e),0;
 }
