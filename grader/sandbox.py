@@ -75,8 +75,8 @@ COMPILE_LIMITS = Limits(
     processes=64,
 )
 """Compiler and assembler share `own_seconds`, in which they also sleep, and the memory of `grader.silence`."""
-LINK_LIMITS = replace(COMPILE_LIMITS, file_size=128 << 20)
-"""A program may be larger than the largest object that it is made of."""
+LINK_LIMITS = replace(COMPILE_LIMITS, silent_seconds=None, own_seconds=None, file_size=128 << 20)
+"""A program may be larger than the largest object that it is made of; to merge 30 MB of strings ld needs 350 MB."""
 RUN_LIMITS = Limits(
     wall_seconds=120, cpu_seconds=12, address_space=8 << 30, file_size=1 << 20, processes=64, sees_processes=True
 )

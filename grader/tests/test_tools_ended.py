@@ -52,7 +52,7 @@ def test_what_the_assembler_says_of_a_kill_decides_nothing() -> None:
 
 def test_a_linker_that_computes_too_long_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """One lane, once."""
-    few = replace(LINK_LIMITS, own_seconds=0.3)
+    few = replace(LINK_LIMITS, silent_seconds=30, own_seconds=0.3)
     tried: list[str] = []
     usual = link._tried
 
