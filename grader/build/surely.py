@@ -78,7 +78,6 @@ def compile_surely(project: CProject, work: Workspace, source: bytes, command: S
     if first.done.large or first.cpu_seconds >= most:
         return replace(first, stopped=True)
     _add(project, work, source)
-    _add(project, work, source)
     most = most_seconds(work, COMPILE_LIMITS)
     nowhere = [*command[: command.index("-o")], "-o", "/dev/null"]
     option = diagnostics.diagnostics_option(tools.gcc_major())
