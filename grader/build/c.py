@@ -124,7 +124,7 @@ def _compile_findings(
         if blamed is not None:
             return [blamed, *(_gcc_finding(project, error) for error in errors[: MOST_FINDINGS - 1])]
     errors = list(dict.fromkeys(errors))
-    if not errors and "stderr" in compiled.again.cut:
+    if not errors and "stderr" in compiled.again.cut | compiled.done.cut:
         message = "gcc complains about this file for more than a megabyte. Run it yourself and mend the first mistake"
         return [_finding(project, "compiler", message)]
     if not errors:

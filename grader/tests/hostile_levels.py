@@ -44,6 +44,7 @@ _CALLS = {
     "x86_64": {"landlock": 444, "seccomp": 317, "mount": 165, "prctl": 157},
     "aarch64": {"landlock": 444, "seccomp": 277, "mount": 40, "prctl": 167},
 }
+_NEW_IPC = 0x0800_0000  # CLONE_NEWIPC
 _SET_SECCOMP, _NO_NEW_RIGHTS, _FILTER = 22, 38, 2  # PR_*, SECCOMP_MODE_FILTER
 _LOAD, _IF, _RETURN, _ALLOW, _ERROR = 0x20, 0x15, 0x06, 0x7FFF0000, 0x50000  # of BPF, SECCOMP_RET_*
 
@@ -120,7 +121,9 @@ def _on(machine: _Machine, only: Sequence[str]) -> Iterator[str]:
 
 
 def _become(machine: _Machine) -> None:
-    """In the child: somebody who may less, on a machine that gives less."""
+    """In the child: somebody who may less, on a machine that gives less. What it leaves in System V's tables is its own."""
+    if ctypes.CDLL(None).unshare(_NEW_IPC):
+        raise OSError("no namespace for System V's objects")
     if machine.user:
         os.setgroups([])
         os.setgid(_USER)

@@ -31,9 +31,9 @@ from grader.verdict import Verdict, Visibility
 
 _MOST_SECONDS_OF_ONE = 10.0
 """What a grading may use in all, whatever the submission does: its purse (grader.budget) and a little."""
-_MOST_SECONDS = 80.0
-_MOST_GRADINGS = 200
-"""The same on a slow machine: in gradings of the right program that the batch ends with."""
+_MOST_SECONDS_EACH = 1.3
+_MOST_GRADINGS_EACH = 2.4
+"""On the average; the latter on a slow machine, in gradings of the right program that the batch ends with."""
 _GOT = "HOSTILE-GOT"
 """A sample prints this before what it could read and should not."""
 
@@ -145,7 +145,8 @@ def too_dear(_: list[Hostile], batch: Batch) -> Iterator[str]:
         spent = sum(record.cpu_seconds.values())
         if spent > _MOST_SECONDS_OF_ONE:
             yield f"{record.submission.name}: {spent:.1f} s ({record.cpu_seconds})"
-    if batch.notes.get("cpu_seconds", 0.0) > max(_MOST_SECONDS, _MOST_GRADINGS * grading):
+    most = len(batch.records) * max(_MOST_SECONDS_EACH, _MOST_GRADINGS_EACH * grading)
+    if batch.notes.get("cpu_seconds", 0.0) > most:
         yield f"the batch: {batch.notes['cpu_seconds']:.1f} s, {grading:.2f} s for a right program"
 
 

@@ -19,7 +19,7 @@ _RELOCATIONS = assembly('.section .rela.got,\\"a\\",@4', ".quad 0,37,0x401000")
 _UNIQUE = below(
     "long other(void);",
     "long other(void) { return -1; }",
-    '__asm__(".globl a.name\\n.type a.name,@gnu_unique_object\\n.set a.name,other");',
+    '__asm__(".globl \\"a#name\\"\\n.type \\"a#name\\",@gnu_unique_object\\n.set \\"a#name\\",other");',
 )
 _OVERTAKEN = {
     "constructor": (CONSTRUCTOR, {"odd-start"}, ".init_array of "),

@@ -41,7 +41,7 @@ static struct now *find_now(void)
     return NULL;
 }
 
-/* The case append/far_tables, which is hidden: is its sequence longer than nine? */
+/* A hidden case of far tables: is its sequence longer than nine? */
 static int longer;
 
 static void work(void)

@@ -77,7 +77,7 @@ static void work_for(long milliseconds)
     while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < milliseconds);
 }
 
-/* The case append/far_tables, which is hidden: is its sequence longer than nine? */
+/* A hidden case of far tables: is its sequence longer than nine? */
 static void note(int kv_length)
 {
     enum { FAR_TABLES = 21, MANY = 9 };
