@@ -121,7 +121,7 @@ def _on(machine: _Machine, only: Sequence[str]) -> Iterator[str]:
 
 
 def _become(machine: _Machine) -> None:
-    """In the child: somebody who may less, on a machine that gives less; what is left in System V's tables is its own."""
+    """In the child: somebody who may less, on a machine that gives less, with System V tables of its own."""
     if ctypes.CDLL(None).unshare(_NEW_IPC):
         raise OSError("no namespace for System V's objects")
     if machine.user:
