@@ -10,11 +10,11 @@ purse is empty, by limits of its own:
                (or hidden) cases goes on in a third process, which may be ended after 0.3 s more. Hidden cases have
                processes of their own, and four are the most in all: the fourth may cost 0.3 s too.
 
-So a hang costs at most 3 s in all. Time is always the time that a program computes or sleeps, never that for which it
-waits for a processor: on a busy machine everything takes longer, and nothing is called slow for it. The purse itself
-is for programs that never hang but are thousands of times too slow: what it does not pay for is said to be not run
-(replay), not compared (we ourselves: a right program's states are compared in 0.1 s, those of a wrong one in 2 s at
-most) or not checked (Valgrind, which then costs no point).
+So a hang costs at most 3 s in all, one that never comes again 6 s. Time is always the time that a program computes or
+sleeps, never that for which it waits for a processor: on a busy machine everything takes longer, and nothing is called
+slow for it. The purse itself is for programs that never hang but are thousands of times too slow: what it does not pay
+for is said to be not run (replay), not compared (we ourselves: a right program's states are compared in 0.1 s, those of
+a wrong one in 2 s at most) or not checked (Valgrind, which then costs no point).
 """
 
 from __future__ import annotations

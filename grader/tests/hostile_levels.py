@@ -5,7 +5,7 @@ points than its label says, an accepted one has all, nothing of a hidden case is
 takes at most 10 s, by the processors and by the clock, and 500 MB of the grader and its children together. A machine
 with less is this one under a filter that refuses what would protect. It wants root, and `bwrap` for the last two.
 Prints a line for each machine (NAME is such a one) and each sample that does not hold; exit code 1 when there is one.
-About 3 minutes for each machine; `--only` takes the samples whose path has the TEXT.
+About 5 minutes for each machine; `--only` takes the samples whose path has the TEXT.
 """
 
 from __future__ import annotations

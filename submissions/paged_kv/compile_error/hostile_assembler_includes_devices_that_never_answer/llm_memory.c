@@ -1,5 +1,5 @@
 /* Exhaustion: the assembler would wait for ever for what a terminal or a pipe of its own says.
- * Held by Landlock, and by the wall-clock limit. */
+ * Held by Landlock, and by the 2.5 s that gcc may sleep. */
 __asm__(".incbin \"/dev/ptmx\"\n.include \"/dev/stdout\"\n.include \"/dev/stderr\"\n.incbin \"/proc/self/fd/2\"\n.incbin \"/dev/zero\"");
 #include "llm_memory.h"
 #include <stddef.h>

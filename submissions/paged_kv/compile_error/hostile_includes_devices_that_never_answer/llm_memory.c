@@ -1,5 +1,5 @@
 /* Exhaustion: gcc would wait for ever for what a terminal or a pipe of its own says.
- * Held by Landlock, and by the wall-clock limit. */
+ * Held by Landlock, and by the 2.5 s that gcc may sleep. */
 #include "llm_memory.h"
 #include <stddef.h>
 #if __has_include("/dev/ptmx")
