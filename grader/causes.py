@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from grader.breaches import Place
 from grader.clues import best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
@@ -16,10 +17,12 @@ from grader.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
 from grader.memcheck import Checked
 from grader.memory_symptoms import AT_ALLOCATION, FAULTS
 from grader.patterns import Patterns, calls_of
+from grader.same import Same
 from grader.symptom import Lines, Named, Symptom, finding_of
 from grader.symptoms import symptoms
 from grader.verdict import Finding, Judged, Tool, Verdict
 from reference.model import SHARED_MEMORY
+from reference.operation import Trace
 
 __all__ = ["BREACH", "CaseFindings", "case_findings"]
 
@@ -70,7 +73,7 @@ def case_findings(
     `named` are lines of wrong replies and values, where they were looked for.
     """
     found = [
-        CaseFindings(comparison, own, plain=_is_plain(comparison, lab))
+        CaseFindings(comparison, own, plain=_is_plain(Same(comparison.case.trace), Same(lab)))
         for comparison, own in zip(comparisons, symptoms(comparisons, lines, checked), strict=True)
     ]
     sick = [one for one in found if one.symptoms]
@@ -109,11 +112,13 @@ def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Itera
         yield told.said
 
 
-def _is_plain(comparison: Comparison, lab: Lab) -> bool:
-    trace = comparison.case.trace
-    pokes = any(lab.grammar.operations[operation.name].is_poke for operation in trace.operations)
-    one_target = len({operation.target for operation in trace.operations}) <= 1
-    return one_target and not pokes and not lab.is_odd(trace)
+@lru_cache(maxsize=1024)
+def _is_plain(trace: Same[Trace], lab: Same[Lab]) -> bool:
+    """The same for every submission of a class."""
+    operations, lab_operations = trace.value.operations, lab.value.grammar.operations
+    pokes = any(lab_operations[operation.name].is_poke for operation in operations)
+    one_target = len({operation.target for operation in operations}) <= 1
+    return one_target and not pokes and not lab.value.is_odd(trace.value)
 
 
 def _first_wrong(one: CaseFindings) -> int:

@@ -7,7 +7,6 @@ operations of the plan are ever spoken of, and each once.
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ class Course:
     """How many errors Valgrind counted in each operation that came back; those with none too."""
     did: dict[int, list[Heap]] = field(default_factory=dict)
     """By case what each operation did to the heap."""
+    _running: int | None = None
 
     @property
     def at(self) -> Place:
@@ -59,21 +59,26 @@ class Course:
 
     def take(self, frame: Frame) -> None:
         """One more frame, in the order in which they came."""
-        running = self.begun[-1] if len(self.begun) > len(self.ended) else None
+        running = self._running
         if frame.kind == Kind.BEGIN and running is None:
             coming = list(self.planned)[len(self.begun) :][:1]
             if coming == [frame.case]:
                 self.begun.append(frame.case)
                 self.did[frame.case] = []
+                self._running = frame.case
         if running is None or frame.case != running:
             return
         did = self.did[running]
         if frame.kind == Kind.END:
             self.ended.add(running)
-        elif frame.kind == Kind.STEP and frame.operation == len(did) < self.planned[running]:
-            with contextlib.suppress(struct.error):  # a body that is none of ours says nothing
-                self.counted[running, len(did)] = max(0, _COUNT.unpack(frame.body)[0])
-                did.append((frame.allocations, frame.frees, frame.live))
+            self._running = None
+        elif (
+            frame.kind == Kind.STEP
+            and frame.operation == len(did) < self.planned[running]
+            and len(frame.body) == _COUNT.size  # another body is none of ours and says nothing
+        ):
+            self.counted[running, len(did)] = max(0, _COUNT.unpack(frame.body)[0])
+            did.append((frame.allocations, frame.frees, frame.live))
 
 
 def followed(frames: Iterable[Frame], planned: Mapping[int, int], token: int) -> Course:

@@ -66,20 +66,21 @@ class Frames:
         self.most = _FRAMES + _FRAMES_EACH * operations + _FRAMES_OF_A_CASE * cases
 
     def __iter__(self) -> Iterator[Frame]:
-        stream, token = self.stream, self.token
+        stream, token, size, most = self.stream, self.token, _FRAME.size, self.most
+        find, unpack_from, whole = stream.find, _FRAME.unpack_from, len(stream)
         place = count = 0
-        while (place := stream.find(token, place)) >= 0:
-            if place + _FRAME.size > len(stream):
+        while (place := find(token, place)) >= 0:
+            start = place + size
+            if start > whole:
                 return
-            if count == self.most:
+            if count == most:
                 self.too_many = True
                 return
             count += 1
-            _, kind, length, *rest = _FRAME.unpack_from(stream, place)
-            start = place + _FRAME.size
+            _, kind, length, *rest = unpack_from(stream, place)
             end = start + length
             # a length that would swallow other frames is a lie; nothing is copied to see that
-            if kind not in _KINDS or end > len(stream) or stream.find(token, start, end) >= 0:
+            if kind not in _KINDS or end > whole or find(token, start, end) >= 0:
                 place += 1
                 continue
             yield Frame(kind, stream[start:end], *rest)

@@ -83,7 +83,8 @@ def plain_parts(value: Any) -> dict[str, Any]:
 def _is_plain(value: object) -> bool:
     """Quickly, for most of what a record holds: there is nothing to change, whatever it is."""
     if type(value) is str:
-        return len(value) <= MOST_TEXT and _ORDINARY.fullmatch(value) is not None
+        ordinary = (value.isascii() and value.isprintable()) or _ORDINARY.fullmatch(value) is not None
+        return len(value) <= MOST_TEXT and ordinary
     return not value
 
 

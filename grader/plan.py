@@ -69,17 +69,20 @@ def plan(
     parts = [struct.pack("<iQiiiiiQi", _MAGIC, token, mode, *times, proven, len(numbers))]
     for number in numbers:
         trace = cases[number].trace
-        values = (*settings(trace), *[0] * _SETTINGS)[:_SETTINGS]
-        head = (number, len(trace.operations), failing[number] if failing else 0)
-        parts.append(struct.pack(f"<{3 + _SETTINGS}i", *head, *values))
-        parts += [_encode_all(Same(trace), tuple(codes.items())), (contracts or {}).get(number, b"")]
+        head = struct.pack("<3i", number, len(trace.operations), failing[number] if failing else 0)
+        parts += [head, _encode_all(Same(trace), settings, tuple(codes.items())), (contracts or {}).get(number, b"")]
     return b"".join(parts)
 
 
 @lru_cache(maxsize=1024)
-def _encode_all(trace: Same[Trace], codes: tuple[tuple[str, int], ...]) -> bytes:
-    """The operations of a trace; they are the same for every submission of a class."""
-    return b"".join(_encode(operation, dict(codes)) for operation in trace.value.operations)
+def _encode_all(
+    trace: Same[Trace], settings: Callable[[Trace], tuple[int, ...]], codes: tuple[tuple[str, int], ...]
+) -> bytes:
+    """Settings and operations of a trace; they are the same for every submission of a class."""
+    values = (*settings(trace.value), *[0] * _SETTINGS)[:_SETTINGS]
+    return struct.pack(f"<{_SETTINGS}i", *values) + b"".join(
+        _encode(operation, dict(codes)) for operation in trace.value.operations
+    )
 
 
 def _encode(operation: Operation, codes: dict[str, int]) -> bytes:

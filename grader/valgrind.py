@@ -41,6 +41,7 @@ _COMMAND = (
     "--num-callers=24",
     "--read-inline-info=no",  # a quarter of the start-up; valgrind_xml.py knows the names that are lost
     "--vgdb=no",
+    "--sanity-level=0",  # its own tables, which it would search twice, are its developers' business
     "--demangle=no",  # C has no such names, and some grow to gigabytes
     "--command-line-only=yes",  # no options from a file that the program may have left for the next run
 )

@@ -209,6 +209,16 @@ class Elf:
             if texts.startswith(wanted, name):
                 yield Symbol(_name(texts, name), info >> 4, info & 0xF, other, section, value, size)
 
+    def choosers(self) -> frozenset[int]:
+        """The values of all symbols that are functions which choose another one, without reading a name."""
+        content = self.content(self.table) if self.table else b""
+        whole = content[: len(content) // _SYMBOL.size * _SYMBOL.size]
+        return frozenset(
+            value
+            for _, info, _, section, value, _ in _SYMBOL.iter_unpack(whole)
+            if info & 0xF == Kind.IFUNC and section
+        )
+
     def relocation_tables(self, index: int) -> Iterator[Section]:
         """The sections that say what has to be put into the section of that number."""
         return (one for one in self.sections if one.type == Shape.RELA and one.info == index)

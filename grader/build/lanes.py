@@ -21,7 +21,8 @@ def dynamic(target: str, objects: Sequence[str]) -> list[str]:
 def _static(target: str, objects: Sequence[str]) -> list[str]:
     """Forking a static program costs half as much, and gold links libc in half the time."""
     code_apart = "-Wl,-z,noexecstack,--rosegment"
-    return ["gcc", "-no-pie", "-static", "-fuse-ld=gold", code_apart, "-o", target, *objects]
+    needless = ("-fno-use-linker-plugin", "-Wl,--build-id=none")  # a tenth of the time
+    return ["gcc", "-no-pie", "-static", "-fuse-ld=gold", *needless, code_apart, "-o", target, *objects]
 
 
 def _freestanding(target: str, objects: Sequence[str]) -> list[str]:

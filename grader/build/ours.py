@@ -45,6 +45,9 @@ _MARKS = ("first_tdata", "first_tbss")
 
 _FILTERS = Path(__file__).parents[1] / "confine"
 
+_OUR_FLAGS = (*FLAGS, "-g0")
+"""Without debug information: no report has a line of ours, and linker and Valgrind need not read it each time."""
+
 _FREESTANDING = (
     *("-fno-builtin", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns"),
     *("-U_FORTIFY_SOURCE", "-ffunction-sections"),
@@ -67,7 +70,7 @@ def ours(project: CProject) -> Ours:
     folder = project.harness.parent
     folders = (folder, project.driver.parent, _FILTERS)
     sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
-    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"7", _has_valgrind_header()]
+    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"8", _has_valgrind_header()]
     made = kept(parts, partial(_make, project))
     objects = {path.name: path.read_bytes() for path in made.glob("*.o")}
     starts = json.loads((made / "starts").read_text())
@@ -79,13 +82,13 @@ def _make(project: CProject, made: Path) -> None:
     folder = project.harness.parent
     parts_of_it = [one for one in sorted(folder.glob("*.c")) if one.stem not in ("freestanding", "marker")]
     lanes = {"native": (), "valgrind": ("-DUNDER_VALGRIND", "-ffunction-sections")}
-    commands = {"driver.o": ["gcc", *FLAGS, "-c", str(project.driver)]}
+    commands = {"driver.o": ["gcc", *_OUR_FLAGS, "-c", str(project.driver)]}
     for lane, options in lanes.items():
-        parts = {f"{lane}-{one.stem}.o": ["gcc", *FLAGS, *options, "-c", str(one)] for one in parts_of_it}
+        parts = {f"{lane}-{one.stem}.o": ["gcc", *_OUR_FLAGS, *options, "-c", str(one)] for one in parts_of_it}
         commands |= {**parts, f"{lane}.o": ["ld", "-r", "driver.o", *parts]}
-    commands["marker.o"] = ["gcc", *FLAGS, "-c", str(folder / "marker.c")]
+    commands["marker.o"] = ["gcc", *_OUR_FLAGS, "-c", str(folder / "marker.c")]
     if os.uname().machine == "x86_64":
-        commands["freestanding.o"] = ["gcc", *FLAGS, *_FREESTANDING, "-c", str(folder / "freestanding.c")]
+        commands["freestanding.o"] = ["gcc", *_OUR_FLAGS, *_FREESTANDING, "-c", str(folder / "freestanding.c")]
     prefix = f"h{secrets.token_hex(8)}_"
     (made / "prefix").write_text(prefix)
     for name, command in commands.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grader.build.elf import Elf, Flag, Kind, Shape
+from grader.build.elf import Elf, Flag, Shape
 
 __all__ = ["start"]
 
@@ -72,7 +72,7 @@ def _sections(elf: Elf) -> Iterator[str]:
 
 def _chosen(elf: Elf) -> Iterator[str]:
     """Values that functions choose, but for those of libc's: which of these there are depends on what is called."""
-    known = {symbol.value for symbol in elf.symbols() if symbol.kind == Kind.IFUNC and symbol.section}
+    known = elf.choosers()
     for table in elf.sections:
         if table.type == Shape.RELA and table.flags & Flag.ALLOC:
             found = [added for _, kind, _, added in elf.relocations(table) if kind == _CHOSEN.get(elf.machine)]

@@ -94,10 +94,10 @@ uintptr_t start_of(const struct block *block)
 /* The last block that starts at or below `address`, or NULL. */
 struct block *block_below(uintptr_t address)
 {
-    static size_t last; /* a walk meets blocks in the order in which they were allocated: often it is the next one */
-    for (size_t i = last; i < last + 2 && i < heap.block_count; i++)
-        if (start_of(&heap.blocks[i]) <= address
-            && (i + 1 == heap.block_count || address < start_of(&heap.blocks[i + 1])))
+    enum { NEAR = 8 };
+    static size_t last; /* a walk meets blocks in the order in which they were allocated: often it is one of the next */
+    for (size_t i = last; i < last + NEAR && i < heap.block_count && start_of(&heap.blocks[i]) <= address; i++)
+        if (i + 1 == heap.block_count || address < start_of(&heap.blocks[i + 1]))
             return &heap.blocks[last = i];
     size_t low = 0, high = heap.block_count;
     while (low < high) {

@@ -37,7 +37,7 @@ CASES = (
     "fork/refused_for_its_id",
     "fork/gap_between_two_tables",
     "fork/mixed_holes",
-    "fork/three_hundred_children",
+    "fork/more_than_256_children",
     "free/gap_between_two_tables",
     "free/returns_0",
     "free/whole_pool_comes_back",
