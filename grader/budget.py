@@ -1,6 +1,6 @@
 """The time of a whole submission: what is started for it and what we compute for it ourselves is paid from one purse.
 
-A right program needs about one of its 9 seconds, compiler and Valgrind included. What hangs is ended long before the
+A right program needs about one of its 7 seconds, compiler and Valgrind included. What hangs is ended long before the
 purse is empty, by limits of its own:
 
     replay     an operation is limited to 60 ms, 1,000 times what a right one needs. In the first case in which a call
@@ -39,7 +39,7 @@ _LEAST_WALL = 20.0
 class Budget:
     """The seconds of one submission."""
 
-    own: float = 9.0
+    own: float = 7.0
     """For what computes or sleeps: programs, and we ourselves."""
     wall: float = _WALL
     """By the clock; a part of it is left."""

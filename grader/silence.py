@@ -74,6 +74,11 @@ class Silence:
         """Has it more memory, or more processes, than any program needs?"""
         return self.memory > MOST_MEMORY or self.processes > MOST_PROCESSES
 
+    @property
+    def due(self) -> float:
+        """Seconds to the next look. Not when a word comes: who has just said something is awake, however long it slept."""
+        return self.looked + LOOK - time.monotonic()
+
     def end(self, *, heard: bool) -> bool:
         """Must it be ended? One that is silent is first asked where it is (SIGPROF). `heard`: a word has just come."""
         now = time.monotonic()

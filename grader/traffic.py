@@ -103,7 +103,8 @@ class Traffic:
             self.selector.register(watch, selectors.EVENT_READ)
             try:
                 while True:
-                    ready = self.selector.select(max(0.0, min(LOOK, deadline - time.monotonic())))
+                    due = LOOK if silence is None else silence.due
+                    ready = self.selector.select(max(0.0, min(due, deadline - time.monotonic())))
                     ended = any(key.fd == watch for key, _ in ready)
                     self._move(ready)
                     if ended:
