@@ -76,7 +76,7 @@ class Silence:
 
     @property
     def due(self) -> float:
-        """Seconds to the next look. Not when a word comes: who has just said something is awake, however long it slept."""
+        """Seconds to the next look; no word brings it forward, for who has just said something is awake."""
         return self.looked + LOOK - time.monotonic()
 
     def end(self, *, heard: bool) -> bool:
