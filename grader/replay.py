@@ -7,7 +7,6 @@ finding about the case in which it stopped, and states are judged elsewhere.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import struct
@@ -223,8 +222,10 @@ def _listen(played: list[Played], left: Sequence[int], frames: Iterable[Frame]) 
         if frame.kind == Kind.BEGIN and places.get(frame.case, -1) >= places[now] and frame.case not in begun[-1:]:
             begun.append(frame.case)
         if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
-            with contextlib.suppress(struct.error, ValueError):  # a body that is none of ours says nothing
+            try:
                 _take_down(played, frame)
+            except (struct.error, ValueError):  # a body that is none of ours says nothing
+                continue
     return begun, finished
 
 
