@@ -359,7 +359,7 @@ int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t size)
 
 static _Thread_local int error_number;
 int *__errno_location(void) { return &error_number; }
-char *strchr(const char *text, int wanted)
+char *(strchr)(const char *text, int wanted) /* in parentheses: it is a macro too where libc follows C23 */
 {
     for (;; text++) {
         if (*text == (char)wanted)
