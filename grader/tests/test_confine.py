@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import shlex
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -49,7 +50,7 @@ def test_there_are_no_files_but_the_systems(tmp_path: Path, bare: Callable[..., 
     for folder in (tmp_path, *tmp_path.parents):
         if folder.owner() == tmp_path.owner() and folder not in (Path("/"), Path("/tmp")):
             folder.chmod(folder.stat().st_mode | 0o055)
-    here = Path(__file__)
+    here = shlex.quote(__file__)
     script = f"cat {tmp_path}/secret /etc/passwd {here} /proc/$PPID/cmdline /proc/self/environ; ls /home /proc /tmp"
     leaves = "for place in /tmp /var/tmp /dev/shm /run; do echo x >$place/left && echo left; done"
     shown = inside(f"{script}; {leaves}; echo x >own && cat own; ls /usr/lib >/dev/null && echo system")
@@ -59,14 +60,21 @@ def test_there_are_no_files_but_the_systems(tmp_path: Path, bare: Callable[..., 
 
 @with_landlock
 def test_a_compiler_reads_no_other_file() -> None:
-    """Neither by #include nor by the assembler's .incbin, and it cannot be asked whether there is one."""
-    for text in ('#include "/etc/passwd"', '__asm__(".incbin \\"/etc/passwd\\"");', f'#include "{Path(__file__)}"'):
+    """Neither by #include nor by the assembler's .incbin: it fails, and no line of the file is in what is said."""
+    system = Path("/etc/passwd")
+    for text, path in (
+        (f'#include "{system}"', system),
+        (f'__asm__(".incbin \\"{system}\\"");', system),
+        (f'#include "{__file__}"', Path(__file__)),
+    ):
         with workspace() as work:
             work.add("a.c", f"{text}\nint a;\n".encode())
             done = work.run(["gcc", "-c", "a.c"], limits=COMPILE_LIMITS)
+            lines = {line.strip() for line in path.read_bytes().splitlines() if len(line.strip()) > 20}
 
             assert not done.succeeded
-            assert b"root" not in done.stderr + done.stdout
+            assert len(lines) > 0
+            assert [line for line in lines if line in done.stderr + done.stdout] == []
 
 
 def test_a_compiler_elsewhere_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
