@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 
+from grader import NAME, __version__
 from grader.cli.guard import guarded
 from grader.cli.parser import HELP, Parser
 from grader.errors import ExitCode, UsageError
@@ -30,6 +31,9 @@ def app(words: Sequence[str]) -> ExitCode:
     if not words or words[0] in ("-h", "--help"):
         _show_help()
         return ExitCode.ACCEPTED if words else ExitCode.BAD_INPUT
+    if words[0] == "--version":
+        print(f"{NAME} {__version__}")
+        return ExitCode.ACCEPTED
     name = words[0]
     if name not in COMMANDS:
         raise UsageError(f"there is no command '{name}'{suggestion(name, COMMANDS)}; `grade -h` shows them all")
@@ -49,4 +53,5 @@ def _show_help() -> None:
     from grader.cli.help import paragraphs, show
 
     commands = [(name, paragraphs(getattr(_module(name), name).__doc__)[0]) for name in COMMANDS]
-    show("grade [OPTIONS] COMMAND [ARGS]...", _TEXT, {"Options": [("-h, --help", HELP)], "Commands": commands})
+    options = [("-h, --help", HELP), ("--version", "Show name and version and exit.")]
+    show("grade [OPTIONS] COMMAND [ARGS]...", _TEXT, {"Options": options, "Commands": commands})

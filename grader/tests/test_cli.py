@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -105,6 +106,14 @@ def test_help_names_every_command() -> None:
     """And without a command it is help that comes."""
     assert all(name in ran("--help").out for name in COMMANDS)
     assert "Usage" in grade().all
+
+
+def test_the_version_is_the_projects() -> None:
+    """As pyproject.toml has it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert grade("--version") == Said(code=0, out=f"{project['name']} {project['version']}\n", err="")
+    assert "--version" in ran("--help").out
 
 
 def test_piped_output_has_no_escape_sequences() -> None:
