@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from grader.cli.options import case_option, chosen_lab, chosen_part, lab_option, public_option
 from grader.cli.parser import Parser
+from grader.cli.terminal import console
 from grader.errors import ExitCode
 from grader.score import most_points
 
@@ -39,8 +39,5 @@ def cases(lab: str, case: str, *, public_only: bool) -> ExitCode:
         table.add_column(heading, overflow="fold")
     for one in found:
         table.add_row(escape(one.name), one.rule, one.visibility.value, escape(one.title))
-    console = Console()
-    if not console.is_terminal:
-        console.width = 160
-    console.print(table)
+    console(160).print(table)
     return ExitCode.ACCEPTED

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.markup import escape
 
 from grader.cli.options import chosen_case, chosen_lab, lab_option, seed_option
 from grader.cli.parser import Parser
+from grader.cli.terminal import console
 from grader.errors import ExitCode
 from reference.model import play
 
@@ -29,24 +29,22 @@ def explain(case: str, lab: str, seed: int | None) -> ExitCode:
     """
     chosen = chosen_lab(lab)
     found = chosen_case(chosen, case, seed)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 100
-    console.print(f"[bold]{escape(found.title)}[/bold]")
-    console.print(escape(f"{found.name} · rule {found.rule} · {'; '.join(found.handout)}"))
+    shown = console(100)
+    shown.print(f"[bold]{escape(found.title)}[/bold]")
+    shown.print(escape(f"{found.name} · rule {found.rule} · {'; '.join(found.handout)}"))
     model = chosen.model(found.trace)
     for number, step in enumerate(play(model, found.trace), start=1):
         operation, reply = step.operation, step.reply
         answer = f" -> {reply.text}" if reply.text else ""
         by_grader = "  (added by the grader)" if operation.implicit else ""
-        console.print()
-        console.rule(f"[bold]{number}  {escape(str(operation) + answer)}[/bold]{by_grader}", align="left")
+        shown.print()
+        shown.rule(f"[bold]{number}  {escape(str(operation) + answer)}[/bold]{by_grader}", align="left")
         if chosen.grammar.operations[operation.name].is_poke:
-            console.print(escape(chosen.describe_poke(operation)))
+            shown.print(escape(chosen.describe_poke(operation)))
         elif reply.clause:
-            console.print(escape(f"{reply.clause}: {chosen.grammar.clauses[reply.clause]}"))
+            shown.print(escape(f"{reply.clause}: {chosen.grammar.clauses[reply.clause]}"))
         if operation.comment:
-            console.print(escape(f"# {operation.comment}"))
+            shown.print(escape(f"# {operation.comment}"))
         for line in chosen.draw(model.describe(step.record)):
-            console.print(line)
+            shown.print(line)
     return ExitCode.ACCEPTED

@@ -19,6 +19,7 @@ from grader.cli.classes import said
 from grader.cli.options import sandbox_option
 from grader.cli.parser import Parser, number
 from grader.cli.progress import progress
+from grader.cli.terminal import console
 from grader.errors import ExitCode, ToolMissing
 from grader.grammar import Number
 from grader.report.escape import escape
@@ -144,7 +145,6 @@ def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
 
     So many `failed` to be graded anew, and have the score of before.
     """
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -158,10 +158,7 @@ def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
             without.append(f"{result.name}: {(result.entry.trouble or 'not graded yet').partition(chr(10))[0]}")
         else:
             scores.append(result.score)
-    console = Console()
-    if not console.is_terminal:
-        console.width = 160
-    console.print(table)
+    console(160).print(table)
     parts = [_count(table.row_count, "submission"), f"{accepted} accepted", f"{len(scores) - accepted} not"]
     if scores:
         parts.append(f"points: mean {mean(scores):.1f}, median {median(scores):g} of {run.max_score}")

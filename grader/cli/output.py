@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from grader.cli.log import in_workflow
 from grader.cli.parser import Parser
+from grader.cli.terminal import columns, is_colourful
 from grader.errors import UsageError
 from grader.report import View
 from grader.table import suggestion
@@ -43,14 +43,9 @@ def check_output(output: Path | None, option: str = "--output") -> None:
 
 
 def view_of(*, instructor: bool, everything: bool = False, to_file: bool = False) -> View:
-    """Width and whether colours are wanted: only on a terminal, and not where NO_COLOR says no; and in whose log."""
+    """How wide and colourful a report may be, for whom it is, and in whose log; in a file it is as always."""
     time = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     view = View(instructor=instructor, everything=everything, variables=os.environ, time=time)
     if to_file:
         return view
-    view = replace(view, workflow=in_workflow())
-    if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
-        return view
-    from rich.console import Console
-
-    return replace(view, width=Console().width, colour=not os.environ.get("NO_COLOR"))
+    return replace(view, workflow=in_workflow(), width=columns(view.width), colour=is_colourful())

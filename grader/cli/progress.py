@@ -1,4 +1,4 @@
-"""How far a batch is: a live line on a terminal, now and then a plain line elsewhere."""
+"""How far a batch is: a live line on a terminal that can draw one, now and then a plain line elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from grader.cli.terminal import is_live
 from grader.verdict import Verdict
 from grader.workers import Graded
 
@@ -71,7 +72,7 @@ def progress(total: int, *, done: int, failing: int) -> Iterator[Progress]:
     counted = Progress(total=total, done=done, failing=failing)
     if done == total:
         yield counted
-    elif sys.stderr.isatty():
+    elif is_live(sys.stderr):
         with _bar() as counted.bar:
             counted.bar.add_task("", total=total, completed=done, rest=counted.rest())
             yield counted

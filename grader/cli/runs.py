@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +13,7 @@ from grader import prune as pruning
 from grader.claims import claims
 from grader.cli.classes import said, store_option
 from grader.cli.parser import Parser, number
+from grader.cli.terminal import console
 from grader.errors import ExitCode, StoreError, UsageError
 from grader.grammar import Number
 from grader.report.escape import escape
@@ -64,10 +64,7 @@ def runs(
     with open_store(store, read_only=not upgrade) as kept:
         for run in kept.runs():
             table.add_row(*map(Text, _row(kept, run)))
-    console = Console()
-    if not console.is_terminal:
-        console.width = 160
-    console.print(table)
+    console(160).print(table)
     return ExitCode.ACCEPTED
 
 

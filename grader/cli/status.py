@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 
+from grader.cli.terminal import is_live
 from grader.report.escape import escape
 
 __all__ = ["status"]
@@ -13,8 +14,8 @@ __all__ = ["status"]
 
 @contextlib.contextmanager
 def status(name: str) -> Iterator[Callable[[str], None]]:
-    """A function to tell it what is being done with `name`. Where stderr is no terminal it shows nothing."""
-    if not sys.stderr.isatty():
+    """A function to tell it what is being done with `name`. Where no line can be drawn anew it shows nothing."""
+    if not is_live(sys.stderr):
         yield lambda _: None
         return
     from rich.console import Console
