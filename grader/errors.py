@@ -62,6 +62,7 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2  # a wrong option, path, case file or rubric
     JUDGE_ERROR = 3  # the grader's own fault
     INTERRUPTED = 130  # Ctrl-C
+    READER_GONE = 141  # whoever read what we print has gone; what a shell says of a program that ends of SIGPIPE
 
 
 class GraderError(Exception):

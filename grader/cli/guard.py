@@ -30,7 +30,11 @@ def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]
         except BrokenPipeError as error:
             if not drop_what_failed():
                 return _broken(error)
-            return ExitCode.NOT_ACCEPTED  # a reader that has gone, such as `head`, is nobody's fault: quiet
+            return ExitCode.READER_GONE  # such as `head`, and nobody's fault: quiet
+        except SystemExit:
+            if drop_what_failed():  # rich ends the program itself when a reader has gone
+                return ExitCode.READER_GONE
+            raise
         except InputError as error:
             return _end(str(error), error.exit_code)
         except GraderError as error:
@@ -44,12 +48,12 @@ def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]
 def _broken(error: Exception) -> ExitCode:
     if os.environ.get("GRADE_TRACEBACK"):
         raise error
-    message = f"the grader broke: {type(error).__name__}: {error}"
     if isinstance(error, OSError) and error.errno in _FULL:
-        place = "stdout" if drop_what_failed() else error.filename or "a disk"
-        message = f"{place}: {error.strerror}: make room there, or write somewhere else"
+        place = "stdout" if drop_what_failed() else error.filename or "a file"
+        message = f"{place} could not be written: {error.strerror}. Make room there, or write somewhere else"
+        return _end(f"{message}\n(This costs nobody a point.)", ExitCode.JUDGE_ERROR)
     hint = "(Our fault; it costs nobody a point. GRADE_TRACEBACK=1 shows where.)"
-    return _end(f"{message}\n{hint}", ExitCode.JUDGE_ERROR)
+    return _end(f"the grader broke: {type(error).__name__}: {error}\n{hint}", ExitCode.JUDGE_ERROR)
 
 
 def _end(text: str, code: ExitCode) -> ExitCode:

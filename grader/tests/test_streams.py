@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from grader.cli.app import app
 from grader.tests.command import ROOT, SAMPLES, command, environment
 
 _QUICK = ("--case", "append/copy_*", "--without-valgrind")
@@ -69,8 +72,46 @@ def test_a_batch_goes_on_without_stderr(tmp_path: Path, how: str) -> None:
     assert ended("", "export", cwd=tmp_path).returncode == 0
 
 
-def test_a_stdout_that_fails_is_said() -> None:
-    """A full disk is not a wrong answer."""
-    done = ended(">/dev/full", "cases")
-    assert (done.returncode, b"stdout: No space left on device" in done.stderr) == (3, True)
-    assert b"Exception ignored" not in done.stderr
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cases",),
+        ("--help",),
+        ("run", SAMPLES / "accepted" / "yoda_crlf", *_QUICK),
+        ("run", SAMPLES / "wrong_answer" / "all_null", *_QUICK, "--format", "csv"),
+    ],
+    ids=["cases", "help", "run", "table"],
+)
+def test_a_stdout_that_fails_is_said(words: tuple[str | Path, ...]) -> None:
+    """Once; a full disk is not a wrong answer."""
+    done = ended(">/dev/full", *words)
+
+    assert done.returncode == 3
+    assert done.stderr.decode() == (
+        "grade: stdout could not be written: No space left on device. Make room there, or write somewhere else\n"
+        "(This costs nobody a point.)\n"
+    )
+
+
+@pytest.mark.parametrize("full", ["a.json", "b.html"])
+def test_a_report_that_has_no_room_is_named(
+    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what to do; the files have no points, for the grading did not come to its end, or are as before."""
+    (tmp_path / full).write_text("before", encoding="utf-8")
+    usual = os.fsync
+
+    def kept(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name.startswith(f".{full}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        usual(descriptor)
+
+    monkeypatch.setattr(os, "fsync", kept)
+    right = str(SAMPLES / "accepted" / "yoda_crlf")
+    files = ("--format", "json", "--output", str(tmp_path / "a.json"), "--also", f"html={tmp_path / 'b.html'}")
+    code = app(["run", right, *_QUICK, *files])
+
+    place = f"{tmp_path / full} could not be written: No space left on device. Make room there, or write somewhere else"
+    assert (code, capsys.readouterr().err) == (3, f"grade: {place}\n(This costs nobody a point.)\n")
+    assert (tmp_path / full).read_text(encoding="utf-8") == "before"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
