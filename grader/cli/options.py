@@ -96,7 +96,7 @@ def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:
     if fitting:
         raise UsageError(f"which one? {', '.join(case.name for case in fitting)}")
     close = _closest(wanted, [case.name for case in cases] + [case.path.stem for case in cases])
-    raise UsageError(f"there is no case '{name}'" + (f"; did you mean {close}?" if close else "; see `grade cases`"))
+    raise UsageError(f"there is no case '{name}'" + (f"; did you mean '{close}'?" if close else "; see `grade cases`"))
 
 
 def _closest(word: str, known: list[str]) -> str:

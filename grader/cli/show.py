@@ -58,12 +58,12 @@ def _found(store: Store, run: Run, wanted: str) -> Result:
     named = next(store.results(run, wanted), None)
     if named is not None:
         return named
-    names, fitting = [], []
+    known, fitting = [], []
     for result in store.results(run):
-        names.append(result.name)
+        known += [result.name, *(word for one in result.entry.students for word in (one.name, one.email))]
         fitting += [result] * any(wanted in (one.name, one.sid, one.email) for one in result.entry.students)
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise UsageError(f"which one? {', '.join(result.name for result in fitting)}")
-    raise UsageError(f"there is no submission '{wanted}' in run {run.id}{suggestion(wanted, names)}")
+    raise UsageError(f"there is no submission '{wanted}' in run {run.id}{suggestion(wanted, filter(None, known))}")
