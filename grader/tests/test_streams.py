@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from grader.cli.app import app
+from grader.record import from_json
 from grader.tests.command import ROOT, SAMPLES, command, environment
 
 _QUICK = ("--case", "append/copy_*", "--without-valgrind")
@@ -91,6 +92,20 @@ def test_a_stdout_that_fails_is_said(words: tuple[str | Path, ...]) -> None:
         "grade: stdout could not be written: No space left on device. Make room there, or write somewhere else\n"
         "(This costs nobody a point.)\n"
     )
+
+
+@pytest.mark.parametrize(("redirection", "code"), [(">/dev/full", "3"), ("| true", "141")])
+def test_where_only_stdout_fails_the_files_are_whole(tmp_path: Path, redirection: str, code: str) -> None:
+    """The grading came to its end before."""
+    asked = ("run", SAMPLES / "wrong_answer" / "all_null", *_QUICK, "--also", f"json={tmp_path / 'a.json'}")
+    shell = 'file=$1; shift; { "$@"; echo $? >"$file"; }'
+    subprocess.run(
+        ["sh", "-c", f"{shell} {redirection}", "sh", tmp_path / "code", *command(*asked)],
+        cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+
+    assert (tmp_path / "code").read_text(encoding="utf-8").strip() == code
+    assert from_json((tmp_path / "a.json").read_bytes()).complete
 
 
 @pytest.mark.parametrize("full", ["a.json", "b.html"])
