@@ -23,6 +23,7 @@ __all__ = ["export", "options"]
 _ENDINGS = {
     "text": "txt",
     "annotations": "txt",
+    "gcc": "txt",
     "summary": "md",
     "junit": "xml",
     "gradescope": "json",

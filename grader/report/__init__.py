@@ -7,7 +7,7 @@ What makes one file of many records has its line in `GRADEBOOKS`.
 from __future__ import annotations
 
 from grader.record import Record
-from grader.report import annotate, classroom50, gradebook, gradescope, html, junit, sarif, summary, text
+from grader.report import annotate, classroom50, gcc, gradebook, gradescope, html, junit, sarif, summary, text
 from grader.report.document import Document, as_json, as_log
 from grader.report.view import Format, Gradebook, View
 
@@ -32,6 +32,7 @@ FORMATS: dict[str, Format] = {
     "junit": junit.render,
     "sarif": sarif.render,
     "annotations": annotate.render,
+    "gcc": gcc.render,
     "summary": summary.render,
 }
 """What makes a report of one record."""

@@ -20,6 +20,7 @@ from grader.plain import plain
 from grader.record import Record, to_json
 from grader.report.escape import (
     csv_cell,
+    escape,
     inside_html,
     inside_log,
     markdown,
@@ -35,6 +36,7 @@ __all__ = [
     "Document",
     "as_command",
     "as_csv",
+    "as_gcc_message",
     "as_html",
     "as_json",
     "as_log",
@@ -135,6 +137,12 @@ def as_command(name: str, message: str, **properties: str | int) -> Document:
     """One workflow command of GitHub, such as `as_command("error", text, file="llm_memory.c", line=3)`."""
     written = ",".join(f"{key}={workflow_property(str(value))}" for key, value in properties.items())
     return Document(f"::{name}{' ' if written else ''}{written}::{workflow_message(message)}\n")
+
+
+def as_gcc_message(kind: str, message: str, file: str, *place: int | None) -> Document:
+    """One line as gcc's: `as_gcc_message("error", text, "llm_memory.c", 3, 7)`. The column, or both, may be missing."""
+    where = ":".join((escape(file), *(str(number) for number in place if number)))
+    return Document(f"{where}: {kind}: {escape(message)}\n")
 
 
 def as_log(text: str) -> Document:

@@ -236,6 +236,20 @@ def _reads_annotations(report: str, view: View) -> None:
     assert not _STEERING.search(report)
 
 
+def _reads_gcc(report: str, view: View) -> None:
+    """As an editor's problem matcher does, line by line; the last one has the points."""
+    if view.workflow:
+        assert obeyed(report) == []
+    lines = report.splitlines()[1:-1] if view.workflow else report.splitlines()
+    matched = [re.fullmatch(r"(.+?)(?::([1-9]\d*))?(?::([1-9]\d*))?: (error|note): (.+)", line) for line in lines]
+
+    assert all(matched)
+    assert matched[-1] is not None
+    assert matched[-1][4] == "note"
+    assert len({one[1] for one in matched if one is not None}) == 1
+    assert not _STEERING.search(report)
+
+
 def _summary_page(report: str) -> Page:
     """What GitHub makes of a summary."""
     return Page(MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(report))
@@ -260,6 +274,7 @@ READERS: dict[str, Callable[[str, View], None]] = {
     "junit": _reads_junit,
     "sarif": _reads_sarif,
     "annotations": _reads_annotations,
+    "gcc": _reads_gcc,
     "summary": _reads_summary,
     "html": reads_page,
 }

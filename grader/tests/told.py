@@ -126,6 +126,12 @@ def _annotations(report: str) -> Told:
     return Told(score=int(points[1]), full=int(points[2]), passed="::error" not in report)
 
 
+def _gcc(report: str) -> Told:
+    points = re.search(r": note: .*?, (?:public part: )?(\d+) of (\d+) points(?:; [a-z ]+)?$", report.splitlines()[-1])
+    assert points is not None
+    return Told(score=int(points[1]), full=int(points[2]), passed=": error: " not in report)
+
+
 class _Cells(HTMLParser):
     """The rows of the only table, and the heading."""
 
@@ -188,6 +194,7 @@ TOLD: dict[str, Callable[[str], Told]] = {
     "junit": _junit,
     "sarif": _sarif,
     "annotations": _annotations,
+    "gcc": _gcc,
     "summary": _summary,
     "html": _html,
 }

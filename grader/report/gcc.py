@@ -1,0 +1,33 @@
+"""Messages as gcc writes them, for editors and what else reads a compiler's: `file:line:column: error: text [rule]`.
+
+A problem whose line nobody knows has none, as gcc's own have that belong to no line; editors pass over these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from grader.record import Record
+from grader.report.document import Document, as_gcc_message, as_log, joined
+from grader.report.problems import advised, causes, decided, file_of
+from grader.report.view import View
+from grader.report.words import points_of, result_of
+
+__all__ = ["render"]
+
+
+def render(record: Record, view: View) -> Document:
+    """An error for each cause, the dearest first, a note for what costs no point (any more), and the points."""
+    messages = joined(_messages(record, view))
+    return as_log(messages) if view.workflow else messages
+
+
+def _messages(record: Record, view: View) -> Iterator[Document]:
+    file = file_of(record) if record.submission.sha256 else record.submission.name
+    for problem in chain(decided(record), causes(record, view.audience), advised(record)):
+        place = (problem.source[0].line, problem.source[0].column) if problem.source else ()
+        kind = "note" if problem.is_note else "error"
+        yield as_gcc_message(kind, f"{problem.message} [{problem.rule}]", file, *place)
+    said = "this is not your fault: no point is given or taken" if record.verdict.is_ours else points_of(record)
+    yield as_gcc_message("note", f"{result_of(record)}, {said}", file)
