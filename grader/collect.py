@@ -2,6 +2,9 @@
 
 Below the path that we were given no link is followed, in no part of a name, and what is opened is looked at only then:
 whoever swaps files while we look at them gets nothing read that is not his own.
+
+Bundles for students carry the grader, and the skeleton that students begin with lies in it. So what lies in a copy of
+the grader, which is known by its harness, is nobody's submission, however deep the student's own file is.
 """
 
 from __future__ import annotations
@@ -26,8 +29,12 @@ _MOST_BYTES = 1 << 20
 _MOST_ENTRIES = 20_000
 _MOST_NAMED = 5
 _MOST_HEADERS = 20
+_HARNESS = "/drivers/harness.c"
+"""By this file in a folder `grader` we know a copy of the grader, wherever that is."""
 _NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+_Levels = list[list[os.DirEntry[str]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +67,12 @@ def collect(path: Path, source_name: str, rule: str) -> Source:
             raise UsageError(f"{name}: the link leads nowhere")
         if not stat.S_ISDIR(path.stat().st_mode):
             return _read(Source(name=name, path=path), path.parent, source_name=source_name, rule=rule)
-        levels = list(_levels(path, source_name))
+        levels, graders = _without_graders(list(_levels(path, source_name)))
         places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
         nearest, *deeper = [level for level in places if level] or [[]]
         if not nearest:
-            return Source(name=name, finding=_finding(rule, _none_found(path, source_name, chain(*levels))))
+            said = _none_found(path, source_name, chain(*levels)) + _where_to(path, source_name, graders)
+            return Source(name=name, finding=_finding(rule, said))
         if len(nearest) > 1:
             listed = ", ".join(_some(path, nearest))
             raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
@@ -106,6 +114,25 @@ def _levels(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
             for entry in level
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".") and entry.name != source_name
         ]
+
+
+def _without_graders(levels: _Levels) -> tuple[_Levels, list[str]]:
+    """The entries that are in no copy of the grader, and where such copies are."""
+    files = (entry for entry in chain(*levels) if entry.name == "harness.c" and entry.is_file(follow_symlinks=False))
+    graders = [entry.path.removesuffix(_HARNESS) for entry in files if entry.path.endswith(f"/grader{_HARNESS}")]
+    inside = tuple(f"{grader}/" for grader in graders)
+    return [[entry for entry in level if not entry.path.startswith(inside)] for level in levels], graders
+
+
+def _where_to(folder: Path, source_name: str, graders: Sequence[str]) -> str:
+    """What to do, for somebody who may take the bundle's own skeleton for what is graded."""
+    if not graders:
+        return ""
+    ours = _readable(Path(graders[0]).relative_to(folder))
+    return (
+        f". Put yours at the top of the folder: what is in {ours} is the grader's own, "
+        f"and {source_name} there is never graded"
+    )
 
 
 def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Source:
