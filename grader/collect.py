@@ -23,7 +23,7 @@ from grader.errors import UsageError
 from grader.plain import one_line
 from grader.verdict import Finding, Tool, Verdict
 
-__all__ = ["Source", "collect"]
+__all__ = ["Source", "collect", "levels_below"]
 
 _MOST_BYTES = 1 << 20
 _MOST_ENTRIES = 20_000
@@ -56,18 +56,20 @@ class Source:
         return hashlib.sha256(self.content).hexdigest() if self.finding is None else ""
 
 
-def collect(path: Path, source_name: str, rule: str) -> Source:
+def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Source:
     """Read the submission at `path`. What is wrong with it is a finding; a path that is not there is our user's slip.
+
+    Messages call it by its path, or by the `name` that it has where it comes from.
 
     Raises `UsageError` when nothing is at `path`, we cannot look at all of it, or two files are equally near.
     """
-    name = _readable(path)
+    name = name or _readable(path)
     try:
         if path.is_symlink() and not path.exists():
             raise UsageError(f"{name}: the link leads nowhere")
         if not stat.S_ISDIR(path.stat().st_mode):
             return _read(Source(name=name, path=path), path.parent, source_name=source_name, rule=rule)
-        levels, graders = _without_graders(list(_levels(path, source_name)))
+        levels, graders = _without_graders(list(levels_below(path, source_name)))
         places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
         nearest, *deeper = [level for level in places if level] or [[]]
         if not nearest:
@@ -90,7 +92,7 @@ def collect(path: Path, source_name: str, rule: str) -> Source:
         raise UsageError(f"{name}: it cannot be read: {error.strerror}") from None
 
 
-def _levels(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
+def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
     """All entries below a folder, the shallowest first. Links to folders and hidden folders are not entered.
 
     Raises `OSError` for a folder that cannot be read: the file could be in there.

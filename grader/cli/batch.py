@@ -31,7 +31,10 @@ __all__ = ["batch", "options"]
 
 def options(parser: Parser) -> None:
     """Declare them."""
-    text = "A folder for each submission, or a file for each, or an unpacked Gradescope export."
+    text = (
+        "A folder for each submission, or a C file or a zip for each; or a Gradescope export. "
+        "All of it may be one zip, as learning platforms deliver it."
+    )
     parser.argument("folder", metavar="FOLDER", type=Path, help=text)
     where_options(parser)
     store_option(parser)
@@ -66,7 +69,7 @@ def batch(
     again: list[str],
     require_sandbox: str | None,
 ) -> ExitCode:
-    """Grade a class: every submission in a folder, as a run in a store.
+    """Grade a class: every submission in a folder or a zip, as a run in a store.
 
     Each result is kept as soon as it is there. After Ctrl-C, a kill or a crash the same command goes on; what did not
     change since an earlier run comes from the store. A submission that cannot be graded stops no other one: it has no
@@ -76,7 +79,7 @@ def batch(
 
     Examples:
         grade batch submissions/ --roster class.csv
-        grade batch assignment_123_export/ --store hw3.sqlite --jobs 4 --again jane
+        grade batch assignment_123_export.zip --store hw3.sqlite --jobs 4 --again jane
         grade show jane && grade export > grades.csv
     """
     chosen = asked.asked(

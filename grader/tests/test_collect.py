@@ -178,8 +178,8 @@ def test_what_is_swapped_for_a_link_is_not_read(tmp_path: Path, monkeypatch: pyt
             (folder / swapped).unlink()
             (folder / swapped).symlink_to(theirs / swapped)
 
-    levels = collect_module._levels
-    monkeypatch.setattr(collect_module, "_levels", looked)
+    levels = collect_module.levels_below
+    monkeypatch.setattr(collect_module, "levels_below", looked)
     try:
         source = collected(submission)
     except UsageError:
