@@ -13,7 +13,7 @@ from grader.diagnose import CaseFindings
 from grader.errors import DriverError
 from grader.lab import Lab
 from grader.pictures import pictures
-from grader.plain import decoded
+from grader.plain import decoded, decoded_lines
 from grader.record import Environment, Record, Submission
 from grader.score import passes, total
 from grader.verdict import (
@@ -191,7 +191,7 @@ def _lines(content: bytes) -> tuple[str, ...]:
     lines = content[:_MOST_SOURCE].replace(b"\r\n", b"\n").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
-    return tuple(decoded(line).expandtabs(8)[:_MOST_COLUMNS] for line in lines[:_MOST_LINES])
+    return tuple(line.expandtabs(8)[:_MOST_COLUMNS] for line in decoded_lines(lines[:_MOST_LINES]))
 
 
 def _output(attempt: Attempt) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any, get_type_hints
 
-__all__ = ["MOST_TEXT", "decoded", "made_plain", "one_line", "plain", "plain_parts"]
+__all__ = ["MOST_TEXT", "decoded", "decoded_lines", "made_plain", "one_line", "plain", "plain_parts"]
 
 MOST_TEXT = 4000
 """Characters that one text of a record has at most."""
@@ -28,6 +29,9 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 """Letters by their category, but nothing is drawn for them."""
 
+_COMMON_CHINESE = re.compile(rb"[\xa1\xa3\xb0-\xd7][\xa1-\xfe]")
+"""Punctuation, full-width letters and the frequent characters, as GB2312 writes them."""
+
 _MOST_MARKS = 2
 _TEXTLESS = (int, int | None, tuple[int, ...])
 
@@ -35,6 +39,37 @@ _TEXTLESS = (int, int | None, tuple[int, ...])
 def decoded(data: bytes) -> str:
     r"""Bytes as plain text: UTF-8, and what is none is written as \xff."""
     return plain(data.decode("utf-8", "backslashreplace"))
+
+
+def decoded_lines(lines: Sequence[bytes]) -> list[str]:
+    r"""A source's lines as plain text, one for each: UTF-8 where a line is that, else what old editors write.
+
+    All lines that are no UTF-8 are taken for one encoding: GB18030 (GBK, GB2312) if more than half of what is not ASCII
+    in them is then common Chinese, the 3755 frequent characters of GB2312, its punctuation or full-width letters; else
+    Latin-1. It is a guess, for eyes only: other encodings (Big5, Shift-JIS, KOI8-R) show wrong characters, few rare
+    Chinese ones may be taken for Latin-1, and what is no character in the chosen one is written as \xff. No line moves,
+    for a line is decoded by itself; identifiers do not, for in both encodings ASCII is what it is, but for the second
+    half of a Chinese character.
+    """
+    odd = b"\n".join(line for line in lines if not _is_utf8(line))
+    encoding = "gb18030" if _is_chinese(odd) else "latin-1"
+    return [decoded(line) if _is_utf8(line) else plain(line.decode(encoding, "backslashreplace")) for line in lines]
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_chinese(data: bytes) -> bool:
+    characters = [one for one in data.decode("gb18030", "replace") if not one.isascii()]
+    common = [one for one in characters if _COMMON_CHINESE.fullmatch(one.encode("gb18030"))]
+    return 2 * len(common) > len(characters)
 
 
 def plain(text: str) -> str:

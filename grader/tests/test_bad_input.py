@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -131,13 +132,14 @@ def test_a_terminal_that_knows_no_unicode(arguments: tuple[str | Path, ...], enc
 
 
 def test_a_file_of_an_old_editor(tmp_path: Path) -> None:
-    """A source in GBK or Latin-1 is graded, and what it prints or quotes is shown somehow."""
+    """A source in GBK or Latin-1 is graded, and its lines are shown as what they are, in their places."""
     source = (RIGHT / NAME).read_bytes()
     for encoding, comment in (("gbk", "内存"), ("latin-1", "für")):
         (tmp_path / NAME).write_bytes(f"/* {comment} */\n".encode(encoding) + source)
-        said = grade("run", tmp_path, *FEW, "--without-valgrind")
+        said = grade("run", tmp_path, *FEW, "--without-valgrind", "--format", "json")
 
         assert (said.code, said.err) == (0, "")
+        assert json.loads(said.out)["submission"]["source"][:2] == [f"/* {comment} */", source.decode().splitlines()[0]]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import unicodedata
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, strategies as st
 
-from grader.plain import MOST_TEXT, decoded, made_plain, one_line, plain
+from grader.plain import MOST_TEXT, decoded, decoded_lines, made_plain, one_line, plain
 from grader.record import Record, Submission, from_json, to_json
 from grader.tests.injected import INJECTIONS, filled
 from grader.tests.made import outcome, record_of, secret_record
@@ -45,6 +46,55 @@ def test_what_cannot_be_seen_is_written_out(text: str, shown: str) -> None:
 def test_bytes_that_are_no_text_are_written_out(data: bytes, shown: str) -> None:
     """Nothing is lost, and nothing raises."""
     assert decoded(data) == shown
+
+
+OLD = {
+    "gbk": ["// 内存管理：写时复制，“块表”", "int x; /* 引用计数 */ int y;", "// 镕 喆 are rare"],
+    "gb2312": ["// 返回块号", 'printf("错误：%d\\n", n);'],
+    "latin-1": ["// für größere Blöcke", "int x; /* où l'élève écrit */ int y;", "// ¿señor? £10 °C Ã"],
+}
+
+
+@pytest.mark.parametrize("encoding", OLD)
+def test_a_source_of_an_old_editor_is_shown_as_what_it_is(encoding: str) -> None:
+    """Its own lines and those in UTF-8 between them, in their places; code beside a comment is the same."""
+    lines = [*OLD[encoding], "", "int plain;"]
+    data = [line.encode(encoding) for line in lines]
+
+    assert decoded_lines([*data, "作业 für".encode(), b"x"]) == [*lines, "作业 für", "x"]
+    assert [decoded_lines([line]) for line in data if line[:3] != b"// "] == [
+        [line] for line in lines if line[:3] != "// "
+    ]
+
+
+def test_a_guess_is_as_plain_as_anything_else() -> None:
+    """Controls and marks of order in any encoding, bytes that are none, and each line by itself."""
+    override = "\u202e".encode("gb18030")
+    data = [
+        "内存管理：写时复制".encode("gbk") + b"\x1b[31m" + override + b"\xff",
+        "内".encode("gbk")[:1],
+        b"a\x85\x9b31m\xe9",
+        b"\xff\xfe",
+    ]
+    shown = decoded_lines(data)
+
+    assert shown[:2] == [r"内存管理：写时复制\x1b[31m\u202e\xff", r"\xc4"]
+    assert decoded_lines(data[2:]) == [r"a\x85\x9b31mé", "ÿþ"]
+    assert decoded_lines([]) == []
+    assert set().union(*map(unseen, shown)) == set()
+    assert len(shown) == len(data)
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_whatever_the_bytes_no_line_moves_and_ascii_stays(lines: list[bytes]) -> None:
+    """One text for each line, nothing in it that steers, and of a line in ASCII that line."""
+    shown = decoded_lines(lines)
+
+    assert len(shown) == len(lines)
+    assert set().union(*map(unseen, shown)) <= {"\n", "\t"}
+    assert [plain(line.decode()) for line in lines if line.isascii()] == [
+        text for line, text in zip(lines, shown, strict=True) if line.isascii()
+    ]
 
 
 @pytest.mark.parametrize("name", INJECTIONS)
