@@ -112,6 +112,25 @@ def test_the_starter_kit_grades_what_a_student_writes(tmp_path: Path) -> None:
     ]
 
 
+def test_an_editor_finds_the_lines_of_what_is_wrong(tmp_path: Path) -> None:
+    """The task of the kit reads what `make problems` prints: file, line and message of each cause that has a line."""
+    kit = packed("starter", tmp_path / "kit")
+    variables = clean(ready(kit / "grading", tmp_path / "environment"))
+    shutil.copy(WRONG / "llm_memory.c", kit)
+    (task,) = json.loads((kit / ".vscode" / "tasks.json").read_text(encoding="utf-8"))["tasks"]
+    matcher = task["problemMatcher"]["pattern"]
+    said = ran("make", "--silent", "problems", cwd=kit, variables=variables)
+    assert task["command"] in (kit / "Makefile").read_text(encoding="utf-8")
+
+    found = [one for line in said.out.splitlines() if (one := re.fullmatch(matcher["regexp"], line))]
+    assert found
+    for one in found:
+        assert one[matcher["file"]] == "llm_memory.c"
+        assert 0 < int(one[matcher["line"]]) <= len((kit / "llm_memory.c").read_bytes().splitlines())
+        assert one[matcher["severity"]] in ("error", "note")
+        assert "[" in one[matcher["message"]]
+
+
 def test_the_commands_that_a_report_of_the_kit_writes_can_be_typed(tmp_path: Path) -> None:
     """Hidden cases are in no list of it, and `repro` makes a program that fails as the report says."""
     kit = packed("starter", tmp_path / "kit")
