@@ -67,6 +67,7 @@ def record(attempt: Attempt, *, would_score: int | None = None, draw: bool = Fal
         public_only=attempt.hidden is not None,
         would_score=would_score,
         diagnosis=_diagnosis(attempt),
+        stages=attempt.diagnosed.stages if attempt.diagnosed is not None else (),
         rules=attempt.scores,
         outcomes=tuple(outcomes),
         findings=tuple(findings),

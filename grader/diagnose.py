@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grader.causes import BREACH, CaseFindings, case_findings
 from grader.clues import operation_of
 from grader.compare import End
 from grader.lab import Clue, Lab
+from grader.stages import stages
 from grader.symptom import Symptom
-from grader.verdict import Diagnosis, Verdict, Visibility
+from grader.verdict import CallStage, Diagnosis, Stage, Verdict, Visibility
 from reference.operation import Operation
 
 __all__ = ["BREACH", "CaseFindings", "Diagnosed", "case_findings", "diagnose"]
@@ -23,20 +24,34 @@ _CLEANUP_VOTE = 0.05
 """Every case ends with a clean-up, so a defect that shows there shows everywhere; what shows earlier tells more."""
 
 
+_NOT_YET = (
+    "{call} has not done in any case what it was asked to. If it is not written yet, write it next; "
+    "if it is, look which of its checks is always true."
+)
+"""No sentence of the handout is broken by what is not there, and no clue to its mistake is one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
     """The diagnosis of a submission, with the verdict that it carries."""
 
     diagnosis: Diagnosis | None
     verdict: Verdict
+    stages: tuple[CallStage, ...] = ()
+    """Of each call, where something went wrong."""
 
 
 def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
-    """Name the rule that explains most of the cases that went wrong, by a public case where one went wrong."""
+    """Name the rule that explains most of the cases that went wrong, by a public case where one went wrong.
+
+    Of a file that is not finished yet the first call that is in work is meant, and nothing is asked of the rest.
+    """
     sick = [one for one in found if one.clue is not None and one.cause is not None]
     sick = [one for one in sick if one.comparison.end is not End.NO_TIME] or sick  # those only follow from others
     if not sick:
         return Diagnosed(diagnosis=None, verdict=Verdict.ACCEPTED)
+    made = stages([one.comparison for one in found], lambda number: _first_wrong(found[number]), lab)
+    sick = _of_the_next_call(sick, made)
     rules = _rules_of_groups(sick)
     votes: dict[str, float] = {}
     for one in sick:
@@ -51,7 +66,27 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     assert clue is not None
     assert cause is not None
     also = tuple(other for other in ranked if other not in (rule, clue.rule))
-    return Diagnosed(diagnosis=_diagnosis(shown, clue, cause, lab, also=also), verdict=cause.verdict)
+    diagnosis = _diagnosis(shown, clue, cause, lab, also=also)
+    call = operation_of(cause, shown.comparison).name
+    if any(one.call == call and one.stage is Stage.NOT_YET for one in made):
+        diagnosis = replace(diagnosis, hint=_NOT_YET.format(call=call), broken="")
+    return Diagnosed(diagnosis=diagnosis, verdict=cause.verdict, stages=made)
+
+
+def _first_wrong(one: CaseFindings) -> int:
+    return min((symptom.operation for symptom in one.symptoms), default=-1)
+
+
+def _of_the_next_call(sick: list[CaseFindings], made: Sequence[CallStage]) -> list[CaseFindings]:
+    """Where a call has not done anything yet: what goes wrong in the first one in work, else in the first of these."""
+    if all(one.stage is not Stage.NOT_YET for one in made):
+        return sick
+    by_call: dict[str, list[CaseFindings]] = {}
+    for one in sick:
+        if one.cause is not None and not _is_hidden(one):
+            by_call.setdefault(operation_of(one.cause, one.comparison).name, []).append(one)
+    in_turn = sorted(made, key=lambda one: one.stage is Stage.NOT_YET)
+    return next((by_call[one.call] for one in in_turn if one.call in by_call), sick)
 
 
 def _rules_of_groups(sick: Sequence[CaseFindings]) -> dict[str, str]:

@@ -46,6 +46,8 @@ class Signature:
     """May it go to `@NULL`?"""
     opens: bool = False
     closes: bool = False
+    task: str = ""
+    """What the handout calls the task of writing it."""
 
     @property
     def is_poke(self) -> bool:

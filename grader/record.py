@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grader.picture import Picture
 from grader.plain import plain_parts
-from grader.verdict import Advice, Diagnosis, Finding, Outcome, RuleScore, Verdict
+from grader.verdict import Advice, CallStage, Diagnosis, Finding, Outcome, RuleScore, Verdict
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -118,6 +118,8 @@ class Record:
     would_score: int | None = None
     """For a `compile_error`: the score had it been built without -Werror or with stubs. Never counts."""
     diagnosis: Diagnosis | None = None
+    stages: tuple[CallStage, ...] = ()
+    """How far each demanded call is, where something goes wrong."""
     rules: tuple[RuleScore, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 __all__ = [
     "Advice",
+    "CallStage",
     "Diagnosis",
     "Finding",
     "Judged",
@@ -14,6 +15,7 @@ __all__ = [
     "OutcomeDifference",
     "RuleScore",
     "SourceLine",
+    "Stage",
     "StepShown",
     "Tool",
     "Verdict",
@@ -59,6 +61,15 @@ class Visibility(StrEnum):
 
     PUBLIC = "public"
     HIDDEN = "hidden"
+
+
+class Stage(StrEnum):
+    """How far a demanded call is, by the public cases."""
+
+    WORKS = "works"
+    IN_WORK = "in work"
+    NOT_YET = "not yet"
+    """It always refuses what it is asked to do, as one that is not written does."""
 
 
 class Tool(StrEnum):
@@ -190,6 +201,15 @@ class RuleScore:
     judged: Judged = Judged.CASES
     withheld: int = 0
     """Points that are missing without a finding: not earned because too little of the other rules was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStage:
+    """A demanded call, the handout's name for the task of writing it, and how far it is."""
+
+    call: str
+    task: str
+    stage: Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,9 @@ _EVERY = 20
 """The naive harness plays every twentieth case: all of them take a minute."""
 _DEAR_ROUNDS = 3
 _POOLS = (64, 256, 1024, 4096)
-_ONLY_SLOW = "hostile_is_slow_at_every_step"
-"""No hang: it comes to its end, and takes all the time that a submission has (grader.budget)."""
+_COME_BACK = ("hostile_is_slow_at_every_step", "hostile_hangs_in_first_tries")
+"""No hangs: each call comes to its end, at the latest when it is tried again. They take all the time that a submission
+has (grader.budget), and are measured by grader.tests.hostile_levels."""
 
 
 def quick(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
@@ -210,7 +211,7 @@ def _valgrind_processes(subject: Subject, path: Path) -> int:
 
 def _hanging(subject: Subject, tell: Tell) -> list[Figure]:
     """What the labelled submissions cost that never come to an end. The clock is other programs' business too."""
-    paths = [path for path in subject.samples(Verdict.TIME_LIMIT_EXCEEDED) if path.name != _ONLY_SLOW]
+    paths = [path for path in subject.samples(Verdict.TIME_LIMIT_EXCEEDED) if path.name not in _COME_BACK]
     cpu, wall = [], []
     for path in paths:
         tell(f"hanging: {path.name}")

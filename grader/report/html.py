@@ -22,6 +22,7 @@ from grader.report.groups import (
     trouble_of,
 )
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
+from grader.report.progress import STAGE_WORDS, is_for_later, is_next, is_unfinished
 from grader.report.start import shown_hint, what_it_means, why_not
 from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
 from grader.report.view import View
@@ -50,6 +51,8 @@ def render(record: Record, view: View) -> Document:
         points=points_of(record),
         verdict=result_of(record),
         notes=list(_notes(record, audience)),
+        stages=[(one, STAGE_WORDS[one.stage]) for one in record.stages] if is_unfinished(record) else [],
+        is_next=is_next(record),
         start=_start(record, audience),
         causes=[_cause(record, group) for group in groups[:_MOST_CAUSES]],
         brief=[(group.shown.title, cost_of(group)) for group in groups[_MOST_CAUSES:]],
@@ -65,7 +68,8 @@ def render(record: Record, view: View) -> Document:
 def _groups(record: Record, audience: Audience) -> list[Group]:
     if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
         return []
-    return grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
+    groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
+    return groups[:1] + [group for group in groups[1:] if not is_for_later(record, group.shown)]
 
 
 def _notes(record: Record, audience: Audience) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from grader.record import Record
 from grader.report.groups import Audience, clauses_of, is_hidden, of_the_build
 from grader.report.page import Page, bad, dim, glued, strong
+from grader.report.progress import is_next
 from grader.report.trace import case_file
 from grader.report.words import counted
 from grader.verdict import Diagnosis, Finding, Outcome, Verdict
@@ -37,7 +38,7 @@ def start_here(
     elif building:
         _building(page, record, building, audience, most=most)
     elif record.diagnosis is not None:
-        page.heading("Start here: the most likely cause")
+        page.heading(f"Start here: {'what comes next' if is_next(record) else 'the most likely cause'}")
         _cause(page, record, record.diagnosis, audience)
         if also and record.diagnosis.also:
             rules = ", ".join(record.diagnosis.also)

@@ -12,6 +12,7 @@ from grader.report.groups import Audience, Group, broken_by, grouped, hint_of, i
 from grader.report.head import all_well, headline
 from grader.report.hidden import hidden_cases
 from grader.report.page import Page, bad, dim, glued, pad, strong
+from grader.report.progress import how_far
 from grader.report.start import start_here
 from grader.report.trace import legend, show_case
 from grader.report.words import cost_of, counted, withheld_of
@@ -52,6 +53,7 @@ def _everything(page: Page, record: Record, reader: Audience, without: Container
         page.blank()
         all_well(page, record)
     else:
+        how_far(page, record)
         start_here(page, record, reader)
         if Part.POINTS not in without:
             _points(page, record)

@@ -53,7 +53,7 @@ LEVELS = (
     ("grader.valgrind_xml",),
     ("grader.valgrind",),
     ("grader.compare", "grader.memcheck", "grader.instructions"),
-    ("grader.symptom", "grader.pinpoint", "grader.lost", "grader.patterns"),
+    ("grader.symptom", "grader.pinpoint", "grader.lost", "grader.patterns", "grader.stages"),
     ("grader.memory_symptoms", "grader.clues", "grader.way"),
     ("grader.symptoms",),
     ("grader.causes",),

@@ -1,0 +1,49 @@
+"""How far an unfinished file is: which calls work, which are in work, and which have done nothing yet."""
+
+from __future__ import annotations
+
+from grader.record import Record
+from grader.report.groups import bad_operation
+from grader.report.page import Page, Span, bad, dim, good
+from grader.verdict import CallStage, Outcome, Stage
+
+__all__ = ["STAGE_WORDS", "how_far", "is_for_later", "is_next", "is_unfinished"]
+
+STAGE_WORDS = {
+    Stage.WORKS: "works, as far as public cases ask",
+    Stage.IN_WORK: "in work: it does not always do the right thing",
+    Stage.NOT_YET: "not yet: in no case has it done what it was asked to",
+}
+
+
+def is_unfinished(record: Record) -> bool:
+    """Is there a call that has done nothing yet?"""
+    return any(one.stage is Stage.NOT_YET for one in record.stages)
+
+
+def is_for_later(record: Record, outcome: Outcome) -> bool:
+    """Does the case only show that such a call does nothing?"""
+    number = bad_operation(record, outcome)
+    words = next((step.call.split() for step in outcome.steps if step.number == number), [])
+    return any(one.stage is Stage.NOT_YET and one.call in words for one in record.stages)
+
+
+def is_next(record: Record) -> bool:
+    """Does the report begin with a case that only shows that a call does nothing yet?"""
+    case = record.diagnosis.case if record.diagnosis is not None else None
+    return any(one.case == case and is_for_later(record, one) for one in record.outcomes)
+
+
+def how_far(page: Page, record: Record) -> None:
+    """A line for each call of an unfinished file; nothing of a finished one."""
+    if not is_unfinished(record):
+        return
+    page.heading("How far it is")
+    task = max(len(one.task) for one in record.stages)
+    call = max(len(one.call) for one in record.stages)
+    for one in record.stages:
+        page.write(f"{one.task:{task}}  {one.call:{call}}  ", _marked(one), indent=2, hang=task + call + 4)
+
+
+def _marked(one: CallStage) -> Span:
+    return {Stage.WORKS: good, Stage.IN_WORK: bad, Stage.NOT_YET: dim}[one.stage](STAGE_WORDS[one.stage])
