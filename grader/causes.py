@@ -49,6 +49,8 @@ class CaseFindings:
     group: str = ""
     """Cases of one group have one cause: the same faulting line, or the same rule and hint."""
     hint: str = ""
+    said: str = ""
+    """What instruments say in it."""
     broken: str = ""
     """The sentence of the handout that was broken."""
     plain: bool = True
@@ -92,6 +94,7 @@ def case_findings(
         _name_line(one, lab.clues, patterns, told)
         one.group = _group(one, told)
         if one.clue is not None and one.cause is not None:
+            one.said = told.said if told is not None else ""
             one.hint = " ".join(filter(None, _hints(one, one.clue, told, lab)))
             one.broken = sentence(one.clue, one.cause, one.comparison, lab)
     _add_patterns(found, patterns)

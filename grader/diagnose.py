@@ -69,7 +69,7 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     diagnosis = _diagnosis(shown, clue, cause, lab, also=also)
     call = operation_of(cause, shown.comparison).name
     if any(one.call == call and one.stage is Stage.NOT_YET for one in made):
-        diagnosis = replace(diagnosis, hint=_NOT_YET.format(call=call), broken="")
+        diagnosis = replace(diagnosis, hint=f"{_NOT_YET.format(call=call)} {shown.said}".strip(), broken="")
     return Diagnosed(diagnosis=diagnosis, verdict=cause.verdict, stages=made)
 
 

@@ -13,7 +13,7 @@ from grader.report.groups import Audience, Group, broken_by, grouped, hint_of, i
 from grader.report.head import all_well, headline
 from grader.report.hidden import hidden_briefly
 from grader.report.page import Page, bad, dim, glued, strong
-from grader.report.progress import how_far, is_for_later, is_unfinished
+from grader.report.progress import how_far, how_far_briefly, is_for_later, is_unfinished
 from grader.report.start import start_here
 from grader.report.trace import Fold, bad_place, called_from, legend, show_case, show_trace, what_is_wrong
 from grader.report.words import cost_of, counted, points_about, withheld_of
@@ -65,7 +65,7 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
     if Part.CASES not in without and record.verdict is not Verdict.ACCEPTED:
         groups = grouped(record, (one for one in record.outcomes if not is_hidden(one, audience)))
     if is_unfinished(record):
-        yield Section(rank=2, versions=(partial(how_far, record=record),))
+        yield Section(rank=9, versions=(partial(how_far, record=record), partial(how_far_briefly, record=record)))
     start = partial(_start, record=record, audience=audience, groups=groups)
     yield Section(rank=2, versions=tuple(partial(start, most=most) for most in (20, 8, 3)))
     if groups:

@@ -7,7 +7,7 @@ from grader.report.groups import bad_operation
 from grader.report.page import Page, Span, bad, dim, good
 from grader.verdict import CallStage, Outcome, Stage
 
-__all__ = ["STAGE_WORDS", "how_far", "is_for_later", "is_next", "is_unfinished"]
+__all__ = ["STAGE_WORDS", "how_far", "how_far_briefly", "is_for_later", "is_next", "is_unfinished"]
 
 STAGE_WORDS = {
     Stage.WORKS: "works, as far as public cases ask",
@@ -43,6 +43,15 @@ def how_far(page: Page, record: Record) -> None:
     call = max(len(one.call) for one in record.stages)
     for one in record.stages:
         page.write(f"{one.task:{task}}  {one.call:{call}}  ", _marked(one), indent=2, hang=task + call + 4)
+
+
+def how_far_briefly(page: Page, record: Record) -> None:
+    """The same in a line for each stage."""
+    page.heading("How far it is")
+    for stage in Stage:
+        calls = ", ".join(one.call for one in record.stages if one.stage is stage)
+        if calls:
+            page.write(f"{stage}: {calls}", indent=2, hang=4)
 
 
 def _marked(one: CallStage) -> Span:
