@@ -56,10 +56,14 @@ class CaseFindings:
     plain: bool = True
     """Does it only call what is to be written, on one target, without pokes and an odd set-up?"""
 
+    @property
+    def first_wrong(self) -> int:
+        """The first bad operation, -1 where all are well."""
+        return min((symptom.operation for symptom in self.symptoms), default=-1)
+
     def first(self) -> list[Symptom]:
         """The symptoms of the first bad operation."""
-        least = min((symptom.operation for symptom in self.symptoms), default=-1)
-        return [symptom for symptom in self.symptoms if symptom.operation == least]
+        return [symptom for symptom in self.symptoms if symptom.operation == self.first_wrong]
 
 
 def case_findings(
@@ -79,18 +83,18 @@ def case_findings(
         for comparison, own in zip(comparisons, symptoms(comparisons, lines, checked), strict=True)
     ]
     sick = [one for one in found if one.symptoms]
-    calls = calls_of(comparisons, lambda number: _first_wrong(found[number]), lab) if sick else ()
+    calls = calls_of(comparisons, lambda number: found[number].first_wrong, lab) if sick else ()
     patterns = Patterns(tuple(calls), lab.situation_words)
     for number, one in enumerate(found):
         one.memory_errors |= checked is not None and number in checked.shunned
         one.leaks |= any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
         one.memory_errors |= any(is_memory_error(symptom) for symptom in one.symptoms)
-        told = named.get((number, _first_wrong(one)))
+        told = named.get((number, one.first_wrong))
         known = frozenset({STORED} if told is not None and told.stored else ())
         one.cause, one.clue = best_clue(one.first(), one.comparison, lab.clues, patterns, told=known)
     _prefer_simple(found, lab.clues, patterns)
     for number, one in enumerate(found):
-        told = named.get((number, _first_wrong(one)))
+        told = named.get((number, one.first_wrong))
         _name_line(one, lab.clues, patterns, told)
         one.group = _group(one, told)
         if one.clue is not None and one.cause is not None:
@@ -122,10 +126,6 @@ def _is_plain(trace: Same[Trace], lab: Same[Lab]) -> bool:
     pokes = any(lab_operations[operation.name].is_poke for operation in operations)
     one_target = len({operation.target for operation in operations}) <= 1
     return one_target and not pokes and not lab.value.is_odd(trace.value)
-
-
-def _first_wrong(one: CaseFindings) -> int:
-    return min((symptom.operation for symptom in one.symptoms), default=-1)
 
 
 def _prefer_simple(found: Sequence[CaseFindings], clues: Sequence[Clue], patterns: Patterns) -> None:

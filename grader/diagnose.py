@@ -50,7 +50,7 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     sick = [one for one in sick if one.comparison.end is not End.NO_TIME] or sick  # those only follow from others
     if not sick:
         return Diagnosed(diagnosis=None, verdict=Verdict.ACCEPTED)
-    made = stages([one.comparison for one in found], lambda number: _first_wrong(found[number]), lab)
+    made = stages([one.comparison for one in found], lambda number: found[number].first_wrong, lab)
     sick = _of_the_next_call(sick, made)
     rules = _rules_of_groups(sick)
     votes: dict[str, float] = {}
@@ -71,10 +71,6 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     if any(one.call == call and one.stage is Stage.NOT_YET for one in made):
         diagnosis = replace(diagnosis, hint=f"{_NOT_YET.format(call=call)} {shown.said}".strip(), broken="")
     return Diagnosed(diagnosis=diagnosis, verdict=cause.verdict, stages=made)
-
-
-def _first_wrong(one: CaseFindings) -> int:
-    return min((symptom.operation for symptom in one.symptoms), default=-1)
 
 
 def _of_the_next_call(sick: list[CaseFindings], made: Sequence[CallStage]) -> list[CaseFindings]:

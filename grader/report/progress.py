@@ -11,7 +11,7 @@ __all__ = ["STAGE_WORDS", "how_far", "how_far_briefly", "is_for_later", "is_next
 
 STAGE_WORDS = {
     Stage.WORKS: "works, as far as public cases ask",
-    Stage.IN_WORK: "in work: it does not always do the right thing",
+    Stage.IN_WORK: "in work: not right yet in all cases that ask for it",
     Stage.NOT_YET: "not yet: in no case has it done what it was asked to",
 }
 
