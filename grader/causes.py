@@ -56,10 +56,12 @@ class CaseFindings:
     plain: bool = True
     """Does it only call what is to be written, on one target, without pokes and an odd set-up?"""
 
-    @property
-    def first_wrong(self) -> int:
-        """The first bad operation, -1 where all are well."""
-        return min((symptom.operation for symptom in self.symptoms), default=-1)
+    first_wrong: int = field(init=False)
+    """The first bad operation, -1 where all are well."""
+
+    def __post_init__(self) -> None:
+        """Find the first bad operation once, for there may be many symptoms."""
+        self.first_wrong = min((symptom.operation for symptom in self.symptoms), default=-1)
 
     def first(self) -> list[Symptom]:
         """The symptoms of the first bad operation."""
