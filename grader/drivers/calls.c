@@ -270,7 +270,7 @@ static struct jump {
     const void *buffer;
     const char *stack;
     int32_t case_number, operation;
-} jumps[64];
+} jumps[64] HARNESS_LARGE;
 static size_t jump_count;
 
 __attribute__((used, noinline)) static void note_setjmp(const void *buffer, const char *stack)

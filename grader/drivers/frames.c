@@ -66,8 +66,11 @@ static struct record {
     int32_t *words; /* RECORD_WORDS of pages, touched only as far as used */
     size_t length, memory; /* where the memory begins that is the rest of it */
 } record, last_record;
-static const void *seen[SEEN];
-static uint32_t seen_in[SEEN], seen_round;
+static HARNESS_LARGE struct {
+    const void *address;
+    uint32_t round;
+} seen[SEEN];
+static uint32_t seen_round;
 
 /* Where the words were read, in a build that tells of lines. */
 static const void **addresses;
@@ -120,12 +123,12 @@ int harness_seen(const void *address)
 {
     size_t place = ((uintptr_t)address >> 4) % SEEN; /* neighbours stay neighbours: few pages are touched */
     for (size_t tries = 0; tries < SEEN; tries++, place = (place + 1) % SEEN) {
-        if (seen_in[place] != seen_round) {
-            seen_in[place] = seen_round;
-            seen[place] = address;
+        if (seen[place].round != seen_round) {
+            seen[place].round = seen_round;
+            seen[place].address = address;
             return 0;
         }
-        if (seen[place] == address)
+        if (seen[place].address == address)
             return 1;
     }
     return 1; /* more pointers than anybody allocates in one case */

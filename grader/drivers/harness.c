@@ -36,6 +36,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -58,6 +59,14 @@ void *harness_pages(size_t size)
     return pages;
 }
 
+void *pages_of_parent(size_t size)
+{
+    void *pages = harness_pages(size);
+    if (madvise(pages, size, MADV_DONTFORK) != 0)
+        _exit(EXIT_BAD_PLAN);
+    return pages;
+}
+
 void harness_drop(void *pages, size_t size)
 {
     ask_kernel(SYS_munmap, (uintptr_t)pages, size ? size : 1, 0);
@@ -67,7 +76,7 @@ void harness_drop(void *pages, size_t size)
  * under Valgrind, where every system call is dear. */
 static void set_up_output(void)
 {
-    static char buffer[1 << 12];
+    static HARNESS_LARGE char buffer[1 << 12];
     if (MEMCHECK) {
         int nowhere = open("/dev/null", O_WRONLY);
         dup2(nowhere, STDOUT_FILENO);
@@ -325,18 +334,34 @@ static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t 
     return outcome;
 }
 
-/* All cases; the child of one gives the others up: what it asks is known in that case only. */
+/* All cases, in pages of the parent alone: what a case asks is known in that case only, of which its child has this
+ * copy. */
+static int32_t *plan;
 static struct {
-    int32_t *words;
-    size_t room;
-} plan;
+    void *words;
+    size_t size; /* of the last case */
+} copy;
 
-static const struct one_case *alone(const struct one_case *one)
+/* How many bytes the largest case needs. */
+static size_t largest_of(const int32_t *at, int32_t cases)
+{
+    size_t largest = 0;
+    for (int32_t i = 0; i < cases; i++) {
+        size_t words = words_of((const void *)at);
+        largest = words > largest ? words : largest;
+        at += words;
+    }
+    return largest * sizeof(int32_t);
+}
+
+static const struct one_case *copied(const struct one_case *one)
 {
     size_t size = words_of(one) * sizeof(int32_t);
-    void *copy = memcpy(harness_pages(size), one, size);
-    harness_drop(plan.words, plan.room);
-    return copy;
+    memcpy(copy.words, one, size);
+    if (size < copy.size)
+        memset((char *)copy.words + size, 0, copy.size - size);
+    copy.size = size;
+    return copy.words;
 }
 
 static struct outcome fork_case(const struct one_case *one, int32_t cases_left, int32_t *code)
@@ -344,8 +369,8 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
     now.operation = -1;
     memset((void *)(uintptr_t)progress, 0, (size_t)sysconf(_SC_PAGESIZE)); /* no case leaves a word for the next one */
     progress->operation = -1;
+    const struct one_case *own = copied(one);
     send_frame(BEGIN, NULL, 0);
-    fflush(stdout);
     pid_t child = fork();
     if (child < 0)
         _exit(EXIT_BAD_PLAN);
@@ -358,8 +383,9 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
             setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0});
         leave_ledger();
         give_up_rights(confined);
-        int fits = run_case(alone(one));
-        fflush(stdout);
+        int fits = run_case(own);
+        if (__fpending(stdout)) /* to take its lock would copy two pages */
+            fflush(stdout);
         _exit(fits ? 0 : EXIT_MISFIT);
     }
     struct outcome outcome = wait_for(child, one, cases_left, code);
@@ -391,12 +417,12 @@ static void run_natively(const struct one_case *one, int32_t cases_left)
 static size_t read_plan(int descriptor)
 {
     size_t room = (size_t)1 << 20, length = 0;
-    char *pages = harness_pages(room);
+    char *pages = pages_of_parent(room);
     ssize_t got;
     while ((got = read(descriptor, pages + length, room - length)) > 0) {
         length += (size_t)got;
         if (length == room) {
-            char *larger = harness_pages(2 * room);
+            char *larger = pages_of_parent(2 * room);
             memcpy(larger, pages, length);
             harness_drop(pages, room);
             pages = larger;
@@ -404,8 +430,7 @@ static size_t read_plan(int descriptor)
         }
     }
     close(descriptor);
-    plan.words = (int32_t *)(void *)pages;
-    plan.room = room;
+    plan = (int32_t *)(void *)pages;
     return length / sizeof(int32_t);
 }
 
@@ -423,7 +448,7 @@ int main(int argc, char **argv)
         return EXIT_BAD_PLAN;
     now.report = descriptor_of(argv[2]);
     size_t words = read_plan(descriptor_of(argv[1]));
-    const int32_t *head = plan.words;
+    const int32_t *head = plan;
     if (words < HEADER || head[0] != PLAN_MAGIC || (head[3] & PLAN_MEMCHECK) != MEMCHECK)
         return EXIT_BAD_PLAN;
     memcpy(&now.token, head + 1, sizeof now.token);
@@ -462,6 +487,8 @@ int main(int argc, char **argv)
         shut_gate();
 
     const int32_t *at = head + HEADER;
+    if (!MEMCHECK)
+        copy.words = harness_pages(largest_of(at, cases));
     for (int32_t i = 0; i < cases && times.total > 0; i++) {
         const struct one_case *one = (const void *)at;
         now.case_number = one->number;

@@ -79,6 +79,7 @@ static const size_t TIDY_AFTER = (size_t)16 << 20;
 static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
 struct heap heap;
+static HARNESS_LARGE struct block all_blocks[MOST_BLOCKS];
 static unsigned char *arena;
 
 void begin_operation(void)
@@ -417,11 +418,12 @@ void set_up_heap(const char *frame_of_main)
     stack_base = frame_of_main;
     size_t arena_bytes = ROOM + (MEMCHECK ? TIDY_AFTER : 0);
     arena = heap.next = harness_pages(arena_bytes);
+    heap.blocks = all_blocks;
     if (now.trace)
         pending = harness_pages(MOST_BLOCKS * sizeof *pending);
     if (MEMCHECK) {
         VALGRIND_MAKE_MEM_NOACCESS(arena, arena_bytes);
-        VALGRIND_MAKE_MEM_NOACCESS(heap.blocks, sizeof heap.blocks);
+        VALGRIND_MAKE_MEM_NOACCESS(all_blocks, sizeof all_blocks);
     } else {
         mallopt(M_MMAP_MAX, 0);
     }

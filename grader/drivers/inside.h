@@ -30,6 +30,11 @@ enum { MEMCHECK = 0 };
 enum { EXIT_NO_REPORT = 97, EXIT_BY_STUDENT = 98, EXIT_HANG = 99, EXIT_BAD_PLAN = 100, EXIT_MISFIT };
 static const size_t LARGEST = (size_t)64 << 20; /* allocation */
 
+/* --- harness.c ------------------------------------------------------------------------------------------- */
+
+/* Zeros that no child gets. */
+void *pages_of_parent(size_t size);
+
 /* --- frames.c -------------------------------------------------------------------------------------------- */
 
 enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED, LINES = 12 };
@@ -75,7 +80,7 @@ extern struct heap {
     int32_t unfilled_in;    /* the last operation that told of one */
     size_t live_bytes, block_count;
     unsigned char *next, *end;        /* of the arena, for this case */
-    struct block blocks[MOST_BLOCKS]; /* by rising address */
+    struct block *blocks;             /* by rising address */
 } heap;
 
 void set_up_heap(const char *frame_of_main);

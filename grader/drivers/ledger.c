@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,17 +25,19 @@ static struct note {
     void *caller;
     int32_t operation; /* as its parent counts them; the child says nothing of it */
     uint32_t frees;    /* 0: this is an allocation, otherwise the number of the block that is freed, from 1 */
-} blocks[MOST_BLOCKS], read_notes[SOME];
+} *blocks, *read_notes; /* MOST_BLOCKS and SOME of them; no child has these pages */
 
 enum { BEGINS = UINT32_MAX }; /* in the place of a number: an operation begins */
 
 static size_t block_count;
-static int32_t operations = -1;
+static int32_t begun; /* operations */
 static int reading = -1;
 
 void set_up_ledger(void)
 {
     int ends[2];
+    blocks = pages_of_parent(MOST_BLOCKS * sizeof *blocks);
+    read_notes = pages_of_parent(SOME * sizeof *read_notes);
     if (now.report == NOTES)
         now.report = dup(now.report);
     if (pipe2(ends, O_NONBLOCK) != 0)
@@ -82,14 +83,14 @@ void note_free(size_t number)
 void read_ledger(void)
 {
     ssize_t got;
-    for (int times = 0; times < MOST_READS && (got = read(reading, read_notes, sizeof read_notes)) > 0; times++)
+    for (int times = 0; times < MOST_READS && (got = read(reading, read_notes, SOME * sizeof *read_notes)) > 0; times++)
         for (struct note *one = read_notes; one < read_notes + (size_t)got / sizeof *one; one++) {
             if (one->frees == BEGINS)
-                operations++;
+                begun++;
             else if (one->frees != 0 && one->frees <= block_count)
                 blocks[one->frees - 1].frees = 1;
             else if (one->frees == 0 && block_count < MOST_BLOCKS) {
-                one->operation = operations;
+                one->operation = begun - 1;
                 blocks[block_count++] = *one;
             }
         }
@@ -103,10 +104,8 @@ void close_ledger(int tell)
         if (!blocks[i].frees && ++heap.live <= MOST_LIVE_TOLD)
             report_block(LIVE, 0, &(struct block){.size = blocks[i].size, .caller = blocks[i].caller,
                 .operation = blocks[i].operation, .freed_in = UNKNOWN, .lost_in = UNKNOWN}, NULL);
-    memset(read_notes, 0, sizeof read_notes);
-    memset(blocks, 0, block_count * sizeof *blocks); /* no case leaves a word for the next one */
     block_count = 0;
-    operations = -1;
+    begun = 0;
 }
 
 #endif

@@ -18,7 +18,7 @@ static struct {
         uintptr_t start, end;
         uint64_t at;
     } *stores; /* the last STORES ones */
-} watched;
+} watched HARNESS_LARGE;
 
 void watch_lines(int on)
 {

@@ -62,7 +62,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 
 void catch_faults(void)
 {
-    static char stack[64 * 1024];
+    static HARNESS_LARGE char stack[64 * 1024];
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     for (size_t i = 0; i < sizeof FATAL / sizeof *FATAL; i++)

@@ -347,7 +347,7 @@ static void put_sequence(const Sequence *sequence)
 
 static void put_list(LLMEngine *engine)
 {
-    static struct list_node *nodes[MOST_SEQUENCES];
+    static HARNESS_LARGE struct list_node *nodes[MOST_SEQUENCES];
     struct list_node *head = &engine->active_seqs, *node = head->next;
     enum pointer end = PTR_OK;
     int count = 0, most = makers + MORE_SEQUENCES; /* more than there can be; a longer list counts as endless */
