@@ -110,7 +110,7 @@ def link(
         spent += done.cpu_seconds
         if not done.succeeded:
             return Linked(done=done, step=command[0], exhausted=exhausted, cpu_seconds=spent)
-    lanes = lanes_with(side.objects, only)
+    lanes = lanes_with(side.starts, only)
     objects = ["marker.o", "gated.o", *others, "native.o"]
     made, native_lane, exhausted = _first_that_links(work, lanes["program"], "program", objects)
     native, spent = work.read("program"), spent + made.cpu_seconds

@@ -14,7 +14,7 @@ from pathlib import Path
 from grader import process, tools
 from grader.build import scan
 from grader.build.elf import Elf
-from grader.build.lanes import LANES
+from grader.build.lanes import BEFORE, BEHIND, LANES
 from grader.build.project import FLAGS, CProject
 from grader.build.start import start
 from grader.build.symbols import Symbols
@@ -48,6 +48,12 @@ _FILTERS = Path(__file__).parents[1] / "confine"
 _OUR_FLAGS = (*FLAGS, "-g0")
 """Without debug information: no report has a line of ours, and linker and Valgrind need not read it each time."""
 
+_FIRST, _START, _LAST = ("crti.o", "crtbeginT.o"), "crt1.o", ("crtend.o", "crtn.o")
+_LIBRARIES = ("libgcc.a", "libgcc_eh.a", "libc.a")
+"""Of which gcc makes a static program, in this order, _START and the program's own objects behind _FIRST."""
+
+_LINKED = {"marker.o", "native.o", "native-libc.o", "valgrind.o", "freestanding.o", BEFORE, BEHIND}
+
 _FREESTANDING = (
     *("-fno-builtin", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns"),
     *("-U_FORTIFY_SOURCE", "-ffunction-sections"),
@@ -61,6 +67,7 @@ class Ours:
     prefix: str
     """What the names of the functions that replace libc's begin with: nothing in a student's file can name them."""
     objects: dict[str, bytes]
+    """What is linked, and files of options."""
     starts: Mapping[str, frozenset[str]]
     """What an innocent program runs besides its functions (start.py), by program and lane."""
 
@@ -70,9 +77,9 @@ def ours(project: CProject) -> Ours:
     folder = project.harness.parent
     folders = (folder, project.driver.parent, _FILTERS)
     sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
-    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"8", _has_valgrind_header()]
+    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"9", *_here()]
     made = kept(parts, partial(_make, project))
-    objects = {path.name: path.read_bytes() for path in made.glob("*.o")}
+    objects = {path.name: path.read_bytes() for path in made.iterdir() if path.name in _LINKED}
     starts = json.loads((made / "starts").read_text())
     return Ours((made / "prefix").read_text(), objects, {lane: frozenset(words) for lane, words in starts.items()})
 
@@ -110,10 +117,24 @@ def _make(project: CProject, made: Path) -> None:
         defined = Symbols.of(elf).defined if elf else frozenset()
         if not any(symbol.startswith(prefix) for symbol in defined):  # nothing is kept that does not work
             raise DriverError(f"our own driver was not made as it must be: objcopy did not rename what {name} defines")
+    _link_libc(made)
     _try_lanes(project, made)
     for path in made.iterdir():
-        if path.name not in ("prefix", "starts", "marker.o", "native.o", "valgrind.o", "freestanding.o"):
+        if path.name not in {"prefix", "starts", *_LINKED}:
             path.unlink()
+
+
+def _link_libc(made: Path) -> None:
+    """Make native-libc.o of native.o and what it needs of a static libc, and say what every program has besides.
+
+    Where there is no static libc it is not made, and no lane that needs it works.
+    """
+    files = [*_FIRST, _START, *_LIBRARIES, *_LAST]
+    found = {name: _run_ours(["gcc", f"-print-file-name={name}"], made).stdout.decode().strip() for name in files}
+    libraries = ["--start-group", *(found[name] for name in _LIBRARIES), "--end-group"]
+    _run(["ld", "-r", "-o", "native-libc.o", found[_START], "native.o", *libraries], made)
+    (made / BEFORE).write_text("\n".join(found[name] for name in _FIRST))
+    (made / BEHIND).write_text("\n".join([*libraries, *(found[name] for name in _LAST)]))
 
 
 def _try_lanes(project: CProject, made: Path) -> None:
@@ -131,10 +152,11 @@ def _try_lanes(project: CProject, made: Path) -> None:
     (made / "starts").write_text(json.dumps(starts))
 
 
-def _run_ours(command: list[str], folder: Path) -> None:
+def _run_ours(command: list[str], folder: Path) -> Completed:
     done = _run(command, folder)
     if not done.succeeded:
         raise DriverError(f"our own driver does not compile:\n{done.stderr.decode(errors='replace')}")
+    return done
 
 
 def _run(command: list[str], folder: Path) -> Completed:
@@ -142,5 +164,9 @@ def _run(command: list[str], folder: Path) -> Completed:
     return process.run(command, cwd=folder, limits=Patience(wall_seconds=60), environment=environment)
 
 
-def _has_valgrind_header() -> bytes:
-    return str(Path("/usr/include/valgrind/memcheck.h").is_file()).encode()
+def _here() -> list[bytes]:
+    """What our side is made of besides our sources: is Valgrind's header there, and which static libc?"""
+    header = str(Path("/usr/include/valgrind/memcheck.h").is_file()).encode()
+    folders = ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu")
+    libraries = [path.stat() for folder in folders if (path := Path("/usr", folder, "libc.a")).is_file()]
+    return [header, *(f"{one.st_size} {one.st_mtime_ns}".encode() for one in libraries)]
