@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -66,7 +65,7 @@ class Where:
         except ModuleNotFoundError as error:
             if error.name not in ("distributed", "dask"):
                 raise
-            raise ToolMissing("distributed (for --executor)", f"{sys.executable} -m pip install distributed") from error
+            raise ToolMissing("distributed (for --executor)", "scripts/setup --dask") from error
         return partial(cluster, self.executor, said), WINDOW
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from grader.deploy.bundle import File
-from grader.deploy.locked import needed
 from grader.grammar import Case
 from grader.lab import Lab
 
@@ -22,12 +21,11 @@ _KINDS = frozenset({".py", ".typed", ".c", ".h", ".S", ".jinja", ".css", ".js", 
 """What a package of ours consists of."""
 _LEFT_OUT = frozenset({"tests", "bench", "__pycache__"})
 """Folders of packages that grading never needs."""
-_SINGLE = ("pyproject.toml", "scripts/setup", "scripts/grade")
-_LOCK = ".ci/requirements.lock"
+_SINGLE = ("pyproject.toml", "scripts/setup", "scripts/grade", ".ci/grading.lock")
 
 
 def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
-    """All that grading by these cases needs, set up by `scripts/setup`; what only our tests need is not installed."""
+    """All that grading by these cases needs, set up by `scripts/setup`."""
     for package in _PACKAGES:
         for path in _walk(_ROOT / package):
             yield _file(path)
@@ -37,9 +35,6 @@ def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
         yield _file(case.path)
     for name in _SINGLE:
         yield _file(_ROOT / name)
-    lock = (_ROOT / _LOCK).read_text(encoding="utf-8")
-    project = (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    yield File(name=_LOCK, content=needed(lock, project).encode())
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -48,7 +48,7 @@ def ready(root: Path, environment: Path) -> Path:
     state = environment / ".setup"
     state.mkdir()
     speaks = "\n".join(match.group() for match in _SPEAKS.finditer((root / "scripts" / "setup").read_text("utf-8")))
-    known = f"root=$1 venv=$2 lock=$1/.ci/requirements.lock\n{speaks}\n"
+    known = f"root=$1 venv=$2 lock=$1/.ci/grading.lock\n{speaks}\n"
     for stamp in ("tools", "environment", "project"):
         said = _output(["sh", "-c", f"{known}{stamp}_id", "sh", str(root), str(environment)])
         (state / stamp).write_text(said, encoding="utf-8")

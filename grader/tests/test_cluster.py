@@ -281,5 +281,5 @@ def test_without_the_package_the_command_is_said(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(sys.modules, "grader.cluster")
     monkeypatch.setitem(sys.modules, "distributed", None)
 
-    with pytest.raises(ToolMissing, match="pip install distributed"):
+    with pytest.raises(ToolMissing, match="scripts/setup --dask"):
         Where(jobs=1, executor="127.0.0.1:8786", sandbox=None).workers(3)

@@ -89,6 +89,10 @@ def points(text: str) -> tuple[int, int]:
     return int(score), int(most)
 
 
+with_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed, and nothing else needs it")
+
+
+@with_make
 def test_the_starter_kit_grades_what_a_student_writes(tmp_path: Path) -> None:
     """First nothing, in the end all of the public part; our modules are those in the kit."""
     kit = packed("starter", tmp_path / "kit")
@@ -112,6 +116,7 @@ def test_the_starter_kit_grades_what_a_student_writes(tmp_path: Path) -> None:
     ]
 
 
+@with_make
 def test_an_editor_finds_the_lines_of_what_is_wrong(tmp_path: Path) -> None:
     """The task of the kit reads what `make problems` prints: file, line and message of each cause that has a line."""
     kit = packed("starter", tmp_path / "kit")
