@@ -9,7 +9,7 @@ from itertools import groupby, zip_longest
 from grader.picture import Panel, Picture, Row, Scene, Shape
 from grader.verdict import Outcome, StepShown
 
-__all__ = ["DrawnCell", "DrawnPanel", "DrawnRow", "DrawnScene", "drawn"]
+__all__ = ["DrawnCell", "DrawnPanel", "DrawnRow", "DrawnScene", "cell_name", "drawn"]
 
 _MOST_WORDS = 6
 
@@ -108,6 +108,11 @@ def drawn(picture: Picture, outcome: Outcome) -> tuple[DrawnScene, ...]:
         )
         before = _cells(scene, picture)
     return tuple(scenes)
+
+
+def cell_name(panel: DrawnPanel, row: DrawnRow, place: int) -> str:
+    """What a difference calls one cell of a row."""
+    return row.label + _column(panel, row, [place])
 
 
 def _first(words: list[str], outcome: Outcome) -> list[str]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from grader.record import Record
 from grader.report.closing import graded_how
+from grader.report.colours import coloured
 from grader.report.decided import decisions_of
 from grader.report.document import Document
 from grader.report.drawn import DrawnScene, drawn
+from grader.report.focus import focus
 from grader.report.groups import (
     Audience,
     Group,
-    clauses_of,
     findings_of,
     grouped,
     hidden_losses,
@@ -23,12 +24,12 @@ from grader.report.groups import (
 )
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
 from grader.report.progress import STAGE_WORDS, is_for_later, is_next, is_unfinished
-from grader.report.start import shown_hint, what_it_means, why_not
+from grader.report.start import what_it_means
 from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
 from grader.report.view import View
 from grader.report.web import web_page
 from grader.report.words import all_pass, cost_of, points_of, result_of, withheld_of
-from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, Tool, Verdict
+from grader.verdict import Finding, Outcome, SourceLine, StepShown, Tool, Verdict
 
 __all__ = ["render"]
 
@@ -53,7 +54,8 @@ def render(record: Record, view: View) -> Document:
         notes=list(_notes(record, audience)),
         stages=[(one, STAGE_WORDS[one.stage]) for one in record.stages] if is_unfinished(record) else [],
         is_next=is_next(record),
-        start=_start(record, audience),
+        focus=focus(record, audience),
+        coloured=coloured,
         causes=[_cause(record, group) for group in groups[:_MOST_CAUSES]],
         brief=[(group.shown.title, cost_of(group)) for group in groups[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
@@ -83,56 +85,6 @@ def _notes(record: Record, audience: Audience) -> Iterator[str]:
     if audience is Audience.INSTRUCTOR and record.would_score is not None:
         yield f"Had it compiled, it would have scored {record.would_score}; this never counts."
     yield from record.submission.notes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Start:
-    """What a student reads first: messages of a build that fails, or the most likely cause."""
-
-    why: str = ""
-    messages: tuple[tuple[tuple[SourceLine, ...], str, str], ...] = ()
-    """Where, what, and what it means."""
-    rule: str = ""
-    title: str = ""
-    handout: str = ""
-    seen: str = ""
-    hint: str = ""
-    broken: str = ""
-    source: tuple[SourceLine, ...] = ()
-    case: str = ""
-    also: str = ""
-
-
-def _start(record: Record, audience: Audience) -> _Start | None:
-    building = [finding for finding in record.findings if finding.case is None]
-    if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
-        return None
-    if building:
-        messages = dict.fromkeys((one.source[:1], one.message, what_it_means(one)) for one in building)
-        return _Start(why=why_not(record, building[0]), messages=tuple(messages))
-    return _likely(record, record.diagnosis, audience) if record.diagnosis is not None else None
-
-
-def _likely(record: Record, diagnosis: Diagnosis, audience: Audience) -> _Start:
-    outcome = next((one for one in record.outcomes if one.case == diagnosis.case), None)
-    hidden = outcome is not None and is_hidden(outcome, audience)
-    case = f"a hidden one: {outcome.title}" if outcome is not None else ""
-    if hidden and outcome is not None:
-        case = ". ".join((case, *clauses_of(outcome)))
-    if not hidden and diagnosis.case is not None:
-        case = case_file(record, diagnosis.case) + (f":{diagnosis.line}" if diagnosis.line else "")
-    source = () if hidden or diagnosis.source_line is None else (diagnosis.source_line,)
-    return _Start(
-        rule=diagnosis.rule,
-        title=next((score.title for score in record.rules if score.rule == diagnosis.rule), ""),
-        handout=diagnosis.handout,
-        seen="" if hidden else diagnosis.summary,
-        hint=shown_hint(outcome, diagnosis) if hidden and outcome is not None else diagnosis.hint,
-        broken=diagnosis.broken,
-        source=source,
-        case=case,
-        also=", ".join(diagnosis.also),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Iterator
 
 from grader.record import Record
+from grader.report.excerpt import excerpt
 from grader.report.groups import Audience, clauses_of, is_hidden, of_the_build
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.progress import is_next
 from grader.report.trace import case_file
 from grader.report.words import counted
-from grader.verdict import Diagnosis, Finding, Outcome, Verdict
+from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, Verdict
 
 __all__ = ["shown_hint", "start_here", "what_it_means", "why_not"]
 
@@ -20,6 +21,8 @@ _WITH_MEANING = ("compiler", "linker")
 """Findings whose `field` says in one sentence what the message means."""
 
 _MOST_MESSAGES = 60
+_MOST_EXCERPTS = 3
+"""Messages that are shown with their lines."""
 
 _NO_FILE = "source"
 """The kind of a finding that says why there is no file."""
@@ -52,9 +55,11 @@ def _building(page: Page, record: Record, findings: list[Finding], audience: Aud
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
         page.write("Fix the first one first and compile again: others are often its consequence.", indent=2)
     messages = list(dict.fromkeys(map(_message, findings)))
-    for place, message, meaning in messages[:most]:
+    for number, (source, message, meaning) in enumerate(messages[:most]):
         page.blank()
-        page.write(strong(place), bad(message), indent=2, hang=6)
+        page.write(strong(f"{source[0]}: " if source else ""), bad(message), indent=2, hang=6)
+        if source and number < _MOST_EXCERPTS:
+            _excerpt(page, record, source[0])
         if meaning:
             page.write(meaning, indent=6)
     if len(messages) > most:
@@ -85,10 +90,22 @@ def why_not(record: Record, first: Finding) -> str:
     return "It does not compile as the handout demands, so nothing of it could be run."
 
 
-def _message(finding: Finding) -> tuple[str, str, str]:
-    """Place, message and what it means, as a compiler would print it."""
-    place = f"{finding.source[0]}: " if finding.source else ""
-    return place, finding.message, what_it_means(finding)
+def _message(finding: Finding) -> tuple[tuple[SourceLine, ...], str, str]:
+    """Place, message and what it means."""
+    return finding.source[:1], finding.message, what_it_means(finding)
+
+
+def _excerpt(page: Page, record: Record, place: SourceLine) -> None:
+    """The lines around a place of the student's file; below it a caret, where the column is known."""
+    found = excerpt(record, place)
+    for line in found.lines if found is not None else ():
+        number = f"{line.number:>5} | "
+        if line.here:
+            page.crop(bad(">"), strong(f"{number}{line.text}"), indent=4)
+        else:
+            page.crop(dim(f" {number}"), line.text, indent=4)
+        if line.column:
+            page.crop(dim(f" {' ' * 5} | "), bad(" " * (line.column - 1) + "^"), indent=4)
 
 
 def what_it_means(finding: Finding) -> str:
@@ -122,6 +139,7 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
             where = f" in {diagnosis.source_line.function}" if diagnosis.source_line.function else ""
             leaks = record.verdict is Verdict.MEMORY_LEAK  # it is lost elsewhere
             page.labelled("Allocated" if leaks else "Your code", f"{diagnosis.source_line}{where}")
+            _excerpt(page, record, diagnosis.source_line)
         if diagnosis.case is not None:
             line = f":{diagnosis.line}" if diagnosis.line else ""
             page.labelled("Case", f"{case_file(record, diagnosis.case)}{line}", _call(outcome, diagnosis))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,14 @@ from grader.tests.injected import INJECTIONS, filled
 from grader.tests.test_class_page import CLASS
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason=NO_CHROMIUM)
+
+_FIRST_SCREENS = {
+    "append_pointer_scale": (1, 1),
+    "no_copy_on_write": (0, 1),
+    "append_without_second_l2_table": (1, 0),
+    "sign_compare": (1, 0),
+}
+"""By sample: lines that are marked, first wrong cells."""
 
 _SHOWN = "document.querySelector('.scene:not([hidden]) .says').innerText"
 _ROWS = "[...document.querySelectorAll('#table tbody tr')].filter((row) => row.offsetParent)"
@@ -40,6 +49,15 @@ def report(browser: Browser, tmp_path: Path) -> Browser:
 
 
 @pytest.fixture
+def located(browser: Browser, tmp_path: Path) -> Browser:
+    """It shows the report of a program that stores something wrong, at a line that is known."""
+    file = tmp_path / "report.html"
+    file.write_text(FORMATS["html"](drawn("append_pointer_scale"), View()), encoding="utf-8")
+    browser.open(file)
+    return browser
+
+
+@pytest.fixture
 def table(browser: Browser, tmp_path: Path) -> Browser:
     """It shows a class."""
     file = tmp_path / "index.html"
@@ -55,6 +73,51 @@ def test_a_report_opens_at_the_mistake(report: Browser) -> None:
         "document.querySelectorAll('.picture').length"
     )
     assert report.ask("document.querySelector('.scene:not([hidden]) td.wrong').getBoundingClientRect().height") > 20
+    assert report.complaints == []
+
+
+def test_what_is_wrong_is_seen_without_scrolling(browser: Browser, tmp_path: Path) -> None:
+    """On a screen of 1300 x 900: the line at fault and the first wrong cell, where there is one."""
+    browser.resize(1300)
+    for name, (lines, cells) in _FIRST_SCREENS.items():
+        file = tmp_path / f"{name}.html"
+        file.write_text(FORMATS["html"](drawn(name), View()), encoding="utf-8")
+        browser.open(file)
+
+        assert browser.ask("document.querySelector('.focus').getBoundingClientRect().bottom") <= 900
+        assert browser.ask("document.querySelectorAll('.code .here').length") == lines
+        assert browser.ask("document.querySelectorAll('td.first').length") == cells
+    browser.resize(0)
+
+
+def test_a_line_leads_from_the_first_wrong_cell_to_the_source(located: Browser) -> None:
+    """It begins at the upper edge of the one and ends at the right of the other, however wide the window is."""
+    ends = """(() => {
+      const box = (one) => document.querySelector(one).getBoundingClientRect();
+      const path = document.querySelector('.thread path'), drawn = path.getBoundingClientRect();
+      const cell = box('td.first'), line = box('.code .here');
+      return [drawn.bottom - cell.top, drawn.top - (line.top + line.height / 2)].map(Math.abs); })()"""
+    for width in (1300, 1000):
+        located.resize(width)
+        until = time.monotonic() + 20
+        while max(located.ask(ends)) >= 3 and time.monotonic() < until:  # the page hears of it with its next frame
+            time.sleep(0.05)
+
+        assert max(located.ask(ends)) < 3
+    located.resize(0)
+    assert located.complaints == []
+
+
+def test_a_program_is_copied_by_a_button(report: Browser) -> None:
+    """Or it is selected, where a page may not write to the clipboard."""
+    report.ask("document.querySelector('[data-copy]').closest('details').open = true")
+    report.click("[data-copy]")
+    until = time.monotonic() + 20
+    while report.ask("document.querySelector('[data-copy]').innerText") == "Copy it" and time.monotonic() < until:
+        time.sleep(0.05)
+
+    assert report.ask("document.querySelector('[data-copy]').innerText").startswith(("Copied", "Selected"))
+    assert "#include" in report.ask("getSelection().toString()")
     assert report.complaints == []
 
 
@@ -89,13 +152,16 @@ def test_the_keyboard_alone_steps(report: Browser) -> None:
     assert report.ask("document.querySelector('input[type=range]').getAttribute('aria-valuetext')").startswith("2")
 
 
-def test_dark_and_light_are_both_readable(report: Browser) -> None:
+def test_dark_and_light_are_both_readable(located: Browser) -> None:
     """Contrast of text to paper as WCAG asks (4.5), on plain and on wrong cells."""
     lights = """(() => { const light = (text) => {
       const [r, g, b] = text.match(/\\d+/g).map((part) => part / 255)
         .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
       return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-      const pairs = [['body', 'body'], ['td.wrong b', 'td.wrong'], ['td.wrong i', 'td.wrong'], ['.quiet', 'body'],
+      const pairs = [['body', 'body'], ['.picture td.wrong b', '.picture td.wrong'],
+        ['.picture td.wrong i', '.picture td.wrong'], ['.quiet', 'body'], ['.code .here', '.code .here'],
+        ['.code .key', '.code pre'], ['.code .here .at', '.code .here'], ['td.first', 'td.first'],
+        ['td.right', 'td.right'],
         ['.cells td.dim', 'body'], ['.source .at', 'body'], ['.cells th.at', 'body']];
       return pairs.map(([ink, paper]) => {
         const [one, other] = [light(getComputedStyle(document.querySelector(ink)).color),
@@ -103,12 +169,12 @@ def test_dark_and_light_are_both_readable(report: Browser) -> None:
         return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05); }); })()"""
     papers = []
     for scheme in ("light", "dark"):
-        report.prefer(scheme)
-        papers.append(report.ask("getComputedStyle(document.body).backgroundColor"))
+        located.prefer(scheme)
+        papers.append(located.ask("getComputedStyle(document.body).backgroundColor"))
 
-        assert min(report.ask(lights)) >= 4.5
+        assert min(located.ask(lights)) >= 4.5
 
-    report.prefer("light")
+    located.prefer("light")
     assert papers[0] != papers[1]
 
 

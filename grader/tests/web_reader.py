@@ -33,11 +33,16 @@ _OURS = {
     "input": "type min max value aria-label id placeholder",
     "select": "id",
     "option": "value",
-    "button": "type data-go data-scene class aria-current data-key data-what",
+    "button": "type data-go data-scene class aria-current data-key data-what data-copy",
+    "details": "class open",
+    "summary": "id",
+    "figure": "class",
+    "figcaption": "class",
     "svg": "class height role aria-label width aria-hidden viewbox",
     "line": "class x1 y1 x2 y2",
     "text": "x y text-anchor",
     "rect": "class x y width height rx",
+    "path": "d",
 }
 """What may stand in a web page: elements with attributes, none of which does anything by itself."""
 

@@ -1,0 +1,38 @@
+"""Lines of C in colours, for web pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grader.report.excerpt import Excerpt, ExcerptLine
+
+__all__ = ["Piece", "coloured"]
+
+Piece = tuple[str, str]
+"""What kind of word it is (key, com, str, num, pre, or nothing), and the text."""
+
+
+def coloured(found: Excerpt) -> list[tuple[ExcerptLine, list[Piece]]]:
+    """The lines of an excerpt, each with its pieces."""
+    return list(zip(found.lines, _lines(found), strict=True))
+
+
+def _lines(found: Excerpt) -> Iterator[list[Piece]]:
+    from pygments.lexers.c_cpp import CLexer  # noqa: PLC0415 - slow to import, and only web pages need it
+    from pygments.token import Comment, Keyword, Number, String  # noqa: PLC0415
+
+    kinds = ((Comment.Preproc, "pre"), (Comment, "com"), (Keyword, "key"), (String, "str"), (Number, "num"))
+    lexer = CLexer(stripnl=False, ensurenl=False)  # type: ignore[no-untyped-call]
+    opening = "/*" if found.in_comment else ""
+    left = len(opening)
+    pieces: list[Piece] = []
+    for token, value in lexer.get_tokens(opening + "\n".join(line.text for line in found.lines)):
+        name = next((name for known, name in kinds if known in token.split()), "")
+        text, left = value[left:], max(0, left - len(value))
+        for place, part in enumerate(text.split("\n")):
+            if place:
+                yield pieces
+                pieces = []
+            if part:
+                pieces.append((name, part))
+    yield pieces

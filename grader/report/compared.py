@@ -1,0 +1,198 @@
+"""The operation that went wrong as three states side by side: what it met, what it left, what it had to leave.
+
+Only what it changed or had to change is shown, and neighbours that are alike in all three are one cell, so that the
+first cell that is wrong is found at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import NamedTuple
+
+from grader.picture import Shape
+from grader.report.drawn import DrawnPanel, DrawnRow, DrawnScene, cell_name
+from grader.verdict import Outcome
+
+__all__ = ["Compared", "ComparedPanel", "Mark", "compared"]
+
+_MOST_ROWS = 5
+"""Of one panel."""
+_MOST_CELLS = 12
+"""Of a row whose cells have no names."""
+
+_Met = Mapping[tuple[str, str], Sequence[str]]
+"""The cells before the operation, by panel and row."""
+
+
+class Mark(StrEnum):
+    """How a cell is marked."""
+
+    NONE = ""
+    FIRST = "first"
+    """Where the case went wrong."""
+    WRONG = "wrong"
+    """Wrong too; mostly a consequence."""
+    RIGHT = "right"
+    """What should stand there."""
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPanel:
+    """A part of one of the three states: rows of a label and cells with their marks, below the names of columns."""
+
+    title: str
+    shape: Shape
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, Mark], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The three states; `before` is empty at the first operation, `yours` where the call did not come back."""
+
+    before: tuple[ComparedPanel, ...]
+    yours: tuple[ComparedPanel, ...]
+    expected: tuple[ComparedPanel, ...]
+    is_wrong: bool
+    legend: Mapping[str, str]
+    """What cells mean that are only signs."""
+
+
+class _Cell(NamedTuple):
+    """One place in the three states."""
+
+    before: str
+    yours: str
+    expected: str
+    mark: Mark = Mark.NONE
+
+
+class _Row(NamedTuple):
+    """One row of a panel in the three states."""
+
+    row: DrawnRow
+    cells: tuple[_Cell, ...]
+
+    @property
+    def speaks(self) -> bool:
+        """Is anything in it wrong, changed or to be changed?"""
+        return any(one.mark is not Mark.NONE or one.expected != one.before for one in self.cells)
+
+
+def compared(scenes: Sequence[DrawnScene], at: int, outcome: Outcome) -> Compared | None:
+    """The three states of the scene at this place, None where nothing in it changed or is wrong."""
+    scene = scenes[at]
+    met: dict[tuple[str, str], Sequence[str]] = {}
+    for panel in scenes[at - 1].panels if at else ():
+        met |= {(panel.title, row.label): [cell.actual for cell in row.cells] for row in panel.rows}
+    shown = [(panel, _chosen([_row(panel, row, met, known=at > 0) for row in panel.rows])) for panel in scene.panels]
+    tables = [(panel, _together(panel, rows)) for panel, rows in _with_first(shown, outcome) if rows]
+    if not tables:
+        return None
+    return Compared(
+        before=_state(tables, lambda one: (one.before, Mark.NONE)) if at else (),
+        yours=_state(tables, lambda one: (one.yours, one.mark)) if scene.reached else (),
+        expected=_state(tables, lambda one: (one.expected, _mark_expected(one))),
+        is_wrong=any(cell.mark is Mark.FIRST for _, table in tables for row in table.rows for cell in row.cells),
+        legend={sign: meaning for panel, _ in tables for sign, meaning in panel.legend.items()},
+    )
+
+
+def _row(panel: DrawnPanel, row: DrawnRow, met: _Met, *, known: bool) -> _Row:
+    before = met.get((panel.title, row.label), ())
+    cells = []
+    for place, cell in enumerate(row.cells):
+        yours, wanted = "" if row.missing else cell.actual, "" if row.extra else cell.expected
+        was = wanted if not known else before[place] if place < len(before) else ""
+        mark = Mark.WRONG if yours != wanted else Mark.CHANGED if yours != was else Mark.NONE
+        cells.append(_Cell(was, yours, wanted, mark))
+    return _Row(row, tuple(cells))
+
+
+def _chosen(rows: Sequence[_Row]) -> list[_Row]:
+    """What is wrong, and as much of what changed as there is room for, in their order."""
+    telling = [one for one in rows if one.speaks]
+    most = sorted(telling, key=lambda one: not one.row.wrong)[:_MOST_ROWS]
+    return [one for one in telling if one in most]
+
+
+_Shown = list[tuple[DrawnPanel, list[_Row]]]
+
+
+def _with_first(shown: _Shown, outcome: Outcome) -> _Shown:
+    """The same with one cell marked as the first: the one that the difference names, else the first wrong one."""
+    field = outcome.difference.field if outcome.difference is not None else ""
+    wrong = [
+        (panel, one, place)
+        for panel, rows in shown
+        for one in rows
+        for place, cell in enumerate(one.cells)
+        if cell.mark is Mark.WRONG
+    ]
+    if not wrong:
+        return shown
+    panel, first, place = next((at for at in wrong if cell_name(at[0], at[1].row, at[2]) == field), wrong[0])
+    cells = tuple(cell._replace(mark=Mark.FIRST) if at == place else cell for at, cell in enumerate(first.cells))
+    marked = first._replace(cells=cells)
+    return [(one, [marked if one is panel and row is first else row for row in rows]) for one, rows in shown]
+
+
+class _Table(NamedTuple):
+    """The rows that are shown of a panel, below the names of their columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[_Row, ...]
+
+
+def _together(panel: DrawnPanel, rows: Sequence[_Row]) -> _Table:
+    """Neighbouring columns that are alike in all rows and states become one."""
+    names = [name.rpartition(" ")[2] for name, _ in panel.columns]
+    wide = [one for one in rows if len(one.cells) == len(names) > 1]
+    if not wide:
+        return _Table((), tuple(one._replace(cells=one.cells[:_MOST_CELLS]) for one in rows))
+    alike = [[one.cells[place] for one in wide] for place in range(len(names))]
+    runs = [list(run) for _, run in groupby(range(len(names)), key=lambda place: alike[place])]
+    columns = tuple(names[run[0]] if len(run) == 1 else f"{names[run[0]]}–{names[run[-1]]}" for run in runs)
+    kept = [run[0] for run in runs]
+    return _Table(
+        columns,
+        tuple(
+            one._replace(cells=tuple(one.cells[place] for place in kept)) if len(one.cells) == len(names) else one
+            for one in rows
+        ),
+    )
+
+
+def _state(
+    tables: Sequence[tuple[DrawnPanel, _Table]], told: Callable[[_Cell], tuple[str, Mark]]
+) -> tuple[ComparedPanel, ...]:
+    return tuple(
+        ComparedPanel(
+            title=panel.title,
+            shape=panel.shape,
+            columns=table.columns,
+            rows=tuple((label, tuple(map(told, one.cells))) for label, one in _labelled(table.rows)),
+        )
+        for panel, table in tables
+    )
+
+
+def _labelled(rows: Sequence[_Row]) -> Iterator[tuple[str, _Row]]:
+    """Below its parent's row the label of a row need not say it again."""
+    parent = ""
+    for one in rows:
+        head, colon, tail = one.row.label.rpartition(": ")
+        yield (f"└ {tail}" if colon and head == parent else one.row.label), one
+        if not colon:
+            parent = one.row.label
+
+
+def _mark_expected(cell: _Cell) -> Mark:
+    """What should stand where something is wrong, or what had to change."""
+    if cell.mark in (Mark.FIRST, Mark.WRONG):
+        return Mark.RIGHT
+    return Mark.CHANGED if cell.expected != cell.before else Mark.NONE

@@ -1,0 +1,127 @@
+"""What the web page begins with: the cause in one sentence, the student's own lines, and three states side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grader.record import Record
+from grader.report.compared import Compared, compared
+from grader.report.drawn import drawn
+from grader.report.excerpt import Excerpt, excerpt
+from grader.report.groups import Audience, bad_operation, clauses_of, is_hidden, of_the_build
+from grader.report.start import shown_hint, what_it_means, why_not
+from grader.report.trace import case_file
+from grader.verdict import Diagnosis, Outcome, SourceLine, StepShown, Verdict
+
+__all__ = ["Focus", "Message", "focus"]
+
+_MOST_STEPS = 6
+"""Operations that are listed, the last of them the one that went wrong."""
+_MOST_EXCERPTS = 3
+"""Messages of a compiler that are shown with their lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a compiler says: where, what, and what it means."""
+
+    source: tuple[SourceLine, ...]
+    text: str
+    meaning: str
+    excerpt: Excerpt | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Focus:
+    """What a student sees first: messages of a build that fails, or the most likely cause."""
+
+    why: str = ""
+    messages: tuple[Message, ...] = ()
+    rule: str = ""
+    title: str = ""
+    handout: str = ""
+    seen: str = ""
+    hint: str = ""
+    broken: str = ""
+    source: tuple[SourceLine, ...] = ()
+    excerpt: Excerpt | None = None
+    lost: bool = False
+    """Is that where memory was allocated that is lost elsewhere?"""
+    case: str = ""
+    steps: tuple[StepShown, ...] = ()
+    """The last operations up to the one that went wrong."""
+    number: int = 0
+    """Of that one."""
+    reached: bool = True
+    """Did the program come back from it?"""
+    states: Compared | None = None
+    also: str = ""
+
+
+def focus(record: Record, audience: Audience) -> Focus | None:
+    """Of a record; None where there is nothing to mend, or nothing is known."""
+    if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
+        return None
+    building = of_the_build(record)
+    if building:
+        told = dict.fromkeys((one.source[:1], one.message, what_it_means(one)) for one in building)
+        messages = [
+            Message(
+                source=source,
+                text=text,
+                meaning=meaning,
+                excerpt=excerpt(record, source[0]) if source and place < _MOST_EXCERPTS else None,
+            )
+            for place, (source, text, meaning) in enumerate(told)
+        ]
+        return Focus(why=why_not(record, building[0]), messages=tuple(messages))
+    return _cause(record, record.diagnosis, audience) if record.diagnosis is not None else None
+
+
+def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
+    outcome = next((one for one in record.outcomes if one.case == diagnosis.case), None)
+    title = next((score.title for score in record.rules if score.rule == diagnosis.rule), "")
+    also = ", ".join(diagnosis.also)
+    if outcome is not None and is_hidden(outcome, audience):
+        return Focus(
+            rule=diagnosis.rule,
+            title=title,
+            handout=diagnosis.handout,
+            hint=shown_hint(outcome, diagnosis),
+            broken=diagnosis.broken,
+            case=". ".join((f"a hidden one: {outcome.title}", *clauses_of(outcome))),
+            also=also,
+        )
+    number = bad_operation(record, outcome) if outcome is not None else 0
+    reached, states = _states(record, outcome, number)
+    place = f":{diagnosis.line}" if diagnosis.line else ""
+    steps = [step for step in outcome.steps if step.number <= number] if outcome is not None else []
+    return Focus(
+        rule=diagnosis.rule,
+        title=title,
+        handout=diagnosis.handout,
+        seen=diagnosis.summary,
+        hint=diagnosis.hint,
+        broken=diagnosis.broken,
+        source=() if diagnosis.source_line is None else (diagnosis.source_line,),
+        excerpt=excerpt(record, diagnosis.source_line),
+        lost=outcome is not None and outcome.verdict is Verdict.MEMORY_LEAK,
+        case=case_file(record, diagnosis.case) + place if diagnosis.case is not None else "",
+        steps=tuple(steps[-_MOST_STEPS:]),
+        number=number,
+        reached=reached,
+        states=states,
+        also=also,
+    )
+
+
+def _states(record: Record, outcome: Outcome | None, number: int) -> tuple[bool, Compared | None]:
+    """Did the program come back from the operation that went wrong, and what did that do?"""
+    picture = next((one for one in record.pictures if outcome is not None and one.case == outcome.case), None)
+    if picture is None or outcome is None:
+        return True, None
+    scenes = drawn(picture, outcome)
+    at = next((place for place, scene in enumerate(scenes) if scene.step.number == number), None)
+    if at is None:
+        return True, None
+    return scenes[at].reached, compared(scenes, at, outcome)
