@@ -121,7 +121,7 @@ def _export_each(store: Store, run: Run, format_name: str, folder: Path, *, view
             yield record
 
     if format_name == "html":
-        write(folder / "index.html", class_page(written(), view))
+        write(folder / "index.html", class_page(written(), view, run=f"run {run.id}"))
     else:
         deque(written(), maxlen=0)
     said(f"{len(pages)} reports written to {folder}")

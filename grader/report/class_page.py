@@ -17,7 +17,7 @@ from grader.report.document import Document
 from grader.report.groups import Audience, is_hidden
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import NOT_RUN, result_of
+from grader.report.words import NOT_RUN, counted, result_of
 from grader.verdict import Outcome
 
 __all__ = ["class_page", "page_names"]
@@ -32,8 +32,9 @@ _MOST_CASES = 12
 """Cases that are listed at once; the suspect ones always are."""
 
 
-def class_page(records: Iterable[Record], view: View) -> Document:
-    """The page for these records, one for each submission. Students see no more of hidden cases than in their own.
+def class_page(records: Iterable[Record], view: View, *, run: str = "") -> Document:
+    """The page for these records of a `run`, one for each submission. Students see no more of hidden cases than in
+    their own.
 
     Of each record only a row is held: all together would be large.
     """
@@ -42,10 +43,11 @@ def class_page(records: Iterable[Record], view: View) -> Document:
     scores = [row.record.score for row in rows if row.record.score is not None]
     cases, rules = seen.cases(), _rules(rows)
     suspects = sum(case.suspect for case in cases)
+    labs = dict.fromkeys(row.record.lab for row in rows)
     fails = {(kind, name): place for place, (kind, name) in enumerate(_keys(cases, rules))}
     return web_page(
         "class",
-        title=f"{len(rows)} submissions",
+        title=" · ".join(filter(None, [*labs, run, counted(len(rows), "submission")])),
         count=len(rows),
         chart=_chart([row.record for row in rows]),
         figures=list(_figures(rows, scores)),
@@ -257,6 +259,7 @@ class _Student:
 
     record: Record
     page: str
+    sections: str
     verdict: str
     failing: int | None
     """How many cases; None: none was run."""
@@ -275,6 +278,7 @@ def _student(row: _Row, page: str, fails: dict[tuple[str, str], int]) -> _Studen
     return _Student(
         record=row.record,
         page=page,
+        sections=", ".join(sorted({one.section for one in row.record.submission.students if one.section})),
         verdict=row.verdict,
         failing=len(row.failing) if row.ran else None,
         lost=tuple(sorted(lost.items(), key=lambda item: -item[1])),

@@ -23,7 +23,7 @@ from grader.report.groups import (
     trouble_of,
 )
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
-from grader.report.progress import STAGE_WORDS, is_for_later, is_next, is_unfinished
+from grader.report.progress import STAGE_WORDS, how_to_begin, is_for_later, is_next, is_unfinished
 from grader.report.start import what_it_means
 from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
 from grader.report.view import View
@@ -53,6 +53,7 @@ def render(record: Record, view: View) -> Document:
         verdict=result_of(record),
         notes=list(_notes(record, audience)),
         stages=[(one, STAGE_WORDS[one.stage]) for one in record.stages] if is_unfinished(record) else [],
+        begin=how_to_begin(record),
         is_next=is_next(record),
         focus=focus(record, audience),
         coloured=coloured,

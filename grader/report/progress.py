@@ -7,7 +7,7 @@ from grader.report.groups import bad_operation
 from grader.report.page import Page, Span, bad, dim, good
 from grader.verdict import CallStage, Outcome, Stage
 
-__all__ = ["STAGE_WORDS", "how_far", "how_far_briefly", "is_for_later", "is_next", "is_unfinished"]
+__all__ = ["STAGE_WORDS", "how_far", "how_far_briefly", "how_to_begin", "is_for_later", "is_next", "is_unfinished"]
 
 STAGE_WORDS = {
     Stage.WORKS: "works, as far as public cases ask",
@@ -19,6 +19,17 @@ STAGE_WORDS = {
 def is_unfinished(record: Record) -> bool:
     """Is there a call that has done nothing yet?"""
     return any(one.stage is Stage.NOT_YET for one in record.stages)
+
+
+def how_to_begin(record: Record) -> str:
+    """What to do with a file in which no call does its work yet; nothing for any other."""
+    if not record.stages or any(one.stage is not Stage.NOT_YET for one in record.stages):
+        return ""
+    first = record.stages[0]
+    return (
+        f"Every file begins like this. Write {first.call} first ({first.task} of the handout), grade again, and go on "
+        "call by call: this list says which comes next."
+    )
 
 
 def is_for_later(record: Record, outcome: Outcome) -> bool:
@@ -39,6 +50,9 @@ def how_far(page: Page, record: Record) -> None:
     if not is_unfinished(record):
         return
     page.heading("How far it is")
+    if begin := how_to_begin(record):
+        page.write(begin, indent=2)
+        page.blank()
     task = max(len(one.task) for one in record.stages)
     call = max(len(one.call) for one in record.stages)
     for one in record.stages:

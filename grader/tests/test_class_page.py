@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from grader.record import Record, Submission
+from grader.record import Record, Student, Submission
 from grader.report import View
 from grader.report.class_page import class_page, page_names
 from grader.tests.injected import INJECTIONS, filled
@@ -16,7 +16,7 @@ from grader.tests.test_report_html import said
 from grader.tests.web_reader import reads_page
 from grader.verdict import Verdict, Visibility
 
-_MARK = "check this case before release"
+_MARK = "above 30 %"
 
 
 def student(name: str, *, score: int, failing: tuple[str, ...] = (), leaks: bool = False) -> Record:
@@ -63,6 +63,16 @@ def test_cases_stand_by_how_many_fail() -> None:
     assert [re.search(r"append/(\w)", row)[1] for row in listed] == ["a", "b", "h", "c"]  # type: ignore[index]
     assert [_MARK in row for row in listed] == [True, False, False, False]
     assert listed[0].startswith("3 of 9, 33 %")
+
+
+def test_a_class_page_says_of_what_it_is() -> None:
+    """The assignment and the run; whose each row is, and the section."""
+    one = student("ann", score=6)
+    people = (Student(name="Ada Lovelace", section="B"), Student(name="Alan Turing", section="B"))
+    page = said(class_page([replace(one, submission=replace(one.submission, students=people))], View(), run="run 3"))
+
+    assert "paged_kv · run 3 · 1 submission" in page
+    assert "Ada Lovelace and Alan Turing section B" in page
 
 
 def test_thirty_percent_itself_is_not_suspect() -> None:

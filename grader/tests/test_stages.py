@@ -56,6 +56,8 @@ def test_the_first_call_that_is_not_written_comes_next(count: int) -> None:
     assert "Start here: what comes next" in report
     assert "If it is not written yet, write it next" in " ".join(report.split())
     assert "Seen besides" not in report
+    assert ("Every file begins like this. Write llm_init first" in " ".join(report.split())) == (count == 0)
+    assert ("Every file begins like this" in FORMATS["html"](record, View())) == (count == 0)
     for place, (call, stage) in enumerate(stage_words(record).items()):
         assert call == CALLS[place]
         assert stage is (Stage.WORKS if place < count else Stage.NOT_YET)
