@@ -9,6 +9,7 @@ from grader.report.compared import Compared, compared
 from grader.report.drawn import drawn
 from grader.report.excerpt import Excerpt, excerpt
 from grader.report.groups import Audience, bad_operation, clauses_of, is_hidden, of_the_build
+from grader.report.progress import is_next
 from grader.report.start import shown_hint, what_it_means, why_not
 from grader.report.trace import case_file
 from grader.verdict import Diagnosis, Outcome, SourceLine, StepShown, Verdict
@@ -93,7 +94,7 @@ def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
             also=also,
         )
     number = bad_operation(record, outcome) if outcome is not None else 0
-    reached, states = _states(record, outcome, number)
+    reached, states = (True, None) if is_next(record) else _states(record, outcome, number)
     place = f":{diagnosis.line}" if diagnosis.line else ""
     steps = [step for step in outcome.steps if step.number <= number] if outcome is not None else []
     return Focus(

@@ -46,9 +46,7 @@ _OURS = {
 }
 """What may stand in a web page: elements with attributes, none of which does anything by itself."""
 
-_BARE = (
-    "head title style body script main footer h1 h4 br i strong small code ul dl dd thead tbody details summary label g"
-)
+_BARE = "head title style body script main footer h1 h4 br i strong small code ul dl dd thead tbody details summary label g caption"
 """And those without."""
 
 
