@@ -38,6 +38,7 @@ _OURS = {
     "summary": "id",
     "figure": "class",
     "figcaption": "class",
+    "caption": "",
     "svg": "class height role aria-label width aria-hidden viewbox",
     "line": "class x1 y1 x2 y2",
     "text": "x y text-anchor",
@@ -46,7 +47,9 @@ _OURS = {
 }
 """What may stand in a web page: elements with attributes, none of which does anything by itself."""
 
-_BARE = "head title style body script main footer h1 h4 br i strong small code ul dl dd thead tbody details summary label g caption"
+_BARE = (
+    "head title style body script main footer h1 h4 br i strong small code ul dl dd thead tbody details summary label g"
+)
 """And those without."""
 
 
