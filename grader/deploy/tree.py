@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from grader.deploy.bundle import File
+from grader.errors import UsageError
 from grader.grammar import Case
 from grader.lab import Lab
 
@@ -25,7 +26,12 @@ _SINGLE = ("pyproject.toml", "scripts/setup", "scripts/grade", ".ci/grading.lock
 
 
 def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
-    """All that grading by these cases needs, set up by `scripts/setup`."""
+    """All that grading by these cases needs, set up by `scripts/setup`.
+
+    Raises `UsageError` where the grader was installed without what only a clone has.
+    """
+    if not all((_ROOT / name).is_file() for name in _SINGLE):
+        raise UsageError("a bundle is made by a clone: scripts/grade pack ...; what pip installed lacks set-up scripts")
     for package in _PACKAGES:
         for path in _walk(_ROOT / package):
             yield _file(path)

@@ -71,6 +71,7 @@ def _made(suite: str, root: Path, undone: ExitStack) -> None:
     if not (root / "etc" / "passwd").exists():
         included = "--include=python3,git,ca-certificates"
         _must("debootstrap", "--variant=minbase", included, suite, root)
+    if not (root / "home" / _USER).exists():
         _must("chroot", root, "useradd", "--create-home", _USER)
     for name in _COPIED:
         source, target = Path("/etc", name), root / "etc" / name

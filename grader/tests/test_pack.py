@@ -75,6 +75,13 @@ def test_a_tree_carries_the_cases_that_it_is_given() -> None:
     assert len(names) == 2 + len(cases)
 
 
+def test_a_bundle_is_made_by_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What pip installed of one has no scripts that could set it up."""
+    monkeypatch.setattr("grader.deploy.tree._ROOT", tmp_path)
+    with pytest.raises(UsageError, match="made by a clone"):
+        list(tree(LABS[DEFAULT](), ()))
+
+
 def test_what_was_written_beside_stays_away(clone: Path, tmp_path: Path) -> None:
     """Neither is it seen in the bytes: times and permissions of a clone are its own."""
     grade("pack", "gradescope", tmp_path / "before", root=clone)
