@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -145,7 +146,10 @@ def _try_lanes(project: CProject, made: Path) -> None:
     starts: dict[str, list[str]] = {}
     for program, harness in (("program", "native.o"), ("checked", "valgrind.o")):
         for lane, command in LANES[program].items():
-            done = _run(command(program, ["marker.o", "innocent.o", harness]), made)
+            words = command(program, ["marker.o", "innocent.o", harness])
+            if shutil.which(words[0]) is None:  # gold is not everywhere
+                continue
+            done = _run(words, made)
             elf = Elf.read((made / program).read_bytes()) if done.succeeded else None
             if elf is not None:
                 starts[f"{program} {lane}"] = sorted(start(elf))
@@ -165,8 +169,8 @@ def _run(command: list[str], folder: Path) -> Completed:
 
 
 def _here() -> list[bytes]:
-    """What our side is made of besides our sources: is Valgrind's header there, and which static libc?"""
-    header = str(Path("/usr/include/valgrind/memcheck.h").is_file()).encode()
+    """What our side is made of besides our sources: are Valgrind's header and gold there, and which static libc?"""
+    there = Path("/usr/include/valgrind/memcheck.h").is_file(), shutil.which("ld.gold") is not None
     folders = ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu")
     libraries = [path.stat() for folder in folders if (path := Path("/usr", folder, "libc.a")).is_file()]
-    return [header, *(f"{one.st_size} {one.st_mtime_ns}".encode() for one in libraries)]
+    return [str(there).encode(), *(f"{one.st_size} {one.st_mtime_ns}".encode() for one in libraries)]

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from grader.tests.command import ROOT
 
 _SUITES = ("bookworm", "trixie", "sid")
-_COPIED = ("resolv.conf", "hosts", "pip.conf", "xdg/pip", "ssl/certs", "apt/apt.conf.d")
+_COPIED = ("resolv.conf", "hosts", "pip.conf", "xdg/pip", "ssl/certs/ca-certificates.crt", "apt/apt.conf.d")
 _USER = "student"
 _WRONG = "submissions/paged_kv/wrong_answer/no_copy_on_write"
 _GRADE = f"scripts/grade run {_WRONG}"
@@ -76,7 +76,7 @@ def _made(suite: str, root: Path, undone: ExitStack) -> None:
     for name in _COPIED:
         source, target = Path("/etc", name), root / "etc" / name
         if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(source, target, dirs_exist_ok=True)
         elif source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source.resolve(), target)

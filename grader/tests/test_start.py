@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ from grader.build.elf import Elf
 from grader.build.ours import Ours, ours
 from grader.build.project import CProject
 from grader.build.scan import Suspect
+from grader.process import Completed
+from grader.sandbox import Workspace
 from grader.tests.programs import SAMPLES
 from grader.tests.scanned import CONSTRUCTOR, DESTRUCTOR, accepted, assembly, below, graded, on_x86
 from grader.verdict import Verdict
@@ -79,3 +83,28 @@ def test_what_is_kept_of_an_innocent_program_is_not_believed_against_a_file(
     accepted((SAMPLES / "accepted" / sample / "llm_memory.c").read_text(encoding="utf-8"))
 
     assert {"program dynamic", "checked dynamic"} <= set(lanes)
+
+
+def test_where_there_is_no_gold_ld_links(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Newer systems leave it out; it is not even started."""
+    usual = shutil.which
+    lanes: list[str] = []
+    run = Workspace.run
+
+    def seen(project: CProject) -> Ours:
+        made = ours(project)
+        lanes.extend(made.starts)
+        return made
+
+    def without_gold(work: Workspace, command: list[str], **options: object) -> Completed:
+        assert callable(command) or command[0] != "ld.gold"
+        return run(work, command, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name, *rest: None if name == "ld.gold" else usual(name, *rest))
+    monkeypatch.setattr("grader.build.link.ours", seen)
+    monkeypatch.setattr(Workspace, "run", without_gold)
+    accepted((SAMPLES / "accepted" / "yoda_crlf" / "llm_memory.c").read_text(encoding="utf-8"))
+
+    assert {"program static by ld", "program dynamic"} <= set(lanes)
+    assert "program static" not in lanes
