@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import platform
+import tempfile
+from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from grader import __version__, sandbox, tools
+from grader import __version__, pipeline, sandbox, tools
+from grader.asked import Settings, asked
 from grader.confine.machine import machine
-from grader.errors import ExitCode
+from grader.errors import ExitCode, GraderError
+from grader.labs import DEFAULT
+from grader.verdict import Verdict
 
 __all__ = ["doctor"]
 
@@ -54,10 +60,26 @@ def _remains() -> str:
     )
 
 
+def _tried() -> str:
+    """Grade the skeleton that students begin with; what hinders that, "" when nothing does."""
+    chosen = asked(Settings(lab=DEFAULT))
+    with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
+        for name, path in chosen.lab.starter.items():
+            (Path(folder) / name).write_bytes(path.read_bytes())
+        try:
+            record = pipeline.grade(Path(folder), chosen.lab, chosen.cases, seed=chosen.seed)
+        except (GraderError, OSError) as error:
+            return str(error)
+    ran = record.complete and record.outcomes and record.memcheck and record.verdict is not Verdict.JUDGE_ERROR
+    return "" if ran else "it came to no end, and nothing says why"
+
+
 def doctor() -> ExitCode:
     """Say what is installed, what protects this machine from the graded code, and what to install.
 
-    Exit code 0 when everything is there, 3 when something is missing.
+    In the end the skeleton that students begin with is graded.
+
+    Exit code 0 when everything is there and works, 3 when not.
     """
     console = Console(highlight=False)
     table = Table(title=f"grader {__version__}, Python {platform.python_version()}", title_justify="left")
@@ -75,4 +97,10 @@ def doctor() -> ExitCode:
         console.print(remains)
     for command in dict.fromkeys(tools.install_command(tool) for tool in missing):
         console.print(f"install what is missing:  {command}")
-    return ExitCode.JUDGE_ERROR if missing else ExitCode.ACCEPTED
+    if missing:
+        return ExitCode.JUDGE_ERROR
+    hindered = _tried()
+    console.print(
+        f"a whole grading: [bold]does not work[/bold]: {escape(hindered)}" if hindered else "a whole grading: works"
+    )
+    return ExitCode.JUDGE_ERROR if hindered else ExitCode.ACCEPTED

@@ -39,22 +39,24 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield started
 
 
+def shown(browser: Browser, folder: Path, name: str) -> Browser:
+    """The browser, with the report of a sample."""
+    file = folder / f"{name}.html"
+    file.write_text(FORMATS["html"](drawn(name), View()), encoding="utf-8")
+    browser.open(file)
+    return browser
+
+
 @pytest.fixture
 def report(browser: Browser, tmp_path: Path) -> Browser:
     """It shows the report of a failing program."""
-    file = tmp_path / "report.html"
-    file.write_text(FORMATS["html"](drawn("no_copy_on_write"), View()), encoding="utf-8")
-    browser.open(file)
-    return browser
+    return shown(browser, tmp_path, "no_copy_on_write")
 
 
 @pytest.fixture
 def located(browser: Browser, tmp_path: Path) -> Browser:
     """It shows the report of a program that stores something wrong, at a line that is known."""
-    file = tmp_path / "report.html"
-    file.write_text(FORMATS["html"](drawn("append_pointer_scale"), View()), encoding="utf-8")
-    browser.open(file)
-    return browser
+    return shown(browser, tmp_path, "append_pointer_scale")
 
 
 @pytest.fixture
@@ -80,9 +82,7 @@ def test_what_is_wrong_is_seen_without_scrolling(browser: Browser, tmp_path: Pat
     """On a screen of 1300 x 900: the line at fault and the first wrong cell, where there is one."""
     browser.resize(1300)
     for name, (lines, cells) in _FIRST_SCREENS.items():
-        file = tmp_path / f"{name}.html"
-        file.write_text(FORMATS["html"](drawn(name), View()), encoding="utf-8")
-        browser.open(file)
+        shown(browser, tmp_path, name)
 
         assert browser.ask("document.querySelector('.focus').getBoundingClientRect().bottom") <= 900
         assert browser.ask("document.querySelectorAll('.code .here').length") == lines
