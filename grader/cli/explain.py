@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.markup import escape
 
 from grader.cli.options import chosen_case, chosen_lab, lab_option, seed_option
 from grader.cli.parser import Parser
 from grader.cli.terminal import console
 from grader.errors import ExitCode
+from grader.picture import Part, Shape
 from reference.model import play
 
 __all__ = ["explain", "options"]
@@ -33,6 +36,7 @@ def explain(case: str, lab: str, seed: int | None) -> ExitCode:
     shown.print(f"[bold]{escape(found.title)}[/bold]")
     shown.print(escape(f"{found.name} · rule {found.rule} · {'; '.join(found.handout)}"))
     model = chosen.model(found.trace)
+    before: list[Part] = []
     for number, step in enumerate(play(model, found.trace), start=1):
         operation, reply = step.operation, step.reply
         answer = f" -> {reply.text}" if reply.text else ""
@@ -45,6 +49,23 @@ def explain(case: str, lab: str, seed: int | None) -> ExitCode:
             shown.print(escape(f"{reply.clause}: {chosen.grammar.clauses[reply.clause]}"))
         if operation.comment:
             shown.print(escape(f"# {operation.comment}"))
-        for line in chosen.draw(model.describe(step.record)):
+        state = model.describe(step.record)
+        for line in chosen.draw(state):
             shown.print(line)
+        now = list(chosen.picture(state))
+        if changed := _changed(before, now):
+            shown.print(f"[bold]changed:[/bold] {escape(changed)}")
+        before = now
     return ExitCode.ACCEPTED
+
+
+def _changed(before: Sequence[Part], now: Sequence[Part]) -> str:
+    """What an operation changed, by the rows of a picture; of parts that it made or took away as a whole nothing."""
+    earlier = {part.title: part for part in before}
+    names: dict[str, None] = {}
+    for part in now:
+        old = earlier.get(part.title)
+        for row in {**old.lines, **part.lines} if old is not None else {}:
+            if old is not None and old.lines.get(row) != part.lines.get(row):
+                names[part.title if part.shape is Shape.CHAIN else row[1]] = None
+    return ", ".join(names)

@@ -140,6 +140,8 @@ def test_explain_draws_each_operation() -> None:
 
     assert said.code == 0
     assert "4  append_kv 2 77 -> 0" in said.out
+    assert said.out.count("changed: ") == 4  # by llm_init all is new
+    assert "changed: block 0, block 1, sequence 2, sequence 2: block_table[0], free_local_blocks" in said.out
     assert "rule cow" in said.out
     assert grade("explain", "first_append_after_fork_copies") == said
     assert grade("explain", path) == said
