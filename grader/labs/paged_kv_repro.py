@@ -32,6 +32,8 @@ def reproduce(case: Case, operation: int, *, clauses: Mapping[str, str]) -> str:
     body = "\n".join(_Body(story, clauses).lines()).lstrip()
     used = set(_HELPERS.findall(body))
     blocks = max([1, *(pool.blocks for pool in story.pools)])
+    last = story.last.operation.name
+    calls = sum(one.operation.name == last for one in story.played[:-1])
     tail = max([0, *(pool.pool_bytes - blocks * BLOCK_SIZE for pool in story.pools)])
     return render(
         _TEMPLATE,
@@ -41,6 +43,8 @@ def reproduce(case: Case, operation: int, *, clauses: Mapping[str, str]) -> str:
         last=story.last.text,
         clauses=[_cited(clauses, clause) for clause in case.handout],
         command=COMMAND,
+        stops_in="" if last in _POKES else last,
+        before_it=calls,
         body=body,
         used=used,
         compares_numbers=not used.isdisjoint(("EQUAL", "SEQUENCE", "ARRAY")),

@@ -62,6 +62,19 @@ def test_the_handouts_command_and_valgrind_are_content(bench: Bench, source: Pat
     assert bench.run(*_VALGRIND, str(program)).exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["free/whole_pool_comes_back", "fork/table_in_slot_9", "append/records_15_16_17"])
+def test_breakpoints_lead_into_the_last_call(name: str) -> None:
+    """Those before it of the same function are passed over."""
+    case = cases()[name]
+    number = max(place for place, one in enumerate(case.trace.operations) if not one.implicit)
+    operation = case.trace.operations[number]
+    text = program_text(case, number)
+    before = sum(one.name == operation.name for one in case.trace.operations[:number])
+
+    assert f'"break {operation.name}",' in text
+    assert (f'"ignore 1 {before}"' in text) == (before > 0)
+
+
 @pytest.mark.parametrize("start", range(4))
 def test_every_cut_compiles(bench: Bench, start: int) -> None:
     """A program may end with any operation, a poke among them."""
