@@ -61,4 +61,4 @@ def _column(place: SourceLine, text: str, *, number: int) -> int:
 
 
 def _drawn(text: str) -> str:
-    return text.replace("\r", " ").expandtabs(4)[:_WIDEST]
+    return text.replace("\r", " ").replace("\n", " ").expandtabs(4)[:_WIDEST]

@@ -75,7 +75,7 @@ def test_there_is_no_excerpt_of_what_is_not_shown(place: SourceLine | None) -> N
     assert excerpt(with_source(*_LINES), place) is None
 
 
-@pytest.mark.parametrize("text", ["a " * 9_000, "(" * 9_000, "/*" * 9_000, '"\\' * 9_000, "\r" * 99, "\f\v\x1c" * 40])
+@pytest.mark.parametrize("text", ["a " * 9_000, "(" * 9_000, "/*" * 9_000, '"\\' * 9_000, "\r\n" * 99, "\f\v\x1c" * 40])
 def test_no_line_keeps_the_colours_busy(text: str) -> None:
     """What is shown of a line is short; each line stays one."""
     found = excerpt(with_source(*[text] * 5), SourceLine(file="a.c", line=3))
