@@ -46,10 +46,10 @@ void lab_roots(void);
 
 /* --- the harness gives ----------------------------------------------------------------------------------- */
 
-/* `size` bytes of zeros that are neither the student's nor on any heap, and their end. */
-void *harness_pages(size_t size);
 /* For large tables without an initial value: small variables then lie together, and fork copies few pages. */
 #define HARNESS_LARGE __attribute__((section(".bss.large")))
+/* `size` bytes of zeros that are neither the student's nor on any heap, and their end. */
+void *harness_pages(size_t size);
 void harness_drop(void *pages, size_t size);
 /* Valgrind shall report every access to these bytes; and shall not any more. Their content stays. */
 void harness_forbid(const void *start, size_t size);

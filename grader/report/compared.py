@@ -12,7 +12,6 @@ from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from grader.picture import Shape
 from grader.report.drawn import DrawnPanel, DrawnRow, DrawnScene, cell_name
 from grader.verdict import Outcome
 
@@ -45,7 +44,6 @@ class ComparedPanel:
     """A part of one of the three states: rows of a label and cells with their marks, below the names of columns."""
 
     title: str
-    shape: Shape
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[tuple[str, Mark], ...]], ...]
 
@@ -173,7 +171,6 @@ def _state(
     return tuple(
         ComparedPanel(
             title=panel.title,
-            shape=panel.shape,
             columns=table.columns,
             rows=tuple((label, tuple(map(told, one.cells))) for label, one in _labelled(table.rows)),
         )

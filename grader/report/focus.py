@@ -10,7 +10,7 @@ from grader.report.drawn import drawn
 from grader.report.excerpt import Excerpt, excerpt
 from grader.report.groups import Audience, bad_operation, clauses_of, is_hidden, of_the_build
 from grader.report.progress import is_next
-from grader.report.start import shown_hint, what_it_means, why_not
+from grader.report.start import MOST_EXCERPTS, messages_of, shown_hint, why_not
 from grader.report.trace import case_file
 from grader.verdict import Diagnosis, Outcome, SourceLine, StepShown, Verdict
 
@@ -18,8 +18,6 @@ __all__ = ["Focus", "Message", "focus"]
 
 _MOST_STEPS = 6
 """Operations that are listed, the last of them the one that went wrong."""
-_MOST_EXCERPTS = 3
-"""Messages of a compiler that are shown with their lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +63,14 @@ def focus(record: Record, audience: Audience) -> Focus | None:
         return None
     building = of_the_build(record)
     if building:
-        told = dict.fromkeys((one.source[:1], one.message, what_it_means(one)) for one in building)
         messages = [
             Message(
                 source=source,
                 text=text,
                 meaning=meaning,
-                excerpt=excerpt(record, source[0]) if source and place < _MOST_EXCERPTS else None,
+                excerpt=excerpt(record, source[0]) if source and place < MOST_EXCERPTS else None,
             )
-            for place, (source, text, meaning) in enumerate(told)
+            for place, (source, text, meaning) in enumerate(messages_of(building))
         ]
         return Focus(why=why_not(record, building[0]), messages=tuple(messages))
     return _cause(record, record.diagnosis, audience) if record.diagnosis is not None else None

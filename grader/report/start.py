@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from grader.record import Record
 from grader.report.excerpt import excerpt
@@ -15,13 +15,13 @@ from grader.report.trace import case_file
 from grader.report.words import counted
 from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, Verdict
 
-__all__ = ["shown_hint", "start_here", "what_it_means", "why_not"]
+__all__ = ["MOST_EXCERPTS", "messages_of", "shown_hint", "start_here", "what_it_means", "why_not"]
 
 _WITH_MEANING = ("compiler", "linker")
 """Findings whose `field` says in one sentence what the message means."""
 
 _MOST_MESSAGES = 60
-_MOST_EXCERPTS = 3
+MOST_EXCERPTS = 3
 """Messages that are shown with their lines."""
 
 _NO_FILE = "source"
@@ -54,11 +54,11 @@ def _building(page: Page, record: Record, findings: list[Finding], audience: Aud
     rejected = record.verdict is Verdict.REJECTED
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
         page.write("Fix the first one first and compile again: others are often its consequence.", indent=2)
-    messages = list(dict.fromkeys(map(_message, findings)))
+    messages = messages_of(findings)
     for number, (source, message, meaning) in enumerate(messages[:most]):
         page.blank()
         page.write(strong(f"{source[0]}: " if source else ""), bad(message), indent=2, hang=6)
-        if source and number < _MOST_EXCERPTS:
+        if source and number < MOST_EXCERPTS:
             _excerpt(page, record, source[0])
         if meaning:
             page.write(meaning, indent=6)
@@ -90,9 +90,9 @@ def why_not(record: Record, first: Finding) -> str:
     return "It does not compile as the handout demands, so nothing of it could be run."
 
 
-def _message(finding: Finding) -> tuple[tuple[SourceLine, ...], str, str]:
-    """Place, message and what it means."""
-    return finding.source[:1], finding.message, what_it_means(finding)
+def messages_of(findings: Iterable[Finding]) -> list[tuple[tuple[SourceLine, ...], str, str]]:
+    """What a compiler says, each once: the place, the message and what it means."""
+    return list(dict.fromkeys((one.source[:1], one.message, what_it_means(one)) for one in findings))
 
 
 def _excerpt(page: Page, record: Record, place: SourceLine) -> None:
