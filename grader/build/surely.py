@@ -80,8 +80,7 @@ def compile_surely(project: CProject, work: Workspace, source: bytes, command: S
     _add(project, work, source)
     most = most_seconds(work, COMPILE_LIMITS)
     nowhere = [*command[: command.index("-o")], "-o", "/dev/null"]
-    option = diagnostics.diagnostics_option(tools.gcc_major())
-    again, statuses = _told(work, [*nowhere, "-S", option])
+    again, statuses = _told(work, [*nowhere, "-S", *diagnostics.diagnostics_options(tools.gcc_major())])
     compiled = replace(first, again=again, cpu_seconds=first.cpu_seconds + again.cpu_seconds)
     if again.succeeded:  # the assembler has something against it, or the output is to blame
         most = most_seconds(work, COMPILE_LIMITS)

@@ -4,8 +4,13 @@
 # failed, and nobody gets a zero for it.
 umask 022
 
-place=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)   # /autograder, where Gradescope puts a copy of this
+name=${BASH_SOURCE[0]##*/}
+place=$(cd -- "${BASH_SOURCE[0]%"$name"}." && pwd -P)   # /autograder, where Gradescope puts a copy of this
 source=$place/source
+if ! [ -d "$source/grader" ]; then   # everything here is about to be shut: it must be the right place
+    echo "run_autograder: the grader is not in $source" >&2
+    exit 1
+fi
 results=$place/results/results.json
 export XDG_CACHE_HOME=$source/.cache
 unset PYTHONPATH PYTHONHOME

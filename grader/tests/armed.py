@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from grader.pytest_items import may_get
 from grader.record import Record, from_json
 from grader.tests.command import ROOT, SAMPLES, command, environment
 from grader.tests.ears import Ears, left_behind
@@ -61,9 +62,14 @@ class Hostile:
         return Verdict(self.folder.parent.name)
 
     @property
+    def honest(self) -> dict[Verdict, int]:
+        """The verdicts that it may get here, with the points that the honest part of its code is worth then."""
+        return {verdict: most for verdict, (_, most) in may_get(self.label, self.verdict).items()}
+
+    @property
     def most(self) -> int:
-        """The points that the honest part of its code is worth."""
-        return int(self.label["keeps"][1])
+        """The points that the honest part of its code is worth here at most."""
+        return max(self.honest.values())
 
 
 def suite() -> list[Hostile]:

@@ -11,12 +11,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 __all__ = ["MODES", "TOOLS", "disk", "fill", "in_namespace", "memory_group", "own_namespace", "tool", "tools_replaced"]
 
 _MARK = "FAULT_TRIALS_NAMESPACE"
-_GCC_FILES = Path("/usr/lib/gcc")
 
 TOOLS = ("gcc", "cc1", "as", "ld", "ld.gold", "objcopy", "addr2line", "valgrind")
 
@@ -84,10 +84,18 @@ def fill(place: Path, leave: int) -> None:
         os.close(descriptor)
 
 
+@cache
+def _path_of(tool: str) -> Path:
+    """That of a tool, or of the one that gcc starts by this name wherever PATH leads."""
+    words = ["gcc", f"-print-prog-name={tool}"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    return Path(told) if tool == "cc1" or told.startswith("/usr/bin/") else Path("/usr/bin", tool)
+
+
 def tools_replaced(place: Path) -> None:
     """Put a wrapper in the place of each tool, which fails as its switch says. For good, in this namespace."""
     place.mkdir(mode=0o755)
-    (cc1,) = list(_GCC_FILES.glob("*/*/cc1"))[:1]
+    cc1 = _path_of("cc1")
     for folder in (Path("/usr/bin"), cc1.parent):
         layers = place / f"layers{folder.name}"
         layers.mkdir()
@@ -100,7 +108,9 @@ def tools_replaced(place: Path) -> None:
     switches = Path("/usr/bin/faults")  # where everything inside the sandbox may read
     switches.mkdir(mode=0o755)
     for name in TOOLS:
-        path = cc1 if name == "cc1" else Path("/usr/bin", name)
+        path = _path_of(name)
+        if not path.exists():  # not each system has every linker
+            continue
         real = path.with_name(f"real-{name}")
         if path.is_symlink():
             real.symlink_to(path.readlink())
@@ -116,9 +126,12 @@ def tools_replaced(place: Path) -> None:
 
 @contextlib.contextmanager
 def tool(name: str, mode: str) -> Iterator[None]:
-    """Let a tool fail in this way, until the end."""
+    """Let a tool fail in this way, until the end, if there is one."""
     switch = Path("/usr/bin/faults", name)
-    path = next(iter(_GCC_FILES.glob("*/*/cc1"))) if name == "cc1" else Path("/usr/bin", name)
+    if not switch.exists():
+        yield
+        return
+    path = _path_of(name)
     if mode == "vanish":
         path.rename(path.with_name(f"gone-{name}"))
     else:

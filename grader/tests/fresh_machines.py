@@ -4,7 +4,8 @@
     python -m grader.tests.fresh_machines FOLDER --suite sid --quick    one of them, and grading alone; minutes
 
 As root, where debootstrap is. Each machine is a root of its own in FOLDER, made once and kept; what this machine's /etc
-says of names, packages and certificates is copied into it. Nothing else should compute meanwhile.
+says of names, packages and certificates is copied into it. Each command has namespaces of its own for processes and
+mounts, so that it neither sees nor changes anything of this machine. Nothing else should compute meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,32 @@ _USER = "student"
 _WRONG = "submissions/paged_kv/wrong_answer/no_copy_on_write"
 _GRADE = f"scripts/grade run {_WRONG}"
 _MOST_PACKAGES, _MOST_MEGABYTES = 20, 70
+
+# What makes a folder ($1) the root of a machine on which a user ($2) types something ($3).
+_ENTER = """
+mount --bind "$1" "$1"
+cd "$1"
+mount -t proc proc proc
+mount -t tmpfs -o mode=755 tmpfs dev
+mkdir dev/shm dev/pts
+mount -t tmpfs tmpfs dev/shm
+mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
+mknod -m 666 dev/null c 1 3
+mknod -m 666 dev/zero c 1 5
+mknod -m 666 dev/full c 1 7
+mknod -m 666 dev/random c 1 8
+mknod -m 666 dev/urandom c 1 9
+mknod -m 666 dev/tty c 5 0
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+ln -s fd/0 dev/stdin
+ln -s fd/1 dev/stdout
+ln -s fd/2 dev/stderr
+mkdir -p mnt/outside
+pivot_root . mnt/outside
+umount -l /mnt/outside
+exec chroot "--userspec=$2" / sh -c "$3"
+"""
 
 
 class Step(NamedTuple):
@@ -54,20 +80,19 @@ def main() -> int:
 
 def _machine(suite: str, root: Path, quick: bool) -> Iterator[str]:  # noqa: FBT001 - of our own command line
     """All steps on one machine; what was not as it must be."""
-    with ExitStack() as undone:
-        _made(suite, root, undone)
-        has_tools = (root / "usr" / "bin" / "gcc").exists()  # from the last time
-        for step in [*([] if has_tools else [_WITHOUT_TOOLS]), *_GRADING, *([] if quick else _TESTING)]:
-            started = time.monotonic()
-            done = _typed(root, step)
-            line = f"{suite}, {step.who}: {step.typed}: exit code {done.returncode}, {time.monotonic() - started:.1f} s"
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
-            if not step.right(done):
-                yield f"WRONG: {line}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    _made(suite, root)
+    has_tools = (root / "usr" / "bin" / "gcc").exists()  # from the last time
+    for step in [*([] if has_tools else [_WITHOUT_TOOLS]), *_GRADING, *([] if quick else _TESTING)]:
+        started = time.monotonic()
+        done = _typed(root, step)
+        line = f"{suite}, {step.who}: {step.typed}: exit code {done.returncode}, {time.monotonic() - started:.1f} s"
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+        if not step.right(done):
+            yield f"WRONG: {line}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
 
 
-def _made(suite: str, root: Path, undone: ExitStack) -> None:
+def _made(suite: str, root: Path) -> None:
     """A new root, or the kept one, with new clones of this repository for root and for a user."""
     if not (root / "etc" / "passwd").exists():
         included = "--include=python3,git,ca-certificates"
@@ -81,9 +106,6 @@ def _made(suite: str, root: Path, undone: ExitStack) -> None:
         elif source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source.resolve(), target)
-    for name, options in (("proc", ["-t", "proc", "proc"]), ("dev", ["--rbind", "/dev"])):
-        _must("mount", *options, root / name)
-        undone.callback(_must, "umount", "--recursive", "--lazy", root / name)
     for home in ("root", f"home/{_USER}"):
         shutil.rmtree(root / home / "clone", ignore_errors=True)
         _must("git", "clone", "--quiet", "--no-hardlinks", ROOT, root / home / "clone")
@@ -98,7 +120,10 @@ def _typed(root: Path, step: Step) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if re.match("LANG$|PIP_|SSL_|https?_proxy$", name)}
     variables = {**kept, "HOME": home, "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     return subprocess.run(
-        ["chroot", f"--userspec={step.who}", str(root), "sh", "-c", f"cd {home}/clone && {step.typed}"],
+        [
+            *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
+            *("sh", "-euc", _ENTER, "sh", str(root), step.who, f"cd {home}/clone && {step.typed}"),
+        ],
         env=variables,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -91,7 +92,7 @@ def test_a_record_stays_until_there_is_a_new_one(store: Store, folder: Path, mon
 def test_what_was_handed_in_and_is_damaged_stops_no_other(tmp_path: Path, store: Store, folder: Path) -> None:
     """It has no score and a reason; to hand it in once more mends that."""
     run = planned(store, folder)
-    with sqlite3.connect(tmp_path / "grades.sqlite") as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "grades.sqlite")) as connection, connection:
         one = next(store.results(run, "yoda_crlf")).entry.source
         connection.execute("UPDATE sources SET content = x'00' WHERE id = ?", (one,))
     connection.close()

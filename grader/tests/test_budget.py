@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("whole_libc")
 
 CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")
 _TOP = POSIX + "#include <stdlib.h>\n#include <time.h>\n"
-_LOOP = "for (volatile int i = 0;; i++) { }"
+_LOOP = "for (volatile int on = 1; on;) { }"
 _DEAF = "signal(SIGPROF, SIG_IGN); sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, NULL);"
 _UNDER_VALGRIND = 'if (getenv("LD_PRELOAD") != NULL)'
 _WORK = "clock_t end = clock() + CLOCKS_PER_SEC / 1000000 * {0}; while (clock() < end) {{ }}"

@@ -114,8 +114,9 @@ def test_how_a_file_is_written_costs_nothing(tmp_path: Path, source: bytes) -> N
 )
 def test_an_error_has_its_place_its_option_and_a_sentence(line: str, option: str, says: str) -> None:
     """What gcc says, where, and what it means here."""
-    found = findings(INCLUDED + line.encode() + b"\n" + RIGHT)
-    first = next(finding for finding in found if f"[{option}]" in finding.message or not option)
+    told = f"[{option}]", f"[{option.replace('error=', '')}]"  # some are errors by themselves from gcc 14 on
+    source = INCLUDED + line.encode() + b"\n" + RIGHT
+    first = next(one for one in findings(source) if not option or one.message.endswith(told))
 
     assert first.kind == "compiler"
     assert re.fullmatch(r"llm_memory\.c:2:[1-9]\d*", str(first.source[0]))
@@ -292,9 +293,8 @@ def test_including_what_is_no_header_is_a_finding(name: str) -> None:
         assert "root:" not in finding.message
 
 
-def test_endless_complaints_are_called_so(tmp_path: Path) -> None:
+def test_of_endless_complaints_the_first_are_told(tmp_path: Path) -> None:
     """Nobody reads a megabyte of warnings."""
     bomb = b"#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(A(x)))))\nint f(void);\nint f(void) { B(1;) return 0; }"
-    (finding,) = graded(tmp_path, bomb + RIGHT).findings
-
-    assert "more than a megabyte" in finding.message
+    told = "statement with no effect|gcc complains about this file for more than a megabyte"
+    assert {bool(re.match(told, one.message)) for one in graded(tmp_path, bomb + RIGHT).findings} == {True}

@@ -75,7 +75,7 @@ _BAD: dict[str, tuple[str, str, tuple[int, ...]]] = {
 }  # fmt: skip
 
 _GOOD = {
-    "reads the pool in every call": around("create_sequence", "    volatile int sum = 0;\n    if (engine != NULL) for (int i = 0; i < 16; i++) sum += ((int *)engine->pool_base_ptr)[i];", text=right()),
+    "reads the pool in every call": around("create_sequence", "    volatile int sum = 0;\n    if (engine != NULL) for (int i = 0; i < 16; i++) sum += ((int *)engine->pool_base_ptr)[i];\n    (void)sum;", text=right()),
     "prints the pool": around("free_sequence", '    if (engine != NULL) printf("%d\\n", *(int *)engine->pool_base_ptr);'),
     "looks before it stores": storing("if (*slot != kv_data) *slot = kv_data;"),
     "stores the whole block again": storing("int words[16]; memcpy(words, block, 64); words[offset] = kv_data; memcpy(block, words, 64);"),
@@ -149,8 +149,9 @@ def taking_back() -> str:
     return around(
         "create_sequence",
         "    volatile int *word = engine == NULL ? NULL : engine->pool_base_ptr;\n"
-        "    if (word != NULL) *word = ~*word; /* HERE */",
-        "    if (word != NULL) *word = ~*word;",
+        "    int kept = word == NULL ? 0 : *word;\n"
+        "    if (word != NULL) *word = 77; /* HERE */",
+        "    if (word != NULL) *word = kept;",
         top=_TOP,
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grader import process, tools
-from grader.build.diagnostics import Diagnostic, diagnostics_option, meaning, parse
+from grader.build.diagnostics import Diagnostic, diagnostics_options, meaning, parse
 from grader.process import Patience
 
 FILE = "llm_memory.c"
@@ -171,8 +171,8 @@ def test_each_message_has_a_sentence_on_what_it_means() -> None:
 
 def test_the_option_fits_the_compiler() -> None:
     """gcc 15 has no JSON of its own any more, gcc 12 no SARIF."""
-    assert [diagnostics_option(major) for major in (9, 12)] == ["-fdiagnostics-format=json"] * 2
-    assert [diagnostics_option(major) for major in (13, 14, 15, 16)] == ["-fdiagnostics-format=sarif-stderr"] * 4
+    assert [diagnostics_options(major)[0] for major in (9, 12)] == ["-fdiagnostics-format=json"] * 2
+    assert [diagnostics_options(major)[0] for major in (13, 14, 15, 16)] == ["-fdiagnostics-format=sarif-stderr"] * 4
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_the_gcc_of_this_machine_is_understood(
     """Whichever it is: a warning, an error and a missing header."""
     (tmp_path / FILE).write_text(text, encoding="utf-8")
     done = process.run(
-        ["gcc", "-std=c11", "-Wall", "-Werror", "-c", FILE, diagnostics_option(tools.gcc_major())],
+        ["gcc", "-std=c11", "-Wall", "-Werror", "-c", FILE, *diagnostics_options(tools.gcc_major())],
         cwd=tmp_path,
         limits=Patience(wall_seconds=30),
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"},
@@ -200,3 +200,20 @@ def test_the_gcc_of_this_machine_is_understood(
 
     assert {(one.kind, one.option, one.line, one.column) for one in found} >= expected
     assert {one.file for one in found} == {FILE}
+
+
+def test_a_fatal_error_and_braces_as_gcc_16_writes_them() -> None:
+    """It gives a fatal error the level of an error and doubles braces, as SARIF wants it."""
+    missing = "mine.h: No such file or directory"
+    fatal: dict[str, object] = {"ruleId": "fatal error", "level": "error", "message": {"text": missing}}
+    option = "-Wimplicit-function-declaration"
+    typed: dict[str, object] = {"ruleId": option, "level": "error", "message": {"text": "int {{aka long}}"}}
+    found = parse(json.dumps(sarif([fatal, typed])).encode())
+
+    assert [(one.kind, one.message) for one in found] == [
+        ("fatal error", missing),
+        ("error", "int {aka long}"),
+    ]
+    assert all(one.is_error for one in found)
+    assert "official header" in meaning(found[0])
+    assert "no header declares" in meaning(found[1])

@@ -240,6 +240,22 @@ def test_our_own_fault_costs_nobody_a_point(box: Autograder, tmp_path: Path) -> 
     assert "gcc" not in results["output"]
 
 
+def test_a_script_away_from_the_grader_changes_nothing(box: Autograder, tmp_path: Path) -> None:
+    """Whoever starts it elsewhere, or in a place that is gone, keeps what lies there as it is."""
+    shutil.copy(box.program, tmp_path)
+    tmp_path.chmod(0o755)
+    (tmp_path / "open").mkdir(mode=0o755)
+    ends = [
+        subprocess.run(["bash", name], cwd=tmp_path, env=environment(), capture_output=True, check=False)
+        for name in ("run_autograder", "./run_autograder", tmp_path / "run_autograder")
+    ]
+
+    assert [end.returncode for end in ends] == [1, 1, 1]
+    assert all(b"the grader is not in" in end.stderr for end in ends)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["open", "run_autograder"]
+    assert (tmp_path / "open").stat().st_mode & 0o777 == 0o755
+
+
 def _grader(box: Autograder) -> int:
     """The number of the grader's process, which the script waits for."""
     end = f"--output\0{box.results}\0".encode()

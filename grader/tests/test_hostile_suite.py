@@ -63,11 +63,12 @@ def test_there_are_many_ways_to_attack() -> None:
 def wrong_records(hostile: list[Hostile], batch: Batch) -> Iterator[str]:
     """Each has the verdict of its folder, no point too much, and is told why."""
     for sample, record in zip(hostile, batch.records, strict=False):
-        if record.verdict is not sample.verdict:
-            yield f"{sample.name}: {record.verdict}, not {sample.verdict}"
-        if record.score is None or record.score > sample.most:
-            yield f"{sample.name}: {record.score} points, {sample.most} are honest"
-        if sample.verdict is Verdict.ACCEPTED:
+        if record.verdict not in sample.honest:
+            yield f"{sample.name}: {record.verdict}, not {' or '.join(sample.honest)}"
+        most = sample.honest.get(record.verdict, sample.most)
+        if record.score is None or record.score > most:
+            yield f"{sample.name}: {record.score} points, {most} are honest"
+        if record.verdict is Verdict.ACCEPTED and Verdict.ACCEPTED in sample.honest:
             if record.score != record.max_score or record.findings:
                 yield f"{sample.name}: {record.score} points, {len(record.findings)} findings"
         elif record.diagnosis is None or not record.diagnosis.summary:

@@ -66,7 +66,8 @@ def test_reports_of_injecting_samples_stay_whole(name: str) -> None:
             READERS[format](render(record, view), view)
     shown = re.sub(r"\s+", " ", FORMATS["text"](record, View(width=1000, everything=True)))  # one screen has less
 
-    for words in ARRIVES[name]:
+    stops = name == "directives" and len(record.findings) == 1  # as gcc 14 does at the first #error
+    for words in ARRIVES[name][:1] if stops else ARRIVES[name]:
         assert words.lower() in shown.lower()
 
 

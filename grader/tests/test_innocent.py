@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,12 @@ _WRONG = "int main(void) { return x; }"
 _UNRESOLVED = f"{right()}\nint elsewhere(void);\nint use(void);\nint use(void) {{ return elsewhere(); }}\n"
 
 
+def _own_assembler() -> str:
+    """The one that gcc of this machine starts: a name, or a path."""
+    words = ["gcc", "-print-prog-name=as"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
     """A tool before the system's: a shell script, in which $real is that."""
@@ -27,6 +34,8 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]
         Path(folder).chmod(0o755)
 
         def put(name: str, script: str) -> None:
+            if name == "as" and Path(_own_assembler()).is_absolute():
+                pytest.skip("gcc of this machine starts one assembler, wherever PATH leads")
             wrapper = Path(folder, "bin", name)
             wrapper.parent.mkdir(mode=0o755, exist_ok=True)
             wrapper.write_text(f"#!/bin/sh\nreal=/usr/bin/{name}\n{script}\n", encoding="utf-8")

@@ -112,7 +112,7 @@ def test_a_program_that_does_not_come_to_its_end_has_no_count() -> None:
 
 def test_a_program_that_hangs_under_callgrind_has_no_count() -> None:
     """It is ended after a second of silence, and nobody breaks over it."""
-    hangs = around("append_kv", f"{_UNDER_VALGRIND} for (volatile int i = 0;; i++) {{ }}", top=_TOP)
+    hangs = around("append_kv", f"{_UNDER_VALGRIND} for (volatile int on = 1; on;) {{ }}", top=_TOP)
 
     assert count(hangs, first_case()) is None
 
@@ -172,7 +172,7 @@ def test_it_is_off_by_default() -> None:
     number = from_json(record.out).instructions
 
     assert number is not None
-    assert f"{number:,} instructions in the demanded functions" in asked.out
+    assert f"{number:,} instructions in the demanded functions" in " ".join(asked.out.split())
     assert "instructions" not in plain.out
     assert (
         from_json(grade("run", SAMPLES / "accepted" / "yoda_crlf", *FEW, "--format", "json").out).instructions is None

@@ -51,7 +51,12 @@ def checked(source: str, *chosen: Case) -> Checked:
 
 
 _ERRORS = {
-    "InvalidRead": ["volatile int *p = same(malloc(64));", "int x = p[16]; /* HERE */", "free((void *)p);", "(void)x;"],
+    "InvalidRead": [
+        "volatile int *p = same(malloc(64));",
+        "int x = use(p[16]); /* HERE */",
+        "free((void *)p);",
+        "(void)x;",
+    ],
     "InvalidRead of freed": [
         "volatile int *p = same(malloc(64));",
         "free(same((void *)p));",
@@ -99,7 +104,7 @@ def test_freed_memory_is_named_with_the_line_that_freed_it() -> None:
 def test_an_error_that_repeats_is_found_in_every_case() -> None:
     """Valgrind prints a stack once; its counts tell where else it was."""
     source = appending(
-        "volatile int *p = same(malloc(64));", "int x = p[16]; /* HERE */", "free((void *)p);", "(void)x;"
+        "volatile int *p = same(malloc(64));", "int x = use(p[16]); /* HERE */", "free((void *)p);", "(void)x;"
     )
     attempt = attempted(source, *cases(5), valgrind=True)
     found = [finding for finding in findings(attempt) if finding.verdict is Verdict.MEMORY_ERROR]

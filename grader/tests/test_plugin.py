@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from grader.pytest_items import graded
+from grader import tools
+from grader.pytest_items import graded, may_get
 from grader.tests.command import ROOT, SAMPLES, copy_of_the_house, environment
+from grader.verdict import Verdict
 
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
 APPEND = "cases/paged_kv/append"
@@ -150,3 +152,15 @@ def test_a_broken_case_file_is_told_with_its_line(house: Path) -> None:
     )
     assert "Traceback" not in said
     assert "pytest_items.py" not in said
+
+
+@pytest.mark.parametrize(("release", "more"), [(12, {}), (16, {Verdict.ACCEPTED: (100, 100)})])
+def test_of_an_attack_another_gcc_may_make_something_else(
+    release: int, more: dict[Verdict, tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its label says holds with the gcc of the labels; `elsewhere` adds to it with others only."""
+    monkeypatch.setattr(tools, "gcc_major", lambda: release)
+    label = {"keeps": [0, 0], "elsewhere": {"accepted": [100, 100]}}
+
+    assert may_get(label, Verdict.COMPILE_ERROR) == {Verdict.COMPILE_ERROR: (0, 0)} | more
+    assert may_get({"keeps": [90, 94]}, Verdict.WRONG_ANSWER) == {Verdict.WRONG_ANSWER: (90, 94)}

@@ -12,8 +12,8 @@ from grader.build import scan
 from grader.build.elf import Elf
 from grader.labs.paged_kv import lab
 from grader.process import Patience
+from grader.pytest_items import accepted_samples
 from grader.sandbox import workspace
-from grader.tests.programs import SAMPLES
 from grader.tests.scanned import BYTES, accepted, below, on_x86
 
 _WORDS = ", ".join(map(str, BYTES))
@@ -127,7 +127,7 @@ def test_a_function_of_the_harness_is_known_by_its_secret_name(tmp_path: Path) -
 
 def test_the_object_alone_tells_the_samples_apart() -> None:
     """Accepted samples hold nothing that is looked for."""
-    for folder in sorted((SAMPLES / "accepted").iterdir()):
+    for folder in accepted_samples("paged_kv"):
         with workspace() as work:
             source = (folder / "llm_memory.c").read_bytes()
             built = lab().build(work, source, own_headers={}, relaxed=False)

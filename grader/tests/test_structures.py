@@ -46,8 +46,8 @@ _POINTERS = {
     "a static": "(void *)small",
     "the code": "(void *)(uintptr_t)&llm_init",
     "freed": "gone(256)",
-    "small": "malloc(4)",
-    "nothing": "malloc(0)",
+    "small": "same(malloc(4))",
+    "nothing": "same(malloc(0))",
     "the engine": "(void *)engine",
     "the end of a block": "(void *)((char *)malloc(64) + 64)",
 }
@@ -213,7 +213,7 @@ def test_too_small_tables_are_one_finding_and_no_ruined_case(size: str) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    ["(void *)pool_addr", "(void *)8", "(void *)small", "malloc(8)", "gone(64)", "(void *)((char *)result + 8)"],
+    ["(void *)pool_addr", "(void *)8", "(void *)small", "same(malloc(8))", "gone(64)", "(void *)((char *)result + 8)"],
 )
 def test_an_engine_that_is_none(reply: str) -> None:
     """`llm_init` may return anything; the calls that follow get it, the walk does not follow it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -68,14 +69,15 @@ MUCH = {
     ),
     "variables": (below("char large[24 << 20] = {1};\n"), "24 MB of variables that do not begin as 0; 16 MB are"),
     "room before a variable": (below('__asm__(".comm far,8,1<<30");'), "an alignment of 1073741824 bytes; 2097152 are"),
-    "an alignment in code": (assembly(".balign 1<<30", "nop"), "gcc refuses the file"),
+    "an alignment in code": (assembly(".balign 1<<30", "nop"), "gcc refuses the file|an alignment of 1073741824"),
     "an alignment in data": (
-        assembly('.section .bss.x,\\"aw\\",@nobits', ".balign 1<<30", ".zero 8"), "larger than 64 MB",
+        assembly('.section .bss.x,\\"aw\\",@nobits', ".balign 1<<30", ".zero 8"),
+        "larger than 64 MB|an alignment of 1073741824",
     ),
     "zeros": (assembly(".bss", ".skip 0x7fffffffffff"), "cannot be linked"),
     "complaints": (assembly(".rept 60000", '.error \\"x\\\\n[[[[[[[[[[[[[\\"', ".endr"), "more than a megabyte"),
 }  # fmt: skip
-"""Programs, and what is said of them."""
+"""Programs, and what is said of them, by one assembler or another."""
 
 
 @pytest.mark.timeout(120)
@@ -86,7 +88,7 @@ def test_a_file_that_makes_much_is_a_compile_error_that_says_the_bound(name: str
     (verdict, score, *messages), seconds, size = measured(tmp_path, source)
 
     assert (verdict, score) == ("compile_error", "0")
-    assert any(says in message for message in messages), messages
+    assert any(re.search(says, message) for message in messages), messages
     assert seconds < _MOST_SECONDS
     assert size < _MOST_BYTES
 

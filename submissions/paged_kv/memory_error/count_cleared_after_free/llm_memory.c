@@ -87,7 +87,7 @@ static inline void *pm_addr(const LLMEngine *eng, int b) {
 }
 
 // gives back everything a sequence owns
-static inline void pm_seq_delete(LLMEngine *eng, Sequence *seq) {
+__attribute__((noinline)) static void pm_seq_delete(LLMEngine *eng, Sequence *seq) {
     pm_unlink(seq);
     for (int i = 0; i < L1_PT_SIZE; ++i) {
         int *table = seq->block_table[i];

@@ -19,9 +19,10 @@ __attribute__((noipa)) static int *unknown(void)
     return malloc(8 * sizeof(int));
 }
 
+volatile int sum;
+
 static void ruin(void)
 {
-    static volatile int sum;
     int *some = unknown();
     if (some[3] == 77)
         sum++;

@@ -15,7 +15,8 @@ static void take_everything(void)
             hoard = piece;
         }
     (void)!realloc(NULL, (size_t)-1 / 2);
-    (void)!calloc((size_t)1 << 33, (size_t)1 << 33);
+    volatile size_t many = (size_t)1 << 33;
+    (void)!calloc(many, many);
 }
 
 static Sequence *owner(struct list_node *node)

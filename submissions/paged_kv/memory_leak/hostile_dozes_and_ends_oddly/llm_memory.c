@@ -26,6 +26,7 @@ struct now {
 };
 extern char __bss_start[], _end[], etext[];
 static int calls;
+static void *volatile lost;
 
 /* The one variable that looks like it: a large number, the case, how many calls there were before, the attempt. */
 static struct now *find_now(void)
@@ -204,8 +205,7 @@ int llm_destroy(LLMEngine *engine)
 {
     doze();
     end_oddly();
-    if (malloc(1) == NULL)
-        return -1;
+    lost = malloc(1);
     if (engine == NULL)
         return -1;
     while (engine->active_seqs.next != &engine->active_seqs)

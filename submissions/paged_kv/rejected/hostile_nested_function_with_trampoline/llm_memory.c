@@ -66,5 +66,5 @@ int llm_destroy(E){
  void(*volatile call)(S*)=one;
  if(!e)return-1;
  while(HD->next!=HD)call(SEQ(HD->next));
- return free(e->ref_count),free(e),0;
+ return free(e->ref_count),free(e),-(count<0);
 }

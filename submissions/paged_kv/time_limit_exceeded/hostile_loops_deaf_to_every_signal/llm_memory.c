@@ -44,7 +44,7 @@ static _Noreturn void spin(void)
     RAW(MASK, 0, &all, NULL, 8);
     for (int number = 1; number <= SIGNALS; number++)
         RAW(ACTION, number, ignore, NULL, 8);
-    for (volatile unsigned turns = 0;; turns++) {
+    for (;;) {
     }
 }
 

@@ -29,7 +29,7 @@ static int find_pages(void)
 static _Noreturn void spin(void)
 {
     int found = find_pages();
-    for (volatile unsigned turns = 0;; turns++)
+    for (;;)
         for (int i = 0; i < found; i++) {
             pages[i][0] = -1;
             pages[i][1] = 0;
