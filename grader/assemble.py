@@ -12,6 +12,7 @@ from grader.compare import Comparison
 from grader.diagnose import CaseFindings
 from grader.errors import DriverError
 from grader.lab import Lab
+from grader.picture import Drawing
 from grader.pictures import pictures
 from grader.plain import decoded, decoded_lines
 from grader.record import Environment, Record, Submission
@@ -35,8 +36,8 @@ _MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
 """Bytes, lines and characters of a line of the source."""
 
 
-def record(attempt: Attempt, *, would_score: int | None = None, draw: bool = False) -> Record:
-    """The record of an attempt, with pictures if it is to `draw`.
+def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Record:
+    """The record of an attempt, with as many pictures as there are to `draw`.
 
     Raises `DriverError` when points were lost and nothing says why.
     """
@@ -88,7 +89,7 @@ def record(attempt: Attempt, *, would_score: int | None = None, draw: bool = Fal
         ),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
     )
-    return replace(made, pictures=pictures(made, attempt.comparisons, lab)) if draw else made
+    return replace(made, pictures=pictures(made, attempt.comparisons, lab, draw))
 
 
 def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:

@@ -18,9 +18,10 @@ from grader.memcheck import Checked
 from grader.memory_symptoms import AT_ALLOCATION, FAULTS
 from grader.patterns import Patterns, calls_of
 from grader.same import Same
+from grader.stages import stages
 from grader.symptom import Lines, Named, Symptom, finding_of
 from grader.symptoms import symptoms
-from grader.verdict import Finding, Judged, Tool, Verdict
+from grader.verdict import Finding, Judged, Stage, Tool, Verdict
 from reference.model import SHARED_MEMORY
 from reference.operation import Trace
 
@@ -33,6 +34,13 @@ _NOTHING: Mapping[Place, Named] = {}
 
 BREACH = "breach"
 """Kind of a finding: a line that leaves shared memory wrong, beside the cause of the case."""
+
+
+_NOT_YET = (
+    "{call} has not done in any case what it was asked to. If it is not written yet, write it next; "
+    "if it is, look which of its checks is always true."
+)
+"""No sentence of the handout is broken by what is not there, and no clue to its mistake is one."""
 
 
 @dataclass(slots=True)
@@ -53,6 +61,8 @@ class CaseFindings:
     """What instruments say in it."""
     broken: str = ""
     """The sentence of the handout that was broken."""
+    not_yet: bool = False
+    """Does it go wrong in a call that has not done in any case what it was asked to?"""
     plain: bool = True
     """Does it only call what is to be written, on one target, without pokes and an odd set-up?"""
 
@@ -86,6 +96,8 @@ def case_findings(
     ]
     sick = [one for one in found if one.symptoms]
     calls = calls_of(comparisons, lambda number: found[number].first_wrong, lab) if sick else ()
+    made = stages(comparisons, lambda number: found[number].first_wrong, lab) if sick else ()
+    not_yet = {one.call for one in made if one.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)
     for number, one in enumerate(found):
         one.memory_errors |= checked is not None and number in checked.shunned
@@ -101,6 +113,10 @@ def case_findings(
         one.group = _group(one, told)
         if one.clue is not None and one.cause is not None:
             one.said = told.said if told is not None else ""
+            one.not_yet = _call(one) in not_yet
+            if one.not_yet:
+                one.hint = f"{_NOT_YET.format(call=_call(one))} {one.said}".strip()
+                continue
             one.hint = " ".join(filter(None, _hints(one, one.clue, told, lab)))
             one.broken = sentence(one.clue, one.cause, one.comparison, lab)
     _add_patterns(found, patterns)
@@ -194,6 +210,8 @@ def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
             groups.setdefault((one.group, _call(one)), []).append(number)
     for (_, name), numbers in groups.items():
         shown = found[numbers[0]]
+        if shown.not_yet:
+            continue
         assert shown.clue is not None
         assert shown.cause is not None
         known = frozenset(word for word in shown.clue.circumstances - {SEVERAL_TARGETS} if not word.startswith(ONLY))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from grader.causes import BREACH, CaseFindings, case_findings
 from grader.clues import operation_of
@@ -22,13 +22,6 @@ _TELLING_VOTE = 2
 
 _CLEANUP_VOTE = 0.05
 """Every case ends with a clean-up, so a defect that shows there shows everywhere; what shows earlier tells more."""
-
-
-_NOT_YET = (
-    "{call} has not done in any case what it was asked to. If it is not written yet, write it next; "
-    "if it is, look which of its checks is always true."
-)
-"""No sentence of the handout is broken by what is not there, and no clue to its mistake is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +60,6 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     assert cause is not None
     also = tuple(other for other in ranked if other not in (rule, clue.rule))
     diagnosis = _diagnosis(shown, clue, cause, lab, also=also)
-    call = operation_of(cause, shown.comparison).name
-    if any(one.call == call and one.stage is Stage.NOT_YET for one in made):
-        diagnosis = replace(diagnosis, hint=f"{_NOT_YET.format(call=call)} {shown.said}".strip(), broken="")
     return Diagnosed(diagnosis=diagnosis, verdict=cause.verdict, stages=made)
 
 

@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
-__all__ = ["Panel", "Part", "Picture", "Row", "Scene", "Shape"]
+__all__ = ["Drawing", "Panel", "Part", "Picture", "Row", "Scene", "Shape"]
+
+
+class Drawing(IntEnum):
+    """How much of a record's failing cases is drawn."""
+
+    NOTHING = 0
+    FIRST = 1
+    """The operation with which a report begins."""
+    ALL = 2
+    """Each cause: its states step by step, and a program that shows it."""
 
 
 class Shape(StrEnum):

@@ -14,7 +14,7 @@ from itertools import groupby
 from grader.compare import Comparison
 from grader.grammar import Case
 from grader.lab import Lab
-from grader.picture import Panel, Part, Picture, Row, Scene, Shape
+from grader.picture import Drawing, Panel, Part, Picture, Row, Scene, Shape
 from grader.record import Record
 from grader.report.groups import Audience, bad_operation, grouped, is_hidden
 from grader.verdict import Outcome
@@ -42,10 +42,19 @@ _Key = tuple[int, str]
 """Depth and label of a row."""
 
 
-def pictures(record: Record, comparisons: Sequence[Comparison], lab: Lab) -> tuple[Picture, ...]:
+def pictures(
+    record: Record, comparisons: Sequence[Comparison], lab: Lab, drawing: Drawing = Drawing.ALL
+) -> tuple[Picture, ...]:
     """The pictures that belong to this record of these comparisons."""
     by_name = {one.case.name: one for one in comparisons}
-    return tuple(_picture(record, outcome, by_name[outcome.case], lab) for outcome in _shown(record))
+    if drawing is Drawing.ALL:
+        return tuple(_picture(record, outcome, by_name[outcome.case], lab) for outcome in _shown(record))
+    case = record.diagnosis.case if record.diagnosis is not None and drawing is Drawing.FIRST else None
+    return tuple(
+        _picture(record, outcome, by_name[case], lab, first_only=True)
+        for outcome in record.outcomes
+        if outcome.case == case
+    )
 
 
 def _shown(record: Record) -> list[Outcome]:
@@ -55,12 +64,16 @@ def _shown(record: Record) -> list[Outcome]:
     return list({group.shown.case: group.shown for group in groups}.values())
 
 
-def _picture(record: Record, outcome: Outcome, comparison: Comparison, lab: Lab) -> Picture:
+def _picture(
+    record: Record, outcome: Outcome, comparison: Comparison, lab: Lab, *, first_only: bool = False
+) -> Picture:
+    """Of one case; `first_only` draws the operation that went wrong, the one before it, and nothing else."""
     operations = comparison.case.trace.operations
     bad = min(max(bad_operation(record, outcome), 1), len(operations))
     rows = _Rows()
     scenes: list[Scene] = []
-    for number in range(max(0, bad - 1 - _BEFORE), min(bad + _AFTER, len(operations))):
+    before, after = (1, 0) if first_only else (_BEFORE, _AFTER)
+    for number in range(max(0, bad - 1 - before), min(bad + after, len(operations))):
         scene = _scene(comparison, number, lab, rows)
         if scene is None:
             break
@@ -72,7 +85,7 @@ def _picture(record: Record, outcome: Outcome, comparison: Comparison, lab: Lab)
         operation=bad,
         rows=tuple(rows.kept),
         scenes=tuple(scenes),
-        program=_program(comparison.case, bad - 1, lab),
+        program=() if first_only else _program(comparison.case, bad - 1, lab),
     )
 
 

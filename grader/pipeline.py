@@ -24,6 +24,7 @@ from grader.lab import Built, Lab
 from grader.lines import find_lines
 from grader.lost import find_lost
 from grader.memcheck import MOST_PROCESSES, memcheck
+from grader.picture import Drawing
 from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
 from grader.plan import apart
 from grader.record import Record
@@ -49,7 +50,7 @@ def grade(
     valgrind: bool = True,
     advise: bool = False,
     instructions: bool = False,
-    draw: bool = False,
+    draw: Drawing = Drawing.NOTHING,
     allowed: Collection[str] = (),
     hidden: Mapping[str, int] | None = None,
     source: Source | None = None,
@@ -58,8 +59,8 @@ def grade(
     """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
 
     `advise` looks for what costs no point (grader.advise), `instructions` counts them (grader.instructions), `draw`
-    adds pictures of failing cases (grader.pictures); for symbols that are `allowed` nothing is rejected. With
-    `hidden` the cases are the public part, and that is what the others weigh (grader.part).
+    says how many pictures of failing cases there are (grader.pictures); for symbols that are `allowed` nothing is
+    rejected. With `hidden` the cases are the public part, and that is what the others weigh (grader.part).
     """
     tools.require(*lab.tools, *(["valgrind"] if valgrind or instructions else []))
     with sandbox.workspace() as work:

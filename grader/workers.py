@@ -18,6 +18,7 @@ from grader.asked import Settings, asked, differences
 from grader.budget import MOST_SECONDS
 from grader.collect import Source
 from grader.errors import InputError, OtherGrader, Unprotected
+from grader.picture import Drawing
 from grader.pool import Late, Pool
 from grader.result import Kept
 from grader.sandbox import LEVELS, require
@@ -87,7 +88,7 @@ def _kept(task: Task) -> Kept:
         valgrind=task.settings.valgrind,
         advise=task.settings.advise,
         instructions=task.settings.instructions,
-        draw=True,  # the store's records are for every format
+        draw=Drawing.ALL,  # the store's records are for every format
         allowed=task.settings.allowed,
         hidden=chosen.hidden,
         source=task.source,

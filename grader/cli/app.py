@@ -12,12 +12,12 @@ from grader.cli.parser import HELP, Parser
 from grader.errors import ExitCode, UsageError
 from grader.table import suggestion
 
-__all__ = ["COMMANDS", "app"]
+__all__ = ["COMMANDS", "app", "parser_of"]
 
 COMMANDS = (
     *("run", "cases", "explain", "repro"),
     *("batch", "runs", "show", "export", "regrade", "diff"),
-    *("pack", "doctor", "schema"),
+    *("pack", "doctor", "schema", "completion"),
 )
 """In the order of the help. Each is a module of this folder that is imported when the command is called, with a
 function of its name and, for those that have any, `options`."""
@@ -37,12 +37,22 @@ def app(words: Sequence[str]) -> ExitCode:
     name = words[0]
     if name not in COMMANDS:
         raise UsageError(f"there is no command '{name}'{suggestion(name, COMMANDS)}; `grade -h` shows them all")
-    module = _module(name)
-    command: Callable[..., ExitCode] = getattr(module, name)
-    parser = Parser(f"grade {name}", command.__doc__ or "")
+    parser, _ = parser_of(name)
+    return _command(name)(**parser.read(words[1:]))
+
+
+def parser_of(name: str) -> tuple[Parser, str]:
+    """What a command may be given, and what it does in one sentence."""
+    module, text = _module(name), _command(name).__doc__ or ""
+    parser = Parser(f"grade {name}", text)
     if hasattr(module, "options"):
         module.options(parser)
-    return command(**parser.read(words[1:]))
+    return parser, text.partition("\n")[0]
+
+
+def _command(name: str) -> Callable[..., ExitCode]:
+    command: Callable[..., ExitCode] = getattr(_module(name), name)
+    return command
 
 
 def _module(name: str) -> ModuleType:
@@ -52,6 +62,6 @@ def _module(name: str) -> ModuleType:
 def _show_help() -> None:
     from grader.cli.help import paragraphs, show
 
-    commands = [(name, paragraphs(getattr(_module(name), name).__doc__)[0]) for name in COMMANDS]
+    commands = [(name, paragraphs(_command(name).__doc__ or "")[0]) for name in COMMANDS]
     options = [("-h, --help", HELP), ("--version", "Show name and version and exit.")]
     show("grade [OPTIONS] COMMAND [ARGS]...", _TEXT, {"Options": options, "Commands": commands})

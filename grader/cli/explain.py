@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.markup import escape
 
-from grader.cli.options import chosen_case, chosen_lab, lab_option, seed_option
+from grader.cli.options import case_names, chosen_case, chosen_lab, lab_option, seed_option
 from grader.cli.parser import Parser
 from grader.cli.terminal import console
 from grader.errors import ExitCode
@@ -18,7 +18,7 @@ __all__ = ["explain", "options"]
 
 def options(parser: Parser) -> None:
     """Declare them."""
-    parser.argument("case", metavar="CASE", help="A case's name, such as append/three_sharers.")
+    parser.argument("case", metavar="CASE", offer=case_names, help="A case's name, such as append/three_sharers.")
     lab_option(parser)
     seed_option(parser)
 

@@ -36,7 +36,7 @@ def options(parser: Parser) -> None:
     parser.argument("run", metavar="RUN", nargs="?", type=number(Number("run", 1)), help="Not the one that counts.")
     store_option(parser)
     text = f"One file of all: {', '.join(GRADEBOOKS)}; one of each submission: {', '.join(FORMATS)}."
-    parser.option("--format", metavar="FORMAT", default="csv", help=text)
+    parser.option("--format", metavar="FORMAT", offer=lambda: [*GRADEBOOKS, *FORMATS], default="csv", help=text)
     text = "The file to write, instead of printing it; of reports for each submission the folder."
     parser.option("--output", metavar="PATH", type=Path, help=text)
     parser.option("--partial", action="store_true", help="Also when some have no score yet.")

@@ -15,6 +15,7 @@ from grader.rubric import SEED
 from grader.sandbox import LEVELS
 
 __all__ = [
+    "case_names",
     "case_option",
     "chosen_case",
     "chosen_cases",
@@ -30,7 +31,7 @@ __all__ = [
 
 def lab_option(parser: Parser) -> None:
     """--lab."""
-    parser.option("--lab", metavar="LAB", default=DEFAULT, help=f"The assignment: {', '.join(LABS)}.")
+    parser.option("--lab", metavar="LAB", offer=LABS.keys, default=DEFAULT, help=f"The assignment: {', '.join(LABS)}.")
 
 
 def case_option(parser: Parser) -> None:
@@ -83,6 +84,11 @@ def chosen_cases(lab: Lab, pattern: str, seed: int | None) -> list[Case]:
 def chosen_part(lab: Lab, pattern: str, seed: int | None, *, public_only: bool = False) -> Part:
     """The cases that fit, or the public ones among them. Raises as `chosen_cases` does."""
     return part(lab, seed=lab.rubric.seed if seed is None else seed, pattern=pattern, public_only=public_only)
+
+
+def case_names() -> list[str]:
+    """Those of the default assignment, for a shell. Raises `CaseFileError` when one is wrong."""
+    return [case.name for case in chosen_cases(chosen_lab(DEFAULT), "*", None)]
 
 
 def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:

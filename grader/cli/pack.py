@@ -18,7 +18,7 @@ __all__ = ["options", "pack"]
 def options(parser: Parser) -> None:
     """Declare them."""
     text = "; ".join(f"{name}, {bundle.what}" for name, bundle in BUNDLES.items())
-    parser.argument("name", metavar="NAME", help=f"Which bundle: {text}.")
+    parser.argument("name", metavar="NAME", offer=BUNDLES.keys, help=f"Which bundle: {text}.")
     parser.argument("folder", metavar="DIR", type=Path, help="The folder to make, with the bundle's files in it.")
     lab_option(parser)
     text = "Put it in the place of the same bundle that was packed there before."

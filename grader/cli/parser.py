@@ -9,14 +9,17 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from grader.errors import UsageError
 from grader.grammar import Number
 from grader.table import suggestion
 
-__all__ = ["HELP", "Parser", "number"]
+__all__ = ["HELP", "Offer", "Parser", "number"]
+
+Offer = Callable[[], Iterable[str]]
+"""Looks up what may be written, when somebody wants to know."""
 
 HELP = "Show this message and exit."
 
@@ -37,14 +40,21 @@ class Parser:
         self._argument_reader, self._option_reader = _Strict(name, "\0"), _Strict(name, "-")
         self._arguments: list[argparse.Action] = []
         self._options: list[argparse.Action] = []
+        self._declared: list[tuple[tuple[str, ...], dict[str, Any], Offer | None]] = []
 
-    def argument(self, name: str, **how: Any) -> None:
-        """Something that is known by its place; `how` as in argparse."""
+    def argument(self, name: str, *, offer: Offer | None = None, **how: Any) -> None:
+        """Something that is known by its place; `how` as in argparse, `offer` what a shell may complete it to."""
+        self._declared.append(((name,), how, offer))
         self._arguments.append(self._argument_reader.add_argument(name, **how))
 
-    def option(self, *names: str, **how: Any) -> None:
-        """Something that is known by its name; `how` as in argparse."""
+    def option(self, *names: str, offer: Offer | None = None, **how: Any) -> None:
+        """Something that is known by its name; `how` as in argparse, `offer` what a shell may complete its value to."""
+        self._declared.append((names, how, offer))
         self._options.append(self._option_reader.add_argument(*names, **how))
+
+    def declared(self) -> Iterator[tuple[tuple[str, ...], dict[str, Any], Offer | None]]:
+        """All of it: names, how argparse reads it, and what a shell may complete it to."""
+        yield from self._declared
 
     def read(self, words: Sequence[str]) -> dict[str, Any]:
         """The values by the names of options and arguments; after `--` nothing is an option.

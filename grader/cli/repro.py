@@ -6,7 +6,15 @@ import sys
 from pathlib import Path
 
 from grader import pipeline
-from grader.cli.options import chosen_case, chosen_lab, chosen_part, lab_option, public_option, seed_option
+from grader.cli.options import (
+    case_names,
+    chosen_case,
+    chosen_lab,
+    chosen_part,
+    lab_option,
+    public_option,
+    seed_option,
+)
 from grader.cli.output import check_output
 from grader.cli.parser import Parser
 from grader.errors import ExitCode, UsageError
@@ -20,7 +28,9 @@ __all__ = ["options", "repro"]
 def options(parser: Parser) -> None:
     """Declare them."""
     parser.argument("path", metavar="PATH", type=Path, help="The submission: the file, or a folder that holds it.")
-    parser.argument("case", metavar="CASE", nargs="?", help="A case; left out: the one of the diagnosis.")
+    parser.argument(
+        "case", metavar="CASE", nargs="?", offer=case_names, help="A case; left out: the one of the diagnosis."
+    )
     lab_option(parser)
     public_option(parser)
     parser.option("--output", metavar="FILE", type=Path, help="Write it there.")

@@ -24,6 +24,7 @@ from grader.cli.parser import Parser
 from grader.cli.status import status
 from grader.collect import collect
 from grader.errors import ExitCode, UsageError
+from grader.picture import Drawing
 from grader.plain import one_line
 from grader.record import Record, Submission, ungraded, write
 from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook, View
@@ -59,7 +60,7 @@ def options(parser: Parser) -> None:
     case_option(parser)
     public_option(parser)
     text = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
-    parser.option("--format", metavar="FORMAT", default="text", help=text)
+    parser.option("--format", metavar="FORMAT", offer=lambda: [*FORMATS, *GRADEBOOKS], default="text", help=text)
     parser.option("--output", metavar="FILE", type=Path, help="Write the report there instead of printing it.")
     text = "Another report of the same grading, into a file; several if you like."
     parser.option("--also", metavar="FORMAT=FILE", action="append", default=[], help=text)
@@ -122,7 +123,7 @@ def run(
         valgrind=not without_valgrind,
         advise=advice,
         instructions=instructions,
-        draw=not DRAWN.isdisjoint([format, *others]),
+        draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (format, *others)),
         allowed=allow,
     )
     if format in FORMATS:

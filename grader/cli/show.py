@@ -24,7 +24,9 @@ def options(parser: Parser) -> None:
     parser.argument("submission", metavar="SUBMISSION", help=text)
     parser.option("--run", metavar="RUN", type=number(Number("run", 1)), help="Not the run that counts, but this one.")
     store_option(parser)
-    parser.option("--format", metavar="FORMAT", default="text", help=f"The report: {', '.join(FORMATS)}.")
+    parser.option(
+        "--format", metavar="FORMAT", offer=FORMATS.keys, default="text", help=f"The report: {', '.join(FORMATS)}."
+    )
     text = "Show hidden cases too, and what a program that does not compile had got."
     parser.option("--instructor", action="store_true", help=text)
     all_option(parser)

@@ -156,6 +156,13 @@ LAST = (
     ),
     Clue(
         rule="memory-error",
+        kinds=("crash",),
+        clause="Compilation/no-error",
+        hint="{said}, at {line}. One of the pointers or indices of that line is NULL, freed or out of range there; in "
+        "a loop an earlier turn may have made it so. Print them just before it, or look at them in gdb.",
+    ),
+    Clue(
+        rule="memory-error",
         kinds=STOPS,
         clause="Compilation/no-error",
         hint="{said}, at {line}. Which pointer or index is wrong there?",

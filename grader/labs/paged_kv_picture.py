@@ -21,8 +21,16 @@ def picture(described: Mapping[str, Any]) -> Iterator[Part]:
     for number, engine in engines.items():
         of = f" of engine {number}" if len(engines) > 1 or number > 1 else ""
         yield _pool(engine, of)
+        yield from _outside(engine, of)
         if "total_local_blocks" in engine:
             yield from _management(engine, of)
+
+
+def _outside(engine: Mapping[str, Any], of: str) -> Iterator[Part]:
+    """What was written beside the blocks, a line for each place, for a pool is no wider than its blocks."""
+    if engine["outside"]:
+        written = {(0, place): ("written",) for place in engine["outside"][:4]}
+        yield Part(title=f"outside the blocks{of}", shape=Shape.VALUES, lines=written)
 
 
 def _management(engine: Mapping[str, Any], of: str) -> Iterator[Part]:
@@ -80,8 +88,6 @@ def _pool(engine: Mapping[str, Any], of: str) -> Part:
         )
         for block in range(max(len(rows), len(counts)))
     }
-    if engine["outside"]:
-        lines[0, "outside the blocks"] = tuple(f"written: {place}" for place in engine["outside"][:4])
     return Part(
         title=f"pool and ref_count{of}",
         shape=Shape.GRID,

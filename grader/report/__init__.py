@@ -6,6 +6,7 @@ What makes one file of many records has its line in `GRADEBOOKS`.
 
 from __future__ import annotations
 
+from grader.picture import Drawing
 from grader.record import Record
 from grader.report import annotate, classroom50, gcc, gradebook, gradescope, html, junit, sarif, summary, text
 from grader.report.document import Document, as_json, as_log
@@ -49,5 +50,5 @@ LINE_BY_LINE = frozenset({"jsonl"})
 """Those that hold whole records: the file of many is those of each, one behind the other. The others need no more of a
 record than its points (see `Result.brief`)."""
 
-DRAWN = frozenset({"html", "json"})
+DRAWN = {"text": Drawing.FIRST, "html": Drawing.ALL, "json": Drawing.ALL}
 """Formats in which pictures of failing cases stand: their records are to be made with them."""

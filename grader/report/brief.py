@@ -13,15 +13,16 @@ from grader.report.groups import Audience, Group, broken_by, grouped, hint_of, i
 from grader.report.head import all_well, headline
 from grader.report.hidden import hidden_briefly
 from grader.report.page import Page, bad, dim, glued, strong
-from grader.report.progress import how_far, how_far_briefly, is_for_later, is_unfinished
+from grader.report.progress import asked_now, how_far, how_far_briefly, is_unfinished
 from grader.report.start import start_here
+from grader.report.states import show_memory
 from grader.report.trace import Fold, bad_place, called_from, legend, show_case, show_trace, what_is_wrong
 from grader.report.words import cost_of, counted, points_about, withheld_of
 from grader.verdict import RuleScore, Verdict
 
 __all__ = ["Part", "brief"]
 
-_SCREEN = 60
+_SCREEN = 68
 """Lines that a report takes, if shorter words can do that."""
 
 _MOST = 80
@@ -69,12 +70,12 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
     start = partial(_start, record=record, audience=audience, groups=groups)
     yield Section(rank=2, versions=tuple(partial(start, most=most) for most in (20, 8, 3)))
     if groups:
+        yield Section(rank=3, versions=(partial(show_memory, record=record, audience=audience),))
         trace = partial(_first, record=record, group=groups[0])
         yield Section(
             rank=3, versions=tuple(partial(trace, fold=fold) for fold in (Fold(), Fold(1, 3, 1), Fold(1, 1, 0)))
         )
-        asked = [group for group in groups[1:] if not is_for_later(record, group.shown)]
-        others = partial(_others, record=record, groups=asked)
+        others = partial(_others, record=record, groups=asked_now(record, groups)[1:])
         yield Section(
             rank=4,
             versions=tuple(partial(others, long=long, short=short) for long, short in _OTHERS),

@@ -6,7 +6,8 @@ first cell that is wrong is found at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -21,6 +22,12 @@ _MOST_ROWS = 5
 """Of one panel."""
 _MOST_CELLS = 12
 """Of a row whose cells have no names."""
+
+_NUMBERED = r"(\D*)(\d+)(?: to \1(\d+))?"
+"""The label of one of many rows, or of several that are alike."""
+_LONG = r"-?\d{7,}"
+"""A number that would leave no room for others."""
+_LONG_SHOWN = 5
 
 _Met = Mapping[tuple[str, str], Sequence[str]]
 """The cells before the operation, by panel and row."""
@@ -101,14 +108,30 @@ def compared(scenes: Sequence[DrawnScene], at: int, outcome: Outcome) -> Compare
 
 
 def _row(panel: DrawnPanel, row: DrawnRow, met: _Met, *, known: bool) -> _Row:
-    before = met.get((panel.title, row.label), ())
+    before = _met(met, panel.title, row.label)
     cells = []
     for place, cell in enumerate(row.cells):
         yours, wanted = "" if row.missing else cell.actual, "" if row.extra else cell.expected
         was = wanted if not known else before[place] if place < len(before) else ""
         mark = Mark.WRONG if yours != wanted else Mark.CHANGED if yours != was else Mark.NONE
         cells.append(_Cell(was, yours, wanted, mark))
+    if not panel.columns:  # such as a list that has become shorter
+        cells += [_Cell(was, "", "", Mark.CHANGED) for was in before[len(row.cells) :]]
     return _Row(row, tuple(cells))
+
+
+def _met(met: _Met, title: str, label: str) -> Sequence[str]:
+    """The cells before the operation; rows that were alike then stood there as one, `block 0 to block 38`."""
+    number = re.fullmatch(_NUMBERED, label)
+    if number is None or (title, label) in met:
+        return met.get((title, label), ())
+    first, last = int(number[2]), int(number[3] or number[2])
+    for (other, name), cells in met.items():
+        run = re.fullmatch(_NUMBERED, name)
+        alike = run is not None and (other, run[1]) == (title, number[1])
+        if run is not None and alike and int(run[2]) <= first and last <= int(run[3] or run[2]):
+            return cells
+    return ()
 
 
 def _chosen(rows: Sequence[_Row]) -> list[_Row]:
@@ -172,10 +195,26 @@ def _state(
         ComparedPanel(
             title=panel.title,
             columns=table.columns,
-            rows=tuple((label, tuple(map(told, one.cells))) for label, one in _labelled(table.rows)),
+            rows=tuple((label, _shown(panel, map(told, one.cells))) for label, one in _labelled(table.rows)),
         )
         for panel, table in tables
     )
+
+
+def _shown(panel: DrawnPanel, cells: Iterable[tuple[str, Mark]]) -> tuple[tuple[str, Mark], ...]:
+    """A row as it is drawn in one state: where columns have no names, it ends with its last cell."""
+    shown = [*map(_shortened, cells)]
+    while shown and not panel.columns and not shown[-1][0] and shown[-1][1] in (Mark.NONE, Mark.CHANGED):
+        shown.pop()
+    return tuple(shown)
+
+
+def _shortened(cell: tuple[str, Mark]) -> tuple[str, Mark]:
+    """Long numbers only where the eye is to look."""
+    text, mark = cell
+    if mark in (Mark.FIRST, Mark.RIGHT) or not re.fullmatch(_LONG, text):
+        return cell
+    return f"{text[:_LONG_SHOWN]}…", mark
 
 
 def _labelled(rows: Sequence[_Row]) -> Iterator[tuple[str, _Row]]:

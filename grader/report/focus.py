@@ -14,7 +14,7 @@ from grader.report.start import MOST_EXCERPTS, messages_of, shown_hint, why_not
 from grader.report.trace import case_file
 from grader.verdict import Diagnosis, Outcome, SourceLine, StepShown, Verdict
 
-__all__ = ["Focus", "Message", "focus"]
+__all__ = ["Focus", "Message", "focus", "states_of"]
 
 _MOST_STEPS = 6
 """Operations that are listed, the last of them the one that went wrong."""
@@ -91,7 +91,7 @@ def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
             also=also,
         )
     number = bad_operation(record, outcome) if outcome is not None else 0
-    reached, states = (True, None) if is_next(record) else _states(record, outcome, number)
+    reached, states = states_of(record, outcome, number)
     place = f":{diagnosis.line}" if diagnosis.line else ""
     steps = [step for step in outcome.steps if step.number <= number] if outcome is not None else []
     return Focus(
@@ -113,8 +113,10 @@ def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
     )
 
 
-def _states(record: Record, outcome: Outcome | None, number: int) -> tuple[bool, Compared | None]:
-    """Did the program come back from the operation that went wrong, and what did that do?"""
+def states_of(record: Record, outcome: Outcome | None, number: int) -> tuple[bool, Compared | None]:
+    """Did the program come back from this operation, which went wrong, and what did it do? None of a stub."""
+    if is_next(record):
+        return True, None
     picture = next((one for one in record.pictures if outcome is not None and one.case == outcome.case), None)
     if picture is None or outcome is None:
         return True, None

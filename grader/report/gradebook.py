@@ -6,6 +6,7 @@ Its columns are those of all records: one that was judged by another rubric leav
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -81,6 +82,9 @@ def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()
     return table.document(titles, "Overrides")
 
 
+_TWO_CHARACTERS = "[\u3400-\u9fff\uac00-\ud7a3]{2}"
+"""A whole name in Chinese or Korean: the family's character, then the given one."""
+
 _NO_ASSIGNMENT = "Override Grade: decided by people"
 """A column whose name holds one of Canvas' own totals is no assignment (NON_ASSIGNMENT_COLUMN_HEADERS)."""
 
@@ -135,8 +139,14 @@ def _known(student: Student) -> _Row:
 
 
 def _person(student: Student) -> _Row:
-    """First and last name, from `Last, First` or `First Last`, and the rest."""
+    """First and last name, from `Last, First`, `First Last` or two Chinese or Korean characters, and the rest.
+
+    A name of one word is a first name: which part of a longer one is the family's nobody can tell.
+    """
     last, comma, first = student.name.partition(",")
-    if not comma:
-        first, _, last = student.name.rpartition(" ")
+    if not comma and re.fullmatch(_TWO_CHARACTERS, student.name.strip()):
+        last, first = list(student.name.strip())
+    elif not comma:
+        before, _, word = student.name.strip().rpartition(" ")
+        first, last = (before, word) if before else (word, "")
     return [first.strip(), last.strip(), student.sid, student.email, student.section]

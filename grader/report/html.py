@@ -20,16 +20,17 @@ from grader.report.groups import (
     hidden_losses,
     hint_of,
     is_hidden,
+    lost_points,
     trouble_of,
 )
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
-from grader.report.progress import STAGE_WORDS, how_to_begin, is_for_later, is_next, is_unfinished
+from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next, is_unfinished
 from grader.report.start import what_it_means
 from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import all_pass, cost_of, points_of, result_of, withheld_of
-from grader.verdict import Finding, Outcome, SourceLine, StepShown, Tool, Verdict
+from grader.report.words import all_pass, cost_of, counted, points_about, points_of, result_of, withheld_of
+from grader.verdict import Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
 
 __all__ = ["render"]
 
@@ -57,6 +58,8 @@ def render(record: Record, view: View) -> Document:
         is_next=is_next(record),
         focus=focus(record, audience),
         coloured=coloured,
+        hidden_points=_hidden_points(record),
+        tasks=[(one, counted(one.cases, "public case"), points_about(one.lost)) for one in by_task(record)],
         causes=[_cause(record, group) for group in groups[:_MOST_CAUSES]],
         brief=[(group.shown.title, cost_of(group)) for group in groups[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
@@ -68,11 +71,18 @@ def render(record: Record, view: View) -> Document:
     )
 
 
+def _hidden_points(record: Record) -> str:
+    """What hidden cases cost besides, about; nothing where they cost nothing."""
+    lost = lost_points(record)
+    hidden = sum(lost.get(one.case, 0) for one in record.outcomes if one.visibility is Visibility.HIDDEN)
+    return points_about(hidden) if hidden else ""
+
+
 def _groups(record: Record, audience: Audience) -> list[Group]:
     if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
         return []
-    groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
-    return groups[:1] + [group for group in groups[1:] if not is_for_later(record, group.shown)]
+    visible = (outcome for outcome in record.outcomes if not is_hidden(outcome, audience))
+    return asked_now(record, grouped(record, visible))
 
 
 def _notes(record: Record, audience: Audience) -> Iterator[str]:

@@ -19,6 +19,7 @@ from grader.report.groups import (
     trouble_of,
 )
 from grader.report.hidden import titles
+from grader.report.progress import asked_now, is_for_later, is_in_unwritten, is_unfinished
 from grader.report.words import cost_of, counted
 from grader.verdict import Finding, Outcome, SourceLine, Tool, Verdict
 
@@ -51,7 +52,7 @@ def causes(record: Record, audience: Audience) -> Iterator[Problem]:
 
 def _causes(record: Record, audience: Audience) -> Iterator[Problem]:
     yield from _building(record)
-    for group in grouped(record, _visible(record, audience)):
+    for group in asked_now(record, grouped(record, _visible(record, audience))):
         problem = _found(group.shown, trouble_of(record, group.shown))
         cases = frozenset(one.case for one in group.outcomes)
         yield replace(problem, message=f"{problem.message} ({cost_of(group)})", cases=cases)
@@ -66,9 +67,17 @@ def each_found(record: Record, audience: Audience) -> Iterator[Problem]:
 def _each_found(record: Record, audience: Audience) -> Iterator[Problem]:
     yield from _building(record)
     found: dict[tuple[object, ...], Problem] = {}
-    for outcome in _visible(record, audience):
+    visible = _visible(record, audience)
+    first = [group.shown for group in grouped(record, visible)[:1]]
+    for outcome in visible:
+        if outcome not in first and is_for_later(record, outcome):
+            continue
         seen = set()
-        findings: list[Finding | None] = [*findings_of(record, outcome)]
+        findings: list[Finding | None] = [
+            one
+            for place, one in enumerate(findings_of(record, outcome))
+            if (outcome in first and not place) or not is_in_unwritten(record, outcome, one.operation)
+        ]
         for finding in findings or [None]:
             problem = _found(outcome, finding)
             key = (problem.tool, problem.rule, problem.kind, problem.source[:1] or outcome.cause)
@@ -154,7 +163,12 @@ def _told(outcome: Outcome, finding: Finding | None) -> str:
 
 
 def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
-    """Of hidden cases no more than how many cost points of a rule; those that cost nothing when there is no other."""
+    """Of hidden cases no more than how many cost points of a rule; those that cost nothing when there is no other.
+
+    Of an unfinished file nothing: they fail for what public cases ask for.
+    """
+    if is_unfinished(record):
+        return
     by_rule = {loss.rule: list(loss.outcomes) for loss in hidden_losses(record, audience)}
     if not by_rule:
         for one in record.outcomes:

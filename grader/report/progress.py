@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from grader.record import Record
-from grader.report.groups import bad_operation
-from grader.report.page import Page, Span, bad, dim, good
-from grader.verdict import CallStage, Outcome, Stage
+from dataclasses import dataclass
 
-__all__ = ["STAGE_WORDS", "how_far", "how_far_briefly", "how_to_begin", "is_for_later", "is_next", "is_unfinished"]
+from grader.record import Record
+from grader.report.groups import Group, bad_operation, lost_points
+from grader.report.page import Page, Span, bad, dim, good
+from grader.verdict import CallStage, Outcome, Stage, Verdict, Visibility
+
+__all__ = [
+    "STAGE_WORDS",
+    "TaskPoints",
+    "asked_now",
+    "by_task",
+    "how_far",
+    "how_far_briefly",
+    "how_to_begin",
+    "is_for_later",
+    "is_in_unwritten",
+    "is_next",
+    "is_unfinished",
+]
 
 STAGE_WORDS = {
     Stage.WORKS: "works, as far as public cases ask",
@@ -34,15 +48,62 @@ def how_to_begin(record: Record) -> str:
 
 def is_for_later(record: Record, outcome: Outcome) -> bool:
     """Does the case only show that such a call does nothing?"""
-    number = bad_operation(record, outcome)
-    words = next((step.call.split() for step in outcome.steps if step.number == number), [])
+    return is_in_unwritten(record, outcome, bad_operation(record, outcome))
+
+
+def is_in_unwritten(record: Record, outcome: Outcome, number: int | None) -> bool:
+    """Is this operation of the case a call that has done nothing yet?"""
+    words = _words(outcome, number)
     return any(one.stage is Stage.NOT_YET and one.call in words for one in record.stages)
+
+
+def _words(outcome: Outcome, number: int | None) -> list[str]:
+    """Those of an operation as it is written, its call among them."""
+    return next((step.call.split() for step in outcome.steps if step.number == number), [])
+
+
+def asked_now(record: Record, groups: list[Group]) -> list[Group]:
+    """The first of the causes, and of the others those that are more than a call which is not written yet."""
+    return groups[:1] + [group for group in groups[1:] if not is_for_later(record, group.shown)]
 
 
 def is_next(record: Record) -> bool:
     """Does the report begin with a case that only shows that a call does nothing yet?"""
     case = record.diagnosis.case if record.diagnosis is not None else None
     return any(one.case == case and is_for_later(record, one) for one in record.outcomes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPoints:
+    """A call of the handout's tasks, with the public cases that went wrong first in it and what they cost."""
+
+    task: str
+    call: str
+    stage: Stage
+    cases: int
+    lost: float
+    """Points, about."""
+
+
+def by_task(record: Record) -> list[TaskPoints]:
+    """What each call cost, in the handout's order; nothing where all is right. Hidden cases are left out."""
+    lost = lost_points(record)
+    wrong: dict[str, list[str]] = {one.call: [] for one in record.stages}
+    for outcome in record.outcomes:
+        if outcome.verdict is not Verdict.ACCEPTED and outcome.visibility is Visibility.PUBLIC:
+            words = _words(outcome, bad_operation(record, outcome))
+            for call in [word for word in words if word in wrong][:1]:
+                wrong[call].append(outcome.case)
+    return [
+        TaskPoints(
+            task=one.task,
+            call=one.call,
+            stage=one.stage,
+            cases=len(wrong[one.call]),
+            lost=sum(lost.get(case, 0) for case in wrong[one.call]),
+        )
+        for one in record.stages
+    ]
 
 
 def how_far(page: Page, record: Record) -> None:

@@ -12,7 +12,7 @@ from grader.report.groups import Audience, clauses_of, is_hidden, of_the_build
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.progress import is_next
 from grader.report.trace import case_file
-from grader.report.words import counted
+from grader.report.words import NO_FILE, counted
 from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, Verdict
 
 __all__ = ["MOST_EXCERPTS", "messages_of", "shown_hint", "start_here", "what_it_means", "why_not"]
@@ -23,9 +23,6 @@ _WITH_MEANING = ("compiler", "linker")
 _MOST_MESSAGES = 60
 MOST_EXCERPTS = 3
 """Messages that are shown with their lines."""
-
-_NO_FILE = "source"
-"""The kind of a finding that says why there is no file."""
 
 
 def start_here(
@@ -83,7 +80,7 @@ def why_not(record: Record, first: Finding) -> str:
             "The file holds what could make the grader report wrong results, so nothing of it was run. Take it away "
             "and hand in again. If it has an honest reason, tell your instructor, who can allow it."
         )
-    if first.kind == _NO_FILE:
+    if first.kind == NO_FILE:
         return "There is no file to grade, so nothing was run."
     if record.outcomes:
         return "It does not build as the handout demands."

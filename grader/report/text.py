@@ -14,6 +14,7 @@ from grader.report.hidden import hidden_cases
 from grader.report.page import Page, bad, dim, glued, pad, strong
 from grader.report.progress import how_far
 from grader.report.start import start_here
+from grader.report.states import show_memory
 from grader.report.trace import legend, show_case
 from grader.report.words import cost_of, counted, withheld_of
 from grader.verdict import RuleScore, Verdict
@@ -55,6 +56,8 @@ def _everything(page: Page, record: Record, reader: Audience, without: Container
     else:
         how_far(page, record)
         start_here(page, record, reader)
+        page.blank()
+        show_memory(page, record, reader)
         if Part.POINTS not in without:
             _points(page, record)
         if Part.CASES not in without and record.verdict is not Verdict.ACCEPTED:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from grader.record import Record
-from grader.report.groups import Group
+from grader.report.groups import Group, of_the_build
 from grader.verdict import RuleScore, Verdict
 
 __all__ = [
     "NOT_RUN",
+    "NO_FILE",
     "all_pass",
     "cost_of",
     "counted",
@@ -19,6 +20,8 @@ __all__ = [
 ]
 
 NOT_RUN = "hidden cases not run here"
+NO_FILE = "source"
+"""The kind of a finding that says why there is no file."""
 
 _WORDS = {
     Verdict.ACCEPTED: "accepted",
@@ -35,6 +38,8 @@ _WORDS = {
 
 def result_of(record: Record) -> str:
     """The verdict."""
+    if any(finding.kind == NO_FILE for finding in of_the_build(record)):
+        return "there is no file to grade"
     if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
         return "does not build as demanded"
     return _WORDS[record.verdict]

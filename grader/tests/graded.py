@@ -18,6 +18,7 @@ from pathlib import Path
 from grader import pipeline, pytest_items
 from grader.asked import Settings, asked
 from grader.labs import DEFAULT
+from grader.picture import Drawing
 from grader.record import Record, from_json, to_json, write
 
 __all__ = ["drawn", "graded"]
@@ -43,11 +44,11 @@ def graded(lab_name: str, path: Path) -> Record:
 
 
 @cache
-def drawn(name: str) -> Record:
+def drawn(name: str, drawing: Drawing = Drawing.ALL) -> Record:
     """A sample of this name with pictures of its failing cases, without Valgrind."""
     chosen = asked(Settings(lab=DEFAULT))
     (folder,) = (_ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
-    return pipeline.grade(folder, chosen.lab, chosen.cases, seed=chosen.seed, valgrind=False, draw=True)
+    return pipeline.grade(folder, chosen.lab, chosen.cases, seed=chosen.seed, valgrind=False, draw=drawing)
 
 
 pytest_items.graded = graded  # the items of the samples find what is here, and the other way round

@@ -175,7 +175,7 @@ _FAILURES = {
     "append_kv ends the whole program": (_TABLE, "if ((table = table_new()) == NULL)\n\t\t\texit(1); /* HERE */"),
     "append_kv does not come back": (
         _TABLE,
-        "if ((table = table_new()) == NULL)\n\t\t\tfor (volatile int i = 0;; i++) ; /* HERE */",
+        "if ((table = table_new()) == NULL)\n\t\t\tfor (volatile int on = 1; on;) ; /* HERE */",
     ),
     "append_kv returns -1 when the allocation at line {} fails, but leaves its work half done": (
         _TABLE,

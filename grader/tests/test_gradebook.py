@@ -60,6 +60,28 @@ def test_a_question_of_gradescope_has_one_maximum() -> None:
     assert [row[6] for row in rows] == ["6", "10", "17", "17"]
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("Ada King", "Ada", "King"),
+        ("King, Ada", "Ada", "King"),
+        ("Ada Augusta King", "Ada Augusta", "King"),
+        ("Plato", "Plato", ""),
+        ("Bo", "Bo", ""),
+        ("李白", "白", "李"),
+        ("세종", "종", "세"),
+        ("司馬光", "司馬光", ""),
+        ("", "", ""),
+    ],
+)
+def test_gradescope_has_first_and_last_names(name: str, first: str, last: str) -> None:
+    """A name is divided only where nobody can doubt how."""
+    named = replace(OURS, submission=replace(OURS.submission, students=(Student(name=name),)))
+    _, row, *_ = table("gradescope-csv", named)
+
+    assert row[:2] == [first, last]
+
+
 def test_canvas_is_told_the_points_that_are_possible() -> None:
     """Of 10 and of 17 they are two assignments; nobody without a score has a row, whose empty cell would clear one."""
     heading, *rows = table("canvas-csv", OURS, replace(OURS, max_score=10), OLD, NEW)

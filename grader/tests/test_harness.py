@@ -132,7 +132,7 @@ def test_a_way_out_past_the_harness_is_noticed() -> None:
 
 def test_an_endless_loop_ends_after_a_second_try() -> None:
     """With the real limits: a few seconds for the whole submission, the loop's line, and the next case unharmed."""
-    source = trouble("for (volatile int i = 0;; i++) { } /* HERE */")
+    source = trouble("for (volatile int on = 1; on;) { } /* HERE */")
     started = time.monotonic()
     attempt = attempted(source, first_case(), second_case())
     finding = assert_only_that_call_failed(attempt, End.HANG)
@@ -176,7 +176,7 @@ def test_a_loop_that_switches_the_timer_off_is_ended_too(statements: str) -> Non
     """No call to signal, sigprocmask or setitimer buys more time."""
     top = POSIX + "static void quiet(int number) { (void)number; }\nvoid (*used)(int) = quiet;\n"
     started = time.monotonic()
-    source = trouble(f"{statements} for (volatile int i = 0;; i++) {{ }}", top=top)
+    source = trouble(f"{statements} for (volatile int on = 1; on;) {{ }}", top=top)
     finding = assert_only_that_call_failed(attempted(source, first_case(), second_case()), End.HANG)
 
     assert time.monotonic() - started < 15
@@ -197,7 +197,7 @@ def test_a_slow_first_try_is_no_hang() -> None:
 @pytest.mark.usefixtures("impatient")
 def test_many_hanging_cases_cost_little_more_than_one() -> None:
     """After the first proven hang later limits are short."""
-    attempt = attempted(trouble("for (volatile int i = 0;; i++) { }"), *[first_case()] * 30)
+    attempt = attempted(trouble("for (volatile int on = 1; on;) { }"), *[first_case()] * 30)
 
     assert {comparison.end for comparison in attempt.comparisons} == {End.HANG}
     assert attempt.spent["replay"] < 1.5

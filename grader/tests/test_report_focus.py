@@ -15,9 +15,10 @@ from grader.report.drawn import drawn as scenes_of
 from grader.report.excerpt import excerpt
 from grader.report.focus import Focus, focus
 from grader.report.groups import Audience
+from grader.report.progress import by_task
 from grader.tests.graded import drawn
 from grader.tests.made import outcome, record_of, secret_record
-from grader.verdict import Diagnosis, SourceLine
+from grader.verdict import Diagnosis, SourceLine, Verdict, Visibility
 
 _LINES = ("/* one", "   int two */", "\tint three = 3;", 'return "<four>";', "", "six", "")
 
@@ -167,3 +168,37 @@ def test_a_failing_build_shows_the_lines_of_its_first_messages() -> None:
     assert found.messages
     assert found.messages[0].excerpt is not None
     assert any(line.column for line in found.messages[0].excerpt.lines)
+
+
+def test_what_was_met_is_known_of_rows_that_stood_together() -> None:
+    """The block that the call changed was one of many untouched ones before it."""
+    found = seen("append_byte_offset").states
+    assert found is not None
+    (before, yours) = (dict(panels[0].rows)["block 38"] for panels in (found.before, found.yours))
+
+    assert {text for text, _ in before[1:]} == {"·"}
+    assert before[0] == ("1", Mark.NONE)
+    assert [text for text, mark in yours if mark is Mark.WRONG] == ["1883", "76670…"]
+
+
+def test_a_write_outside_the_pool_is_no_cell_of_it() -> None:
+    """It has a row of its own, called as the report calls it."""
+    record = drawn("append_pointer_scale")
+    (picture,) = (one for one in record.pictures if one.case == "append/counter_falls_with_a_copy")
+    panels = {panel.title: panel for panel in picture.scenes[picture.operation - 1].panels}
+
+    assert [picture.rows[place].label for place in panels["outside the blocks"].rows] == ["40 bytes behind the pool"]
+    assert all("block" in picture.rows[place].label for place in panels["pool and ref_count"].rows)
+
+
+def test_each_task_is_told_what_it_costs() -> None:
+    """By the calls in which public cases go wrong first; those that work cost nothing."""
+    record = drawn("append_byte_offset")
+    tasks = {one.call: one for one in by_task(record)}
+
+    assert [name for name, one in tasks.items() if one.cases] == ["append_kv"]
+    assert tasks["append_kv"].cases == len(
+        [one for one in record.outcomes if one.visibility is Visibility.PUBLIC and one.verdict is not Verdict.ACCEPTED]
+    )
+    assert 5 < tasks["append_kv"].lost < 16
+    assert f"about {tasks['append_kv'].lost:.0f} points in" in FORMATS["html"](record, View())

@@ -12,6 +12,7 @@ import pytest
 
 from grader import casefile, pipeline
 from grader.labs.paged_kv import lab
+from grader.picture import Drawing
 from grader.record import Environment, Protection, Record
 from grader.report import text
 from grader.report.escape import cells
@@ -52,7 +53,7 @@ CASES = (
 GRADED = (
     "accepted/printf_debugging_many_headers",
     "compile_error/sign_compare",
-    "memory_error/sequence_sized_without_padding",
+    "memory_error/l2_tables_freed_twice",
     "memory_leak/free_keeps_l2_tables",
     "run_time_error/free_walk_follows_cleared_link",
     "wrong_answer/all_null",
@@ -72,7 +73,9 @@ def graded(sample: str) -> Record:
         casefile.load(homework.cases / f"{name}.toml", homework.grammar, seed=homework.rubric.seed) for name in CASES
     ]
     valgrind = sample.startswith(("memory", "accepted"))
-    record = pipeline.grade(SAMPLES / sample, homework, cases, seed=homework.rubric.seed, valgrind=valgrind)
+    record = pipeline.grade(
+        SAMPLES / sample, homework, cases, seed=homework.rubric.seed, valgrind=valgrind, draw=Drawing.FIRST
+    )
     return replace(
         record,
         submission=replace(record.submission, name=f"submissions/paged_kv/{sample}"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import cache
 
 import pytest
@@ -56,6 +58,10 @@ def test_the_first_call_that_is_not_written_comes_next(count: int) -> None:
     assert "Start here: what comes next" in report
     assert "If it is not written yet, write it next" in " ".join(report.split())
     assert "Seen besides" not in report
+    for name in ("gcc", "annotations"):
+        assert len(re.findall(": error: |::error", FORMATS[name](record, View()))) == 1
+    runs = json.loads(FORMATS["sarif"](record, View()))["runs"]
+    assert [one["level"] for run in runs for one in run["results"]] == ["error"]
     assert ("Every file begins like this. Write llm_init first" in " ".join(report.split())) == (count == 0)
     assert ("Every file begins like this" in FORMATS["html"](record, View())) == (count == 0)
     for place, (call, stage) in enumerate(stage_words(record).items()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sqlite3
 import threading
@@ -71,12 +72,12 @@ def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytes
 def test_a_store_that_is_none_is_refused(tmp_path: Path) -> None:
     """Somebody else's database, any other file, one of a newer grader, none at all: nothing is written to them."""
     other, text, newer = (tmp_path / name for name in ("other.sqlite", "text.sqlite", "newer.sqlite"))
-    with sqlite3.connect(other) as connection:
+    with contextlib.closing(sqlite3.connect(other)) as connection, connection:
         connection.execute("CREATE TABLE theirs (x)")
     text.write_text("certainly no database, but long enough to be taken for one" * 20, encoding="utf-8")
     with open_store(newer, create=True):
         pass
-    with sqlite3.connect(newer) as connection:
+    with contextlib.closing(sqlite3.connect(newer)) as connection, connection:
         connection.execute("PRAGMA user_version = 99")
 
     for path, said in (
@@ -132,7 +133,7 @@ def test_records_take_little_room_and_points_can_be_asked_for(tmp_path: Path, st
     (query,) = re.findall(r'sqlite3 grades.sqlite "(select [^"]+)"', (ROOT / "README.md").read_text(encoding="utf-8"))
     store.add_run(RUN, [entry("jane", key="k")])
     store.add_record(kept("k"))
-    with sqlite3.connect(tmp_path / "grades.sqlite") as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "grades.sqlite")) as connection, connection:
         assert connection.execute(query).fetchall() == [("jane", 1)]
         (size,) = connection.execute("SELECT length(packed) FROM records").fetchone()
 
@@ -213,7 +214,7 @@ def test_several_may_write_at_once(tmp_path: Path) -> None:
     with open_store(path) as store:
         (run,) = store.runs()
         assert all(result.is_graded for result in store.results(run))
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("SELECT count(*) FROM records").fetchone()[0] == 5 * len(keys)
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -45,7 +46,7 @@ def entries() -> list[Entry]:
 
 def changed(path: Path, statement: str, *values: object) -> None:
     """As a bad disk would."""
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(statement, values)
     connection.close()
 

@@ -1,0 +1,51 @@
+"""`grade completion`: what a shell needs to complete our commands, options and names when Tab is pressed.
+
+shtab writes it, for it knows the ways of three shells, from an argparse parser of everything, which is made here only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from grader.cli.app import COMMANDS, parser_of
+from grader.cli.parser import Parser
+from grader.errors import ExitCode
+
+__all__ = ["completion", "options"]
+
+_SHELLS = ("bash", "zsh", "tcsh")
+
+
+def options(parser: Parser) -> None:
+    """Declare them."""
+    parser.argument("shell", metavar="SHELL", choices=_SHELLS, help=f"Yours: {', '.join(_SHELLS)}.")
+
+
+def completion(shell: str) -> ExitCode:
+    """Print what makes a shell complete commands, options, formats and names of cases when Tab is pressed.
+
+    It is for `grade` and for every path that ends with it.
+
+    Examples:
+        eval "$(scripts/grade completion bash)"
+        scripts/grade completion bash >> ~/.bashrc
+        scripts/grade completion zsh > ~/.zfunc/_grade
+    """
+    import shtab
+
+    everything = argparse.ArgumentParser(prog="grade")
+    everything.add_argument("--version", action="store_true")
+    commands = everything.add_subparsers()
+    for name in COMMANDS:
+        one, about = parser_of(name)
+        reader = commands.add_parser(name, help=about)
+        for names, how, offer in one.declared():
+            action = reader.add_argument(*names, **how)
+            if offer is not None:
+                action.choices = list(offer())
+            elif how.get("type") is Path:
+                action.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE  # type: ignore[attr-defined]
+    sys.stdout.write(shtab.complete(everything, shell))
+    return ExitCode.ACCEPTED

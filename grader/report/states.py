@@ -1,0 +1,119 @@
+"""The operation that went wrong in a terminal: what it met, what it left and what it had to leave, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+
+from grader.record import Record
+from grader.report.compared import Compared, ComparedPanel, Mark
+from grader.report.escape import cells, escape
+from grader.report.focus import states_of
+from grader.report.groups import Audience, bad_operation, is_hidden
+from grader.report.page import Page, Span, Style, dim, pad, strong
+
+__all__ = ["show_memory"]
+
+_MOST_COLUMNS = 80
+_INDENT = 4
+_GAP = "   "
+"""Between two states."""
+
+_STYLES = {
+    Mark.NONE: Style.PLAIN,
+    Mark.FIRST: Style.BAD,
+    Mark.WRONG: Style.BAD,
+    Mark.RIGHT: Style.GOOD,
+    Mark.CHANGED: Style.STRONG,
+}
+
+_Cells = Sequence[tuple[str, Mark]]
+
+
+def show_memory(page: Page, record: Record, audience: Audience) -> None:
+    """Write what the operation with which the report begins left wrong in memory, if that may be shown and drawn.
+
+    A row of the table has one label and its cells in each state. The state before is left out where the table is too
+    wide with it; where it still is, nothing is written.
+    """
+    case = record.diagnosis.case if record.diagnosis is not None else None
+    outcome = next((one for one in record.outcomes if one.case == case and not is_hidden(one, audience)), None)
+    if outcome is None:
+        return
+    _, states = states_of(record, outcome, bad_operation(record, outcome))
+    if states is None or not states.is_wrong:
+        return
+    sides = {"before": states.before, "yours": states.yours, "expected": states.expected}
+    told = {name: panels for name, panels in sides.items() if panels}
+    for chosen in (told, {name: panels for name, panels in told.items() if name != "before"}):
+        table = _Table(chosen)
+        if table.width <= min(page.width, _MOST_COLUMNS):
+            page.labelled("Memory", "before and after the operation" if "before" in chosen else "after the operation")
+            table.write(page)
+            _legend(page, states)
+            return
+
+
+class _Table:
+    """The panels of some states: where each column begins, and how wide it is."""
+
+    def __init__(self, sides: Mapping[str, Sequence[ComparedPanel]]) -> None:
+        self.names = list(sides)
+        self.panels = list(zip(*sides.values(), strict=True))
+        self.label = max((_wide(label) for panels in self.panels for label, _ in panels[0].rows), default=0)
+        self.columns = [_widths(panels) for panels in self.panels]
+        inner = max((sum(widths) + len(widths) - 1 for widths in self.columns), default=0)
+        self.side = max(inner, *map(len, self.names))
+        self.width = _INDENT + self.label + len(self.names) * (len(_GAP) + self.side)
+
+    def write(self, page: Page) -> None:
+        """The table, with the names of states above it and those of columns above each panel that has any."""
+        page.crop(dim(" " * self.label), *(strong(_GAP + pad(name, self.side)) for name in self.names), indent=_INDENT)
+        for panels, widths in zip(self.panels, self.columns, strict=True):
+            columns = panels[0].columns
+            if columns:
+                above = " ".join(f"{name:>{wide}}" for name, wide in zip_longest(columns, widths, fillvalue=""))
+                page.crop(dim(" " * self.label), *[dim(_GAP + pad(above, self.side))] * len(panels), indent=_INDENT)
+            for rows in zip(*(panel.rows for panel in panels), strict=True):
+                parts = [Span(pad(rows[0][0], self.label))]
+                for _, found in rows:
+                    parts += [Span(_GAP), *self._cells(found, widths)]
+                page.crop(*parts, indent=_INDENT)
+
+    def _cells(self, found: _Cells, widths: Sequence[int]) -> Iterator[Span]:
+        """Those of one row and state, filled up to the width of a state."""
+        used = 0
+        for place, ((text, mark), wide) in enumerate(zip(found, widths, strict=False)):
+            yield Span(" " * (wide - _wide(_marked(text, mark)) + (place > 0)))
+            yield Span(_marked(text, mark), _STYLES[mark])
+            used += wide + (place > 0)
+        yield Span(" " * (self.side - used))
+
+
+def _widths(panels: Sequence[ComparedPanel]) -> list[int]:
+    """Of the columns of a panel, in whichever state its cell is widest."""
+    found: Iterator[_Cells] = (row for panel in panels for _, row in panel.rows)
+    shown = [[_wide(_marked(text, mark)) for text, mark in row] for row in found]
+    names = [len(name) for name in panels[0].columns]
+    return [max(column) for column in zip_longest(names, *shown, fillvalue=0)]
+
+
+def _marked(text: str, mark: Mark) -> str:
+    return f">{text}<" if mark is Mark.FIRST else text
+
+
+def _wide(text: str) -> int:
+    return cells(escape(text))
+
+
+def _legend(page: Page, states: Compared) -> None:
+    shown = {
+        text
+        for panels in (states.before, states.yours, states.expected)
+        for panel in panels
+        for _, row in panel.rows
+        for text, _ in row
+    }
+    told = ["> <: what is wrong first"]
+    told += [f"{sign}: {meaning}" for sign, meaning in states.legend.items() if sign in shown]
+    page.write(dim("; ".join(told)), indent=_INDENT)
