@@ -116,6 +116,8 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
             status, computed = _reap(process)
             computed += family.end_leftovers()
+            if silence is not None:  # who was in a process namespace of its own that was ended is counted by nobody
+                computed = max(computed, silence.cpu)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
