@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 
 from grader import record, sandbox
 from grader.record import Record, from_json
