@@ -115,9 +115,7 @@ def run(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             status, computed = _reap(process)
-            computed += family.end_leftovers()
-            if silence is not None:  # who was in a process namespace of its own that was ended is counted by nobody
-                computed = max(computed, silence.cpu)
+            computed = _at_least_seen(computed + family.end_leftovers(), silence)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
@@ -149,6 +147,11 @@ def _machine_trouble() -> Iterator[None]:
             f"no program can be run and listened to here: {error.strerror or error}. The machine, or a limit of this "
             "shell (ulimit -a), leaves too little"
         ) from error
+
+
+def _at_least_seen(computed: float, silence: Silence | None) -> float:
+    """The kernel counts nobody who was killed with a process namespace."""
+    return computed if silence is None else max(computed, silence.cpu)
 
 
 def _silence(pid: int, limits: Patience, family: Family, *, wrapped: bool) -> Silence | None:

@@ -15,6 +15,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -110,16 +111,17 @@ def secret() -> re.Pattern[str]:
     public = " ; ".join(str(operation) for case in cases if case not in hidden for operation in case.trace.operations)
     calls = {call for call in calls if not re.search(rf"(?<!\w){re.escape(call)}(?!\w)", public)}
     assert len(calls) > 100
-    words = sorted(map(re.escape, {*calls, *(case.name for case in hidden)}))
-    return re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)")
+    found = sorted({*calls, *(case.name for case in hidden)})
+    heads = groupby(found, key=lambda text: re.split("[ /]", text)[0])  # looked for first: they are a dozen
+    tails = (f"{head}(?:{'|'.join(re.escape(text[len(head) :]) for text in same)})" for head, same in heads)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(tails)})(?!\w)")
 
 
 def told_hidden(record: Record, *, instructor: bool = False) -> set[str]:
     """What is said of hidden cases in any report of this submission; `json` is the record itself, for instructors."""
     view = View(instructor=instructor, everything=True)
-    return {
-        found for name, render in FORMATS.items() for found in secret().findall(render(record, view)) if name != "json"
-    }
+    formats = (render for name, render in FORMATS.items() if name != "json")
+    return {found for render in formats for found in secret().findall(render(record, view))}
 
 
 def told_hidden_cases(_: list[Hostile], batch: Batch) -> Iterator[str]:
