@@ -6,12 +6,14 @@ runs tests in several processes, and both the items of the samples and test_prop
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from grader.labs import DEFAULT
 from grader.picture import Drawing
 from grader.record import Record, from_json, to_json, write
 
-__all__ = ["drawn", "graded"]
+__all__ = ["all_graded", "drawn", "graded"]
 
 _ROOT = Path(__file__).parents[2]
 _DAY = 86_400
@@ -31,16 +33,30 @@ _grade = pytest_items.graded
 @cache
 def graded(lab_name: str, path: Path) -> Record:
     """The record of the sample in this folder."""
+    return from_json(_kept(lab_name, path, wait=True).read_bytes())
+
+
+def all_graded(lab_name: str, paths: Iterable[Path]) -> list[Record]:
+    """The records of many, in their order; who meets another process at one of them goes on with the next meanwhile."""
+    wanted = list(paths)
+    for path in wanted:
+        with contextlib.suppress(BlockingIOError):
+            _kept(lab_name, path, wait=False)
+    return [graded(lab_name, path) for path in wanted]
+
+
+def _kept(lab_name: str, path: Path, *, wait: bool) -> Path:
+    """The file of a record, made if it is not there. Raises `BlockingIOError` where another one makes it."""
     key = hashlib.sha256(asked(Settings(lab=lab_name)).fingerprint.encode())
     for file in sorted(path.iterdir()):
         if file.name != "expect.toml":
             key.update(f"{file}\0".encode() + file.read_bytes())
     kept = _folder() / f"{key.hexdigest()[:32]}.json"
     with kept.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         if not kept.exists():
             write(kept, to_json(_grade(lab_name, path)))
-    return from_json(kept.read_bytes())
+    return kept
 
 
 @cache

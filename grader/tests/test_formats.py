@@ -13,7 +13,7 @@ from grader.record import Environment, Student
 from grader.report import FORMATS, GRADEBOOKS, View
 from grader.tests.book_readers import BOOK_READERS
 from grader.tests.command import SAMPLES
-from grader.tests.graded import graded
+from grader.tests.graded import all_graded
 from grader.tests.made import outcome, record_of, secret_record
 from grader.tests.readers import READERS, RUNNER
 from grader.tests.told import BOOKS, TOLD, of_record
@@ -34,7 +34,7 @@ def test_every_format_can_be_read_back() -> None:
 def test_all_formats_agree_on_all_samples(first: int) -> None:
     """Score, points of each rule, passed or not; and each is well-formed for its reader. Other tests want them too."""
     view = View()
-    found = [graded(lab().name, folder) for folder in _FOLDERS[first : first + _AT_ONCE]]
+    found = all_graded(lab().name, _FOLDERS[first : first + _AT_ONCE])
     for record in found:
         truth = of_record(record)
         for name, render in FORMATS.items():

@@ -12,7 +12,7 @@ import pytest
 
 from grader.labs.paged_kv import lab
 from grader.record import Record
-from grader.tests.graded import graded
+from grader.tests.graded import all_graded
 from grader.tests.programs import SAMPLES
 from grader.verdict import Verdict
 
@@ -42,18 +42,18 @@ class Sample:
 @cache
 def samples() -> tuple[Sample, ...]:
     """All of them, graded, but for hostile ones: those are no mistakes."""
-    folders = {path.parent for path in SAMPLES.glob("*/*/llm_memory.c")} - set(SAMPLES.glob("*/hostile_*"))
-    return tuple(map(_sample, sorted(folders)))
+    folders = sorted({path.parent for path in SAMPLES.glob("*/*/llm_memory.c")} - set(SAMPLES.glob("*/hostile_*")))
+    return tuple(map(_sample, folders, all_graded(lab().name, folders)))
 
 
-def _sample(folder: Path) -> Sample:
+def _sample(folder: Path, record: Record) -> Sample:
     label = folder / "expect.toml"
     rules = tomllib.loads(label.read_text(encoding="utf-8"))["rules"] if label.is_file() else []
     return Sample(
         name=folder.name,
         verdict=Verdict(folder.parent.name),
         rules=tuple(rules),
-        record=graded(lab().name, folder),
+        record=record,
     )
 
 
