@@ -1,4 +1,4 @@
-"""The switch that rewrites golden files, which are derived: read `git diff` afterwards."""
+"""The switch that rewrites golden files, which are derived: read `git diff` afterwards. The order of tests."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--update-golden does not run where CI is set: rewrite the files at home, and read them"
         )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest test: what it grades is kept for others (see graded.py)."""
+    items.sort(key=lambda item: item.path.name != "test_hostile_suite.py")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

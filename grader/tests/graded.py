@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from grader.labs import DEFAULT
 from grader.picture import Drawing
 from grader.record import Record, from_json, to_json, write
 
-__all__ = ["all_graded", "drawn", "graded"]
+__all__ = ["all_graded", "drawn", "graded", "keep"]
 
 _ROOT = Path(__file__).parents[2]
 _DAY = 86_400
@@ -45,7 +45,12 @@ def all_graded(lab_name: str, paths: Iterable[Path]) -> list[Record]:
     return [graded(lab_name, path) for path in wanted]
 
 
-def _kept(lab_name: str, path: Path, *, wait: bool) -> Path:
+def keep(lab_name: str, path: Path, record: Record) -> None:
+    """Spare the others a grading that has been done elsewhere."""
+    _kept(lab_name, path, wait=True, made=lambda: record)
+
+
+def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] | None = None) -> Path:
     """The file of a record, made if it is not there. Raises `BlockingIOError` where another one makes it."""
     key = hashlib.sha256(asked(Settings(lab=lab_name)).fingerprint.encode())
     for file in sorted(path.iterdir()):
@@ -55,7 +60,7 @@ def _kept(lab_name: str, path: Path, *, wait: bool) -> Path:
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         if not kept.exists():
-            write(kept, to_json(_grade(lab_name, path)))
+            write(kept, to_json(made() if made is not None else _grade(lab_name, path)))
     return kept
 
 
