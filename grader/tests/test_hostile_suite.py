@@ -220,8 +220,10 @@ def test_the_whole_suite_does_no_harm() -> None:
     """One batch, and everything that must hold of it: see `_LOOKS`."""
     hostile = suite()
     batch = grade_all([sample.folder for sample in hostile])
-    for sample, record in zip(hostile, batch.records, strict=False):
-        keep(lab().name, sample.folder, replace(record, pictures=()))
+    if not [*disturbed_others(hostile, batch)]:  # then each record is that of its sample
+        for sample, record in zip(hostile, batch.records, strict=False):
+            if record.verdict in sample.honest:  # whatever else the others are to see for themselves
+                keep(lab().name, sample.folder, replace(record, pictures=()))
 
     problems = [problem for look in _LOOKS for problem in look(hostile, batch)]
 
