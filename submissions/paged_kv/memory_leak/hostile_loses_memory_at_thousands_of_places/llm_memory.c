@@ -54,7 +54,7 @@ __attribute__((always_inline)) static inline void outer(size_t size) { inner(siz
 __attribute__((noinline)) static void lose(int part)
 {
     switch (part) {
-        MANY(0) MANY(1) MANY(2)
+        MANY(0) MANY(1)
     }
 }
 
@@ -119,7 +119,7 @@ static void drop(LLMEngine *engine, Sequence *sequence)
 LLMEngine *llm_init(void *pool_addr, size_t pool_size)
 {
     calls++;
-    lose(find_now() == NULL ? 0 : find_now()->case_number % 30);
+    lose(find_now() == NULL ? 0 : find_now()->case_number % 20);
     if (pool_addr == NULL || pool_size < BLOCK_SIZE)
         return NULL;
     LLMEngine *engine = malloc(sizeof *engine);

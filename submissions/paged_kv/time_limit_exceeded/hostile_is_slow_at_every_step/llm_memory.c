@@ -7,7 +7,7 @@ __asm__(
 #define A(x) x x x x x x x x
 #define B(x) A(A(A(A(A(A(x))))))
 int terms(void);
-int terms(void){return 0 B(+1) B(+1) B(+1) B(+1) B(+1);}
+int terms(void){return 0 B(+1) B(+1) B(+1) B(+1);}
 #include <time.h>
 #define SLOW do{clock_t t=clock();while(clock()-t<50000);}while(0)
 #include "llm_memory.h"
