@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grader.breaches import Place
-from grader.collect import Source
-from grader.compare import Comparison
-from grader.diagnose import CaseFindings, Diagnosed
-from grader.grammar import Case
-from grader.lab import Built, Lab, Program
-from grader.memcheck import Checked
-from grader.replay import Replayed
-from grader.sandbox import Workspace
-from grader.symptom import Named
-from grader.verdict import Advice, RuleScore
+from grader.assignment.lab import Built, Lab, Program
+from grader.assignment.source import Source
+from grader.core.case import Case
+from grader.core.verdict import Advice, RuleScore
+from grader.judge.case_findings import CaseFindings
+from grader.judge.diagnose import Diagnosed
+from grader.runtime.comparison import Comparison
+from grader.runtime.memory_faults import Checked
+from grader.runtime.observation import Replayed
+from grader.runtime.source_lines import Named, Place
+from grader.system.sandbox import Workspace
 
 __all__ = ["Attempt", "timed"]
 

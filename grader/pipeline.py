@@ -11,29 +11,31 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from grader import sandbox, tools
-from grader.advise import look_for_advice
-from grader.assemble import record
+from grader.assignment.lab import Built, Lab
+from grader.assignment.source import Source, collect
 from grader.attempt import Attempt, timed
-from grader.collect import Source, collect
-from grader.compare import compare
-from grader.diagnose import case_findings, diagnose
-from grader.grammar import Case
-from grader.instructions import count_instructions
-from grader.lab import Built, Lab
-from grader.lines import find_lines
-from grader.lost import find_lost
-from grader.memcheck import MOST_PROCESSES, memcheck
-from grader.picture import Drawing
-from grader.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
-from grader.plan import apart
-from grader.record import Record
-from grader.replay import replay
-from grader.score import rule_scores, total
-from grader.symbols import source_lines
-from grader.symptoms import stacks_of
-from grader.trust import surely
-from grader.verdict import Judged, Verdict, Visibility
+from grader.core.case import Case
+from grader.core.picture import Drawing
+from grader.core.record import Record
+from grader.core.verdict import Judged, Verdict, Visibility
+from grader.judge.case_causes import case_findings
+from grader.judge.case_findings import suspicions
+from grader.judge.compare import compare
+from grader.judge.diagnose import diagnose
+from grader.judge.score import rule_scores, total
+from grader.judge.symptoms import stacks_of
+from grader.result.assemble import record
+from grader.runtime.confirm import surely
+from grader.runtime.native.advice import look_for_advice
+from grader.runtime.native.leaks import find_lost
+from grader.runtime.native.lines import find_lines
+from grader.runtime.native.plan import apart
+from grader.runtime.native.replay import replay
+from grader.runtime.native.symbolize import source_lines
+from grader.runtime.native.valgrind.callgrind import count_instructions
+from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES, memcheck
+from grader.runtime.native.valgrind.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
+from grader.system import sandbox, tools
 
 __all__ = ["STEPS", "Progress", "grade"]
 
@@ -58,9 +60,9 @@ def grade(
 ) -> Record:
     """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
 
-    `advise` looks for what costs no point (grader.advise), `instructions` counts them (grader.instructions), `draw`
-    says how many pictures of failing cases there are (grader.pictures); for symbols that are `allowed` nothing is
-    rejected. With `hidden` the cases are the public part, and that is what the others weigh (grader.part).
+    `advise` looks for what costs no point, `instructions` counts them, `draw` says how many pictures of failing cases
+    there are (grader.result.draw_states); for symbols that are `allowed` nothing is rejected. With `hidden` the cases
+    are the public part, and that is what the others weigh (grader.assignment.case_selection).
     """
     tools.require(*lab.tools, *(["valgrind"] if valgrind or instructions else []))
     with sandbox.workspace() as work:
@@ -194,7 +196,7 @@ def _find_lines(attempt: Attempt) -> Attempt:
     if attempt.source is None or attempt.program is None or attempt.relaxed:
         return attempt
     with sandbox.workspace(attempt.work.budget) as work:  # what ran in the other one may have left something there
-        named, seconds = find_lines(work, attempt.lab, attempt.source.content, attempt.found)
+        named, seconds = find_lines(work, attempt.lab, attempt.source.content, suspicions(attempt.found))
     attempt = replace(attempt, named=named, spent=attempt.spent | {"find lines": seconds})
     return _diagnose(attempt) if named else attempt
 
@@ -242,7 +244,12 @@ def _advise(attempt: Attempt) -> Attempt:
         return attempt
     with sandbox.workspace(attempt.work.budget) as work:  # what ran in the other one may have left something there
         advised = look_for_advice(
-            work, attempt.lab, source=source.content, program=program, comparisons=attempt.comparisons
+            work,
+            attempt.lab,
+            source=source.content,
+            program=program,
+            comparisons=attempt.comparisons,
+            judge=partial(compare, model=attempt.lab.model),
         )
     return replace(
         attempt, advice=(*attempt.advice, *advised.advice), spent=attempt.spent | {"advise": advised.cpu_seconds}

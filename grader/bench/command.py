@@ -12,9 +12,9 @@ from pathlib import Path
 from grader.bench.figures import Section, as_rows, as_table, exit_code
 from grader.bench.lines import full, quick
 from grader.bench.subject import ROOT, prepared
-from grader.errors import ExitCode, GraderError, InputError
+from grader.core.errors import ExitCode, GraderError, InputError
+from grader.core.verdict import Verdict
 from grader.labs import DEFAULT, LABS
-from grader.verdict import Verdict
 
 __all__ = ["main"]
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from grader import pipeline, sandbox
+from grader import pipeline
 from grader.attempt import Attempt
 from grader.bench.figures import Figure, Section, Target, best, differences, ratio, worst
 from grader.bench.measure import Candidate, Tell, cpu_of, rounds_of, wall_of
@@ -18,8 +18,9 @@ from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
 from grader.bench.subject import Subject
 from grader.bench.traces import copied, on_pool
 from grader.bench.workers import efficiency
-from grader.grammar import Case
-from grader.verdict import Verdict
+from grader.core.case import Case
+from grader.core.verdict import Verdict
+from grader.system import sandbox
 
 __all__ = ["full", "quick"]
 
@@ -33,8 +34,8 @@ _EVERY = 20
 _DEAR_ROUNDS = 3
 _POOLS = (64, 256, 1024, 4096)
 _ATTACK = "hostile_"
-"""What some samples' names begin with. They may take all the time that a submission has (grader.budget), and are
-measured by grader.tests.hostile_levels."""
+"""What some samples' names begin with. They may take all the time that a submission has (grader.system.budget), and are
+measured by grader.tests.trials.hostile_levels."""
 
 
 def quick(subject: Subject, rounds: int, tell: Tell) -> list[Section]:

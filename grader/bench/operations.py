@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from grader import sandbox
 from grader.bench.figures import Figure, Target, ratio
 from grader.bench.measure import Candidate, Tell
 from grader.bench.subject import Subject
 from grader.bench.traces import copied, on_pool
-from grader.replay import Replayed
+from grader.runtime.observation import Replayed
+from grader.system import sandbox
 
 __all__ = ["Compared", "compared"]
 

@@ -15,15 +15,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grader.assignment.lab import Program
 from grader.bench import per_case
 from grader.bench.subject import Subject
-from grader.compare import End
-from grader.errors import UsageError
-from grader.grammar import Case
-from grader.lab import Program
-from grader.process import Command, Completed
-from grader.sandbox import Limits, Workspace, workspace
-from grader.verdict import Visibility
+from grader.core.case import Case
+from grader.core.errors import UsageError
+from grader.core.verdict import Visibility
+from grader.runtime.comparison import End
+from grader.system.process import Command, Completed
+from grader.system.sandbox import Limits, Workspace, workspace
 from reference.model import play
 
 __all__ = ["PlainFolder", "dynamic", "naive", "plain", "pytest_files", "pytest_run"]

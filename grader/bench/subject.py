@@ -13,22 +13,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader import casefile, pipeline, process, sandbox
-from grader.budget import Budget
-from grader.build.project import FLAGS
-from grader.collect import collect
-from grader.compare import Comparison, compare
-from grader.errors import DriverError, UsageError
-from grader.grammar import Case
-from grader.lab import Lab, Program
+from grader import pipeline
+from grader.assignment import load
+from grader.assignment.lab import Lab, Program
+from grader.assignment.source import collect
+from grader.core.case import Case
+from grader.core.errors import DriverError, UsageError
+from grader.core.record import Record
+from grader.core.verdict import Verdict
+from grader.judge.compare import compare
 from grader.labs import LABS
-from grader.memcheck import Checked, memcheck
-from grader.plan import plan
-from grader.process import Patience
-from grader.record import Record
-from grader.replay import Replayed, replay
-from grader.sandbox import Workspace
-from grader.verdict import Verdict
+from grader.runtime.comparison import Comparison
+from grader.runtime.memory_faults import Checked
+from grader.runtime.native.compile.project import FLAGS
+from grader.runtime.native.plan import plan
+from grader.runtime.native.replay import replay
+from grader.runtime.native.valgrind.memcheck import memcheck
+from grader.runtime.observation import Replayed
+from grader.system import process, sandbox
+from grader.system.budget import Budget
+from grader.system.process import Patience
+from grader.system.sandbox import Workspace
 
 __all__ = ["ROOT", "Subject", "prepared"]
 
@@ -92,7 +97,7 @@ class Subject:
 
     def load_cases(self) -> list[Case]:
         """Read all case files."""
-        return casefile.load_folder(self.lab.cases, self.lab.grammar, seed=self.lab.rubric.seed)
+        return load.load_folder(self.lab.cases, self.lab.grammar, seed=self.lab.rubric.seed)
 
     def replay(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Replayed:
         """The native pass."""
@@ -157,9 +162,9 @@ def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
         if built.program is None:
             raise UsageError(f"{path}: {built.findings[0].message}; --submission takes one that builds")
         (folder / lab.source_name).write_bytes(source)
-        for header in (ROOT / "grader" / "drivers" / lab.name).glob("*.h"):
+        for header in (ROOT / "grader" / "labs" / lab.name).glob("*.h"):
             (folder / header.name).write_bytes(header.read_bytes())
         (folder / "empty.c").write_text("int main(void) { return 0; }\n")
         command(["gcc", "empty.c", "-o", "empty"], folder)
-        cases = tuple(casefile.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
+        cases = tuple(load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
         yield Subject(path=path, lab=lab, cases=cases, source=source, program=built.program, folder=folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from grader.grammar import Case
+from grader.core.case import Case
 from reference.operation import Operation, Trace
 
 __all__ = ["copied", "on_pool"]

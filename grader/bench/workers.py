@@ -7,11 +7,11 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 
-from grader.asked import Settings, asked
+from grader.assignment.source import collect
 from grader.bench.figures import Figure, Target, best
 from grader.bench.measure import Tell, wall_of
-from grader.collect import collect
-from grader.workers import Task, grade, processes
+from grader.classroom.fingerprint import Settings, asked
+from grader.classroom.workers import Task, grade, processes
 
 __all__ = ["efficiency"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from grader.errors import ExitCode
+from grader.core.errors import ExitCode
 
 __all__ = ["main"]
 

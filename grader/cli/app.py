@@ -7,10 +7,10 @@ from importlib import import_module
 from types import ModuleType
 
 from grader import NAME, __version__
+from grader.assignment.toml_table import suggestion
 from grader.cli.guard import guarded
 from grader.cli.parser import HELP, Parser
-from grader.errors import ExitCode, UsageError
-from grader.table import suggestion
+from grader.core.errors import ExitCode, UsageError
 
 __all__ = ["COMMANDS", "app", "parser_of"]
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import fnmatch
 from pathlib import Path
 
-from grader import asked, batch as batches, overrides as decisions, roster as rosters
-from grader.claims import claims
+from grader.assignment.toml_table import suggestion
+from grader.classroom import batch as batches, fingerprint, overrides as decisions, roster as rosters
+from grader.classroom.discover import Handed, gather
+from grader.classroom.locks import claims
+from grader.classroom.roster import Roster
+from grader.classroom.store import Run, Store, open_store
 from grader.cli.classes import roster_option, said, store_option
 from grader.cli.grading import Where, grade_all, summary, where_options
 from grader.cli.options import (
@@ -18,13 +22,9 @@ from grader.cli.options import (
     seed_option,
 )
 from grader.cli.parser import Parser
-from grader.errors import ExitCode, UsageError
-from grader.gather import Handed, gather
-from grader.record import Override
-from grader.roster import Roster
-from grader.store import Run, Store, open_store
-from grader.table import suggestion
-from grader.verdict import Judged
+from grader.core.errors import ExitCode, UsageError
+from grader.core.record import Override
+from grader.core.verdict import Judged
 
 __all__ = ["batch", "options"]
 
@@ -82,8 +82,8 @@ def batch(
         grade batch assignment_123_export.zip --store hw3.sqlite --jobs 4 --again jane
         grade show jane && grade export > grades.csv
     """
-    chosen = asked.asked(
-        asked.Settings(
+    chosen = fingerprint.asked(
+        fingerprint.Settings(
             lab=chosen_lab(lab).name,
             case=case,
             seed=seed,

@@ -8,8 +8,8 @@ from rich.table import Table
 from grader.cli.options import case_option, chosen_lab, chosen_part, lab_option, public_option
 from grader.cli.parser import Parser
 from grader.cli.terminal import console
-from grader.errors import ExitCode
-from grader.score import most_points
+from grader.core.errors import ExitCode
+from grader.judge.score import most_points
 
 __all__ = ["cases", "options"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from grader.classroom.store import Run, Store
 from grader.cli.parser import Parser
-from grader.errors import UsageError
+from grader.core.errors import UsageError
 from grader.report.escape import escape
-from grader.store import Run, Store
 
 __all__ = ["STORE", "chosen_run", "roster_option", "said", "store_option"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.cli.app import COMMANDS, parser_of
 from grader.cli.parser import Parser
-from grader.errors import ExitCode
+from grader.core.errors import ExitCode
 
 __all__ = ["completion", "options"]
 

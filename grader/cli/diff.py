@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from grader.changes import changes
+from grader.classroom.run_diff import changes
+from grader.classroom.store import open_store
 from grader.cli.classes import said, store_option
 from grader.cli.differences import show_changes
 from grader.cli.parser import Parser, number
-from grader.errors import ExitCode, UsageError
-from grader.grammar import Number
-from grader.store import open_store
+from grader.core.case import Number
+from grader.core.errors import ExitCode, UsageError
 
 __all__ = ["diff", "options"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grader.changes import Change
+from grader.classroom.run_diff import Change
 from grader.report.escape import escape
 
 __all__ = ["show_changes"]

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from grader import __version__, pipeline, sandbox, tools
-from grader.asked import Settings, asked
-from grader.confine.machine import machine
-from grader.errors import ExitCode, GraderError
+from grader import __version__, pipeline
+from grader.classroom.fingerprint import Settings, asked
+from grader.core.errors import ExitCode, GraderError
+from grader.core.verdict import Verdict
 from grader.labs import DEFAULT
-from grader.verdict import Verdict
+from grader.system import sandbox, tools
+from grader.system.confine.machine import machine
 
 __all__ = ["doctor"]
 

@@ -9,8 +9,8 @@ from rich.markup import escape
 from grader.cli.options import case_names, chosen_case, chosen_lab, lab_option, seed_option
 from grader.cli.parser import Parser
 from grader.cli.terminal import console
-from grader.errors import ExitCode
-from grader.picture import Part, Shape
+from grader.core.errors import ExitCode
+from grader.core.picture import Part, Shape
 from reference.model import play
 
 __all__ = ["explain", "options"]

@@ -7,16 +7,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from grader.classroom.store import Run, Store, open_store
 from grader.cli.classes import chosen_run, said, store_option
 from grader.cli.output import all_option, check_format, check_output
 from grader.cli.parser import Parser, number
-from grader.errors import ExitCode, UsageError
-from grader.grammar import Number
-from grader.record import Record, write
-from grader.report import FORMATS, GRADEBOOKS, LINE_BY_LINE, View
+from grader.core.case import Number
+from grader.core.errors import ExitCode, UsageError
+from grader.core.record import Record, write
+from grader.report import FORMATS, GRADEBOOKS, LINE_BY_LINE
 from grader.report.class_page import class_page, page_names
 from grader.report.document import Document
-from grader.store import Run, Store, open_store
+from grader.report.view import View
 
 __all__ = ["export", "options"]
 

@@ -12,22 +12,22 @@ from functools import partial
 from pathlib import Path
 from statistics import mean, median
 
-from grader import batch
-from grader.claims import Claims
+from grader.classroom import batch
+from grader.classroom.locks import Claims
+from grader.classroom.store import Run, Store
+from grader.classroom.stored_result import Result
+from grader.classroom.workers import Graded, Workers, processes
 from grader.cli.classes import said
 from grader.cli.options import sandbox_option
 from grader.cli.parser import Parser, number
 from grader.cli.progress import progress
 from grader.cli.terminal import console
-from grader.errors import ExitCode, ToolMissing
-from grader.grammar import Number
+from grader.core.case import Number
+from grader.core.errors import ExitCode, ToolMissing
+from grader.core.verdict import Verdict
 from grader.report.escape import escape
 from grader.report.words import NOT_RUN
-from grader.result import Result
-from grader.sandbox import LEVELS, require
-from grader.store import Run, Store
-from grader.verdict import Verdict
-from grader.workers import Graded, Workers, processes
+from grader.system.sandbox import LEVELS, require
 
 __all__ = ["Where", "grade_all", "summary", "where_options"]
 
@@ -61,7 +61,7 @@ class Where:
         if self.executor is None:  # one under way and one waiting for each process: no more of them is in memory
             return partial(processes, min(self.jobs, max(1, count))), 2 * self.jobs
         try:
-            from grader.cluster import WINDOW, cluster
+            from grader.classroom.dask_cluster import WINDOW, cluster
         except ModuleNotFoundError as error:
             if error.name not in ("distributed", "dask"):
                 raise

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from grader.cli.log import complain
 from grader.cli.streams import drop_what_failed
-from grader.errors import ExitCode, GraderError, InputError
+from grader.core.errors import ExitCode, GraderError, InputError
 
 __all__ = ["guarded"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 
-from grader import casefile
+from grader.assignment import load
+from grader.assignment.case_selection import Part, part
+from grader.assignment.lab import Lab
+from grader.assignment.rubric import SEED
 from grader.cli.parser import Parser, number
-from grader.errors import UsageError
-from grader.grammar import Case
-from grader.lab import Lab
+from grader.core.case import Case
+from grader.core.errors import UsageError
 from grader.labs import DEFAULT, LABS
-from grader.part import Part, part
-from grader.rubric import SEED
-from grader.sandbox import LEVELS
+from grader.system.sandbox import LEVELS
 
 __all__ = [
     "case_names",
@@ -93,7 +93,7 @@ def case_names() -> list[str]:
 
 def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:
     """One case by its name, by the end of its name, or by its path. Raises `UsageError`."""
-    cases = casefile.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed)
+    cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed)
     wanted = name.removesuffix(".toml")
     fitting = [case for case in cases if case.name == wanted or wanted.endswith(f"/{case.name}")]
     fitting = fitting or [case for case in cases if case.path.stem == wanted]

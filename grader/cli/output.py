@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from grader.assignment.toml_table import suggestion
 from grader.cli.log import in_workflow
 from grader.cli.parser import Parser
 from grader.cli.terminal import columns, is_colourful
-from grader.errors import UsageError
-from grader.report import View
-from grader.table import suggestion
+from grader.core.errors import UsageError
+from grader.report.view import View
 
 __all__ = ["all_option", "check_format", "check_output", "view_of"]
 

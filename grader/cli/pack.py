@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from grader.assignment.toml_table import suggestion
+from grader.bundles import BUNDLES
+from grader.bundles.bundle import check_folder, put
 from grader.cli.options import chosen_cases, chosen_lab, lab_option
 from grader.cli.parser import Parser
-from grader.deploy import BUNDLES
-from grader.deploy.bundle import check_folder, put
-from grader.errors import ExitCode, UsageError
-from grader.table import suggestion
+from grader.core.errors import ExitCode, UsageError
 
 __all__ = ["options", "pack"]
 

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from grader.errors import UsageError
-from grader.grammar import Number
-from grader.table import suggestion
+from grader.assignment.toml_table import suggestion
+from grader.core.case import Number
+from grader.core.errors import UsageError
 
 __all__ = ["HELP", "Offer", "Parser", "number"]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from grader.classroom.workers import Graded
 from grader.cli.terminal import is_live
-from grader.verdict import Verdict
-from grader.workers import Graded
+from grader.core.verdict import Verdict
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grader import asked, batch, overrides as decisions, roster as rosters
-from grader.changes import changes
-from grader.claims import claims
+from grader.classroom import batch, fingerprint, overrides as decisions, roster as rosters
+from grader.classroom.locks import claims
+from grader.classroom.run_diff import changes
+from grader.classroom.store import open_store
 from grader.cli.classes import chosen_run, roster_option, said, store_option
 from grader.cli.differences import show_changes
 from grader.cli.grading import Where, grade_all, summary, where_options
 from grader.cli.parser import Parser, number
-from grader.errors import ExitCode
-from grader.grammar import Number
-from grader.store import open_store
+from grader.core.case import Number
+from grader.core.errors import ExitCode
 
 __all__ = ["options", "regrade"]
 
@@ -56,7 +56,7 @@ def regrade(
     people = rosters.load(roster) if roster is not None else None
     with open_store(store) as kept, claims(store) as claimed:
         old = chosen_run(kept, run)
-        chosen = asked.asked(batch.settings_of(old))
+        chosen = fingerprint.asked(batch.settings_of(old))
         chosen.require_tools()
         where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
         where.require()

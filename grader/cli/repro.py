@@ -17,10 +17,10 @@ from grader.cli.options import (
 )
 from grader.cli.output import check_output
 from grader.cli.parser import Parser
-from grader.errors import ExitCode, UsageError
-from grader.record import Record, write
-from grader.report.groups import bad_operation, findings_of, grouped
-from grader.verdict import Outcome, Tool, Verdict
+from grader.core.causes import bad_operation, findings_of, grouped
+from grader.core.errors import ExitCode, UsageError
+from grader.core.record import Record, write
+from grader.core.verdict import Outcome, Tool, Verdict
 
 __all__ = ["options", "repro"]
 

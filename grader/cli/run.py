@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from grader import pipeline
+from grader.assignment.source import collect
 from grader.cli.options import (
     case_option,
     chosen_lab,
@@ -22,15 +23,15 @@ from grader.cli.options import (
 from grader.cli.output import all_option, check_format, check_output, view_of
 from grader.cli.parser import Parser
 from grader.cli.status import status
-from grader.collect import collect
-from grader.errors import ExitCode, UsageError
-from grader.picture import Drawing
-from grader.plain import one_line
-from grader.record import Record, Submission, ungraded, write
-from grader.report import DRAWN, FORMATS, GRADEBOOKS, Gradebook, View
+from grader.core.errors import ExitCode, UsageError
+from grader.core.picture import Drawing
+from grader.core.record import Record, Submission, ungraded, write
+from grader.core.sanitize import one_line
+from grader.core.verdict import Verdict
+from grader.report import DRAWN, FORMATS, GRADEBOOKS
 from grader.report.document import Document
-from grader.sandbox import require
-from grader.verdict import Verdict
+from grader.report.view import Gradebook, View
+from grader.system.sandbox import require
 
 __all__ = ["options", "run"]
 

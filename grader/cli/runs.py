@@ -9,16 +9,16 @@ from statistics import mean
 from rich.table import Table
 from rich.text import Text
 
-from grader import prune as pruning
-from grader.claims import claims
+from grader.classroom import prune as pruning
+from grader.classroom.locks import claims
+from grader.classroom.store import Run, Store, open_store
 from grader.cli.classes import said, store_option
 from grader.cli.parser import Parser, number
 from grader.cli.terminal import console
-from grader.errors import ExitCode, StoreError, UsageError
-from grader.grammar import Number
+from grader.core.case import Number
+from grader.core.errors import ExitCode, StoreError, UsageError
+from grader.core.verdict import Verdict
 from grader.report.escape import escape
-from grader.store import Run, Store, open_store
-from grader.verdict import Verdict
 
 __all__ = ["options", "runs"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from grader import record
-from grader.errors import ExitCode
+from grader.core import record
+from grader.core.errors import ExitCode
 
 __all__ = ["schema"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from grader.assignment.toml_table import suggestion
+from grader.classroom.store import Run, Store, open_store
+from grader.classroom.stored_result import Result
 from grader.cli.classes import chosen_run, said, store_option
 from grader.cli.output import all_option, check_format, view_of
 from grader.cli.parser import Parser, number
-from grader.errors import ExitCode, UsageError
-from grader.grammar import Number
+from grader.core.case import Number
+from grader.core.errors import ExitCode, UsageError
 from grader.report import FORMATS
-from grader.result import Result
-from grader.store import Run, Store, open_store
-from grader.table import suggestion
 
 __all__ = ["options", "show"]
 

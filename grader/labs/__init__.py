@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grader.lab import Lab
-from grader.labs.paged_kv import lab as paged_kv
+from grader.assignment.lab import Lab
+from grader.labs.paged_kv.lab import lab as paged_kv
 
 __all__ = ["DEFAULT", "LABS"]
 

@@ -6,8 +6,8 @@ What makes one file of many records has its line in `GRADEBOOKS`.
 
 from __future__ import annotations
 
-from grader.picture import Drawing
-from grader.record import Record
+from grader.core.picture import Drawing
+from grader.core.record import Record
 from grader.report import annotate, classroom50, gcc, gradebook, gradescope, html, junit, sarif, summary, text
 from grader.report.document import Document, as_json, as_log
 from grader.report.view import Format, Gradebook, View

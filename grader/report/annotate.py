@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grader.record import Record
+from grader.core.record import Record
+from grader.core.verdict import SourceLine
 from grader.report.document import Document, as_command, joined
 from grader.report.problems import advised, causes, decided, file_of
 from grader.report.view import View
 from grader.report.words import points_of, result_of
-from grader.verdict import SourceLine
 
 __all__ = ["render"]
 

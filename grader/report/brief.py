@@ -6,10 +6,11 @@ from collections.abc import Container, Iterator, Sequence
 from enum import Enum, auto
 from functools import partial
 
-from grader.record import Record
+from grader.core.causes import Audience, Group, broken_by, grouped, hint_of, is_hidden, trouble_of
+from grader.core.record import Record
+from grader.core.verdict import RuleScore, Verdict
 from grader.report.closing import MORE, advised, graded_briefly, printed, reproduce
 from grader.report.fit import Section, fit
-from grader.report.groups import Audience, Group, broken_by, grouped, hint_of, is_hidden, trouble_of
 from grader.report.head import all_well, headline
 from grader.report.hidden import hidden_briefly
 from grader.report.page import Page, bad, dim, glued, strong
@@ -18,7 +19,6 @@ from grader.report.start import start_here
 from grader.report.states import show_memory
 from grader.report.trace import Fold, bad_place, called_from, legend, show_case, show_trace, what_is_wrong
 from grader.report.words import cost_of, counted, points_about, withheld_of
-from grader.verdict import RuleScore, Verdict
 
 __all__ = ["Part", "brief"]
 

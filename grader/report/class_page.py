@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from grader.record import Record
+from grader.core.causes import Audience, is_hidden
+from grader.core.record import Record
+from grader.core.verdict import Outcome
 from grader.report.decided import decisions_of
 from grader.report.document import Document
-from grader.report.groups import Audience, is_hidden
 from grader.report.view import View
 from grader.report.web import web_page
 from grader.report.words import NOT_RUN, counted, result_of
-from grader.verdict import Outcome
 
 __all__ = ["class_page", "page_names"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from grader.record import Record
+from grader.core.record import Record
+from grader.core.verdict import RuleScore
 from grader.report.decided import decision_of
 from grader.report.document import Document, as_json
 from grader.report.view import View
 from grader.report.why import judged
 from grader.report.words import part_of
-from grader.verdict import RuleScore
 
 __all__ = ["render"]
 

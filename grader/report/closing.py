@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from grader.record import Record
+from grader.core.causes import Audience, grouped, is_hidden
+from grader.core.record import Record
 from grader.report.escape import escape_lines
-from grader.report.groups import Audience, grouped, is_hidden
 from grader.report.page import Page, dim, strong
 
 __all__ = ["advised", "footer", "graded_briefly", "graded_how", "printed", "reproduce"]

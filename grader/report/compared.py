@@ -13,8 +13,8 @@ from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
 
+from grader.core.verdict import Outcome
 from grader.report.drawn import DrawnPanel, DrawnRow, DrawnScene, cell_name
-from grader.verdict import Outcome
 
 __all__ = ["Compared", "ComparedPanel", "Mark", "compared"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.record import Override, Record
+from grader.core.record import Override, Record
 from grader.report.words import counted
 
 __all__ = ["decision_of", "decisions_of", "said_of"]

@@ -16,8 +16,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from grader.plain import plain
-from grader.record import Record, to_json
+from grader.core.record import Record, to_json
+from grader.core.sanitize import plain
 from grader.report.escape import (
     csv_cell,
     escape,

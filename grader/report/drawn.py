@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
-from grader.picture import Panel, Picture, Row, Scene, Shape
-from grader.verdict import Outcome, StepShown
+from grader.core.picture import Panel, Picture, Row, Scene, Shape
+from grader.core.verdict import Outcome, StepShown
 
 __all__ = ["DrawnCell", "DrawnPanel", "DrawnRow", "DrawnScene", "cell_name", "drawn"]
 

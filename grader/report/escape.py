@@ -1,7 +1,7 @@
 """Text for where it goes: what the target takes for an order of its own is written so that it is only shown.
 
 Each function knows one place in one target. Formats do not call them: the doors of `grader.report.document` and the
-terminal's `Page` do. What no target can carry is gone already, see `grader.plain`.
+terminal's `Page` do. What no target can carry is gone already, see `grader.core.sanitize`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from grader.plain import one_line, plain
+from grader.core.sanitize import one_line, plain
 
 __all__ = [
     "cells",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.record import Record
-from grader.verdict import SourceLine
+from grader.core.record import Record
+from grader.core.verdict import SourceLine
 
 __all__ = ["Excerpt", "ExcerptLine", "excerpt"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.record import Record
+from grader.core.causes import Audience, bad_operation, clauses_of, is_hidden, of_the_build
+from grader.core.record import Record
+from grader.core.verdict import Diagnosis, Outcome, SourceLine, StepShown, Verdict
 from grader.report.compared import Compared, compared
 from grader.report.drawn import drawn
 from grader.report.excerpt import Excerpt, excerpt
-from grader.report.groups import Audience, bad_operation, clauses_of, is_hidden, of_the_build
 from grader.report.progress import is_next
 from grader.report.start import MOST_EXCERPTS, messages_of, shown_hint, why_not
 from grader.report.trace import case_file
-from grader.verdict import Diagnosis, Outcome, SourceLine, StepShown, Verdict
 
 __all__ = ["Focus", "Message", "focus", "states_of"]
 

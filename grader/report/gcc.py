@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from grader.record import Record
+from grader.core.record import Record
 from grader.report.document import Document, as_gcc_message, as_log, joined
 from grader.report.problems import advised, causes, decided, file_of
 from grader.report.view import View

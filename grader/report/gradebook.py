@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from grader.record import Record, Student
+from grader.core.record import Record, Student
 from grader.report.decided import decisions_of
 from grader.report.document import Document, as_csv, as_json, joined
 from grader.report.why import judged

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from grader.record import Record
+from grader.core.causes import Audience
+from grader.core.record import Record
+from grader.core.verdict import RuleScore
 from grader.report import text
 from grader.report.document import Document, as_json
-from grader.report.groups import Audience
 from grader.report.view import View
 from grader.report.why import judged, why
-from grader.verdict import RuleScore
 
 __all__ = ["render"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.record import Record
+from grader.core.record import Record
 from grader.report.decided import decisions_of
 from grader.report.page import Page, bad, dim, glued, good, strong
 from grader.report.words import all_pass, points_of, result_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grader.record import Record
-from grader.report.groups import Audience, HiddenLoss, clauses_of, hidden_losses, is_hidden
+from grader.core.causes import Audience, HiddenLoss, clauses_of, hidden_losses, is_hidden
+from grader.core.record import Record
+from grader.core.verdict import Outcome
 from grader.report.page import Page, dim, glued, strong
 from grader.report.words import points_about
-from grader.verdict import Outcome
 
 __all__ = ["MOST_TITLES", "hidden_briefly", "hidden_cases", "hidden_head", "sentences", "titles", "what_to_do"]
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grader.record import Record
-from grader.report.closing import graded_how
-from grader.report.colours import coloured
-from grader.report.decided import decisions_of
-from grader.report.document import Document
-from grader.report.drawn import DrawnScene, drawn
-from grader.report.focus import focus
-from grader.report.groups import (
+from grader.core.causes import (
     Audience,
     Group,
     findings_of,
@@ -23,6 +16,14 @@ from grader.report.groups import (
     lost_points,
     trouble_of,
 )
+from grader.core.record import Record
+from grader.core.verdict import Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
+from grader.report.closing import graded_how
+from grader.report.colours import coloured
+from grader.report.decided import decisions_of
+from grader.report.document import Document
+from grader.report.drawn import DrawnScene, drawn
+from grader.report.focus import focus
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
 from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next, is_unfinished
 from grader.report.start import what_it_means
@@ -30,7 +31,6 @@ from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
 from grader.report.view import View
 from grader.report.web import web_page
 from grader.report.words import all_pass, cost_of, counted, points_about, points_of, result_of, withheld_of
-from grader.verdict import Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
 
 __all__ = ["render"]
 

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
-from grader.record import Record
+from grader.core.causes import Audience, grouped, is_hidden, trouble_of
+from grader.core.record import Record
+from grader.core.verdict import Outcome, RuleScore, Verdict
 from grader.report.decided import decision_of
 from grader.report.document import Document, as_xml
-from grader.report.groups import Audience, grouped, is_hidden, trouble_of
 from grader.report.view import View
 from grader.report.why import case_in_full, judged, not_run, why
 from grader.report.words import points_of, result_of
-from grader.verdict import Outcome, RuleScore, Verdict
 
 __all__ = ["render"]
 

@@ -6,9 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from grader.record import Override, Record
-from grader.report.decided import said_of
-from grader.report.groups import (
+from grader.core.causes import (
     Audience,
     findings_of,
     grouped,
@@ -18,10 +16,12 @@ from grader.report.groups import (
     of_the_build,
     trouble_of,
 )
+from grader.core.record import Override, Record
+from grader.core.verdict import Finding, Outcome, SourceLine, Tool, Verdict
+from grader.report.decided import said_of
 from grader.report.hidden import titles
 from grader.report.progress import asked_now, is_for_later, is_in_unwritten, is_unfinished
 from grader.report.words import cost_of, counted
-from grader.verdict import Finding, Outcome, SourceLine, Tool, Verdict
 
 __all__ = ["Problem", "advised", "causes", "decided", "each_found", "file_of"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.record import Record
-from grader.report.groups import Group, bad_operation, lost_points
+from grader.core.causes import Group, bad_operation, lost_points
+from grader.core.record import Record
+from grader.core.verdict import CallStage, Outcome, Stage, Verdict, Visibility
 from grader.report.page import Page, Span, bad, dim, good
-from grader.verdict import CallStage, Outcome, Stage, Verdict, Visibility
 
 __all__ = [
     "STAGE_WORDS",

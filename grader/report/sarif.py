@@ -12,13 +12,13 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from grader.record import Record
+from grader.core.record import Record
+from grader.core.verdict import RuleScore, SourceLine, Tool
 from grader.report.decided import said_of
 from grader.report.document import Document, as_sarif
 from grader.report.problems import Problem, advised, decided, each_found, file_of
 from grader.report.view import View
 from grader.report.words import counted, part_of
-from grader.verdict import RuleScore, SourceLine, Tool
 
 __all__ = ["render"]
 

@@ -6,14 +6,14 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 
-from grader.record import Record
+from grader.core.causes import Audience, clauses_of, is_hidden, of_the_build
+from grader.core.record import Record
+from grader.core.verdict import Diagnosis, Finding, Outcome, SourceLine, Verdict
 from grader.report.excerpt import excerpt
-from grader.report.groups import Audience, clauses_of, is_hidden, of_the_build
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.progress import is_next
 from grader.report.trace import case_file
 from grader.report.words import NO_FILE, counted
-from grader.verdict import Diagnosis, Finding, Outcome, SourceLine, Verdict
 
 __all__ = ["MOST_EXCERPTS", "messages_of", "shown_hint", "start_here", "what_it_means", "why_not"]
 

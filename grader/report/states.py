@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from grader.record import Record
+from grader.core.causes import Audience, bad_operation, is_hidden
+from grader.core.record import Record
 from grader.report.compared import Compared, ComparedPanel, Mark
 from grader.report.escape import cells, escape
 from grader.report.focus import states_of
-from grader.report.groups import Audience, bad_operation, is_hidden
 from grader.report.page import Page, Span, Style, dim, pad, strong
 
 __all__ = ["show_memory"]

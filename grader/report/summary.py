@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.record import Record
+from grader.core.record import Record
 from grader.report import text
 from grader.report.document import Document, as_markdown
 from grader.report.view import View

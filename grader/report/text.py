@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from grader.record import Record
+from grader.core.causes import Audience, Group, broken_by, grouped, hint_of, is_hidden, trouble_of
+from grader.core.record import Record
+from grader.core.verdict import RuleScore, Verdict
 from grader.report.brief import Part, brief
 from grader.report.closing import advised, footer, printed
 from grader.report.document import Document
-from grader.report.groups import Audience, Group, broken_by, grouped, hint_of, is_hidden, trouble_of
 from grader.report.head import all_well, headline
 from grader.report.hidden import hidden_cases
 from grader.report.page import Page, bad, dim, glued, pad, strong
@@ -17,7 +18,6 @@ from grader.report.start import start_here
 from grader.report.states import show_memory
 from grader.report.trace import legend, show_case
 from grader.report.words import cost_of, counted, withheld_of
-from grader.verdict import RuleScore, Verdict
 
 __all__ = ["Audience", "Part", "render"]
 

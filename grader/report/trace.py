@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from grader.record import Record
-from grader.report.groups import bad_operation, findings_of, trouble_of
+from grader.core.causes import bad_operation, findings_of, trouble_of
+from grader.core.record import Record
+from grader.core.verdict import Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 from grader.report.page import Page, Span, Style, bad, dim, pad, strong
-from grader.verdict import Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 
 __all__ = [
     "FULL",

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from grader.record import Record, Student
+from grader.core.causes import Audience
+from grader.core.record import Record, Student
 from grader.report.document import Document
-from grader.report.groups import Audience
 
 __all__ = ["Format", "Gradebook", "View"]
 

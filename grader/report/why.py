@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from grader.record import Record
+from grader.core.causes import Audience, grouped, guilty_of, is_hidden, of_the_build
+from grader.core.record import Record
+from grader.core.verdict import Outcome, RuleScore
 from grader.report.decided import decision_of
 from grader.report.document import Document
-from grader.report.groups import Audience, grouped, guilty_of, is_hidden, of_the_build
 from grader.report.page import Page
 from grader.report.trace import legend, show_case
 from grader.report.words import counted, withheld_of
-from grader.verdict import Outcome, RuleScore
 
 __all__ = ["case_in_full", "judged", "not_run", "why"]
 

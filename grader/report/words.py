@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from grader.record import Record
-from grader.report.groups import Group, of_the_build
-from grader.verdict import RuleScore, Verdict
+from grader.core.causes import Group, of_the_build
+from grader.core.record import Record
+from grader.core.verdict import RuleScore, Verdict
 
 __all__ = [
     "NOT_RUN",

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from grader import sandbox
-from grader.build import needless
-from grader.confine.machine import machine
-from grader.tests.browser import NO_CHROMIUM
+from grader.runtime.native.compile import needless
+from grader.system import sandbox
+from grader.system.confine.machine import machine
+from grader.tests.support.browser import NO_CHROMIUM
 
 _GOLDEN = Path(__file__).parent / "golden"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from grader import casefile
-from grader.build.project import FLAGS
-from grader.grammar import Case
-from grader.labs.paged_kv import lab
-from grader.tests.conforming import VARIANTS
-from grader.tests.programs import ACCEPTED, SAMPLES, graded_text
-from grader.verdict import Verdict, Visibility
+from grader.assignment import load
+from grader.core.case import Case
+from grader.core.verdict import Verdict, Visibility
+from grader.labs.paged_kv.lab import lab
+from grader.runtime.native.compile.project import FLAGS
+from grader.tests.support.conforming import VARIANTS
+from grader.tests.support.programs import ACCEPTED, SAMPLES, graded_text
 from reference.model import Model
 from reference.operation import Operation
 from reference.paged_kv import PagedKV
@@ -92,7 +92,7 @@ TESTS_SHOW: dict[int, tuple[str, ...]] = {
 def every_case() -> tuple[Case, ...]:
     """All cases of the lab."""
     chosen = lab()
-    return tuple(casefile.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
+    return tuple(load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
 
 
 def numbers(case: Case, call: str, place: int) -> list[int]:
@@ -177,7 +177,7 @@ def test_no_point_depends_on_a_failing_malloc() -> None:
 def test_only_three_pokes_exist() -> None:
     """No poke for free_local_blocks, slots, counts or ids alone; tables are moved, never put in."""
     pokes = {name for name, signature in lab().grammar.operations.items() if signature.is_poke}
-    driver = (_CASES.parents[1] / "grader" / "drivers" / "paged_kv" / "driver.c").read_text(encoding="utf-8")
+    driver = (_CASES.parents[1] / "grader" / "labs" / "paged_kv" / "driver.c").read_text(encoding="utf-8")
 
     assert pokes == {"move_l2", "unmap", "set_kv_count"}
     assert "harness_malloc" not in driver

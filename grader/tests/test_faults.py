@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from grader.tests.command import ROOT, environment
-from grader.tests.fault_trials import TRIALS
+from grader.tests.support.command import ROOT, environment
+from grader.tests.trials.fault_trials import TRIALS
 
 _FEW = ("disk of 2048 KB", "ld: exit later", "ulimit -f 64")
 
 
 def _trials(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "grader.tests.fault_trials", *arguments],
+        [sys.executable, "-m", "grader.tests.trials.fault_trials", *arguments],
         cwd=ROOT,
         env=environment(),
         capture_output=True,

@@ -21,19 +21,20 @@ from pathlib import Path
 
 import pytest
 
-from grader.labs.paged_kv import lab
-from grader.part import part
+from grader.assignment.case_selection import part
+from grader.core.record import Record
+from grader.core.verdict import Verdict, Visibility
+from grader.labs.paged_kv.lab import lab
 from grader.pipeline import grade
-from grader.record import Record
-from grader.report import FORMATS, View
-from grader.tests.armed import ATTACKS, LAST, Batch, Hostile, grade_all, suite
-from grader.tests.ears import Ears
-from grader.tests.graded import keep
-from grader.tests.programs import SAMPLES
-from grader.verdict import Verdict, Visibility
+from grader.report import FORMATS
+from grader.report.view import View
+from grader.tests.support.armed import ATTACKS, LAST, Batch, Hostile, grade_all, suite
+from grader.tests.support.ears import Ears
+from grader.tests.support.graded import keep
+from grader.tests.support.programs import SAMPLES
 
 _MOST_SECONDS_OF_ONE = 10.0
-"""What a grading may use in all, whatever the submission does: its purse (grader.budget) and a little."""
+"""What a grading may use in all, whatever the submission does: its purse (grader.system.budget) and a little."""
 _GOT = "HOSTILE-GOT"
 """A sample prints this before what it could read and should not."""
 
@@ -151,7 +152,7 @@ def too_dear(_: list[Hostile], batch: Batch) -> Iterator[str]:
 def test_the_decoy_notes_signals_survivors_and_the_end(tmp_path: Path) -> None:
     """Without it the batch below could not fail."""
     command = ["sh", "-c", "kill -USR1 $PPID; setsid sleep 60 & exit 7"]
-    subprocess.run([sys.executable, "-m", "grader.tests.decoy", str(tmp_path / "notes"), *command], check=True)
+    subprocess.run([sys.executable, "-m", "grader.tests.support.decoy", str(tmp_path / "notes"), *command], check=True)
     notes = json.loads((tmp_path / "notes").read_text(encoding="utf-8"))
 
     assert (notes["code"], notes["signals"]) == (7, ["SIGUSR1"])
@@ -162,7 +163,7 @@ def test_the_decoy_notes_what_is_changed_of_others(tmp_path: Path) -> None:
     """Of the grader, which is its child, and of itself."""
     change = "import os, resource; os.nice(1); resource.prlimit(os.getppid(), resource.RLIMIT_MSGQUEUE, (4057, 4057))"
     command = [sys.executable, "-c", change]
-    subprocess.run([sys.executable, "-m", "grader.tests.decoy", str(tmp_path / "notes"), *command], check=True)
+    subprocess.run([sys.executable, "-m", "grader.tests.support.decoy", str(tmp_path / "notes"), *command], check=True)
     changed = json.loads((tmp_path / "notes").read_text(encoding="utf-8"))["changed"]
 
     assert ["the grader: {'priority': 1" in one or "its parent" in one for one in changed] == [True, True]

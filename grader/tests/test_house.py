@@ -10,66 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from grader.tests.house import ROOT, here, modules, tree
+from grader.tests.support.house import ROOT, here, modules, tree
 
 _MOST_LINES, _MOST_FUNCTION_LINES = 300, 60
 
-LEVELS = (
-    ("reference.__init__", "reference.operation", "reference.delta"),
-    ("reference.model",),
-    ("reference.paged_kv",),
-    (
-        "grader.verdict",
-        "grader.errors",
-        "grader.reaper",
-        "grader.same",
-        "grader.budget",
-        "grader.picture",
-        "grader.__init__",
-    ),
-    (
-        "grader.silence",
-        "grader.frames",
-        "grader.blocks",
-        "grader.kept",
-        "grader.plain",
-        "grader.private",
-        "grader.room",
-    ),
-    ("grader.claims", "grader.migrations", "grader.textfile", "grader.heard"),
-    ("grader.traffic", "grader.archive"),
-    ("grader.tomlfile", "grader.process", "grader.record", "grader.grammar", "grader.collect", "grader.database"),
-    ("grader.confine",),
-    ("grader.table",),
-    ("grader.roster",),
-    ("grader.metadata", "grader.zipped"),
-    ("grader.rubric", "grader.sandbox", "grader.caselines", "grader.tools", "grader.gather"),
-    ("grader.lab", "grader.plan", "grader.casefile", "grader.report", "grader.reproduce", "grader.overrides"),
-    ("grader.symbols", "grader.result", "grader.part", "grader.pool"),
-    ("grader.store",),
-    ("grader.build", "grader.replay", "grader.breaches"),
-    ("grader.otherwise", "grader.right"),
-    ("grader.course",),
-    ("grader.valgrind_xml",),
-    ("grader.valgrind",),
-    ("grader.compare", "grader.memcheck", "grader.instructions"),
-    ("grader.symptom", "grader.pinpoint", "grader.lost", "grader.patterns", "grader.stages"),
-    ("grader.memory_symptoms", "grader.clues", "grader.way"),
-    ("grader.symptoms",),
-    ("grader.causes",),
-    ("grader.diagnose", "grader.lines"),
-    ("grader.score", "grader.attempt", "grader.advise", "grader.pictures"),
-    ("grader.assemble", "grader.trust"),
+ROOMS = (
+    ("reference",),
+    ("grader.__init__", "grader.core"),
+    ("grader.system",),
+    ("grader.assignment",),
+    ("grader.runtime",),
+    ("grader.runtime.native",),
+    ("grader.judge",),
+    ("grader.attempt",),
+    ("grader.result", "grader.report"),
     ("grader.pipeline",),
     ("grader.labs",),
-    ("grader.asked", "grader.changes", "grader.prune"),
-    ("grader.workers",),
-    ("grader.batch", "grader.cluster"),
-    ("grader.deploy",),
-    ("grader.cli", "grader.pytest_items", "grader.bench"),
-    ("grader.__main__", "grader.pytest_plugin"),
+    ("grader.classroom",),
+    ("grader.bundles",),
+    ("grader.cli", "grader.pytest_plugin", "grader.bench"),
+    ("grader.__main__",),
 )
-"""From the bottom to the top: a module imports from levels below its own, or from its own package."""
+"""From the bottom to the top: a module imports from its own room and from rooms on lines above its own."""
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -90,21 +52,15 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{name}.__init__" if f"{name}.__init__" in modules() else name
 
 
+def room(module: str) -> str:
+    """The longest name of the table that a module's own begins with."""
+    fitting = [name for line in ROOMS for name in line if f"{module}.".startswith(f"{name}.")]
+    return max(fitting, key=len, default="")
+
+
 def level(module: str) -> int:
-    """The place of a module in the table, by the longest name that fits."""
-    fitting = [
-        (len(name), number)
-        for number, names in enumerate(LEVELS)
-        for name in names
-        if module == name or module.startswith(f"{name}.")
-    ]
-    return max(fitting)[1] if fitting else -1
-
-
-def package(module: str) -> str:
-    """`grader.build` for `grader.build.c`; a module beside the packages is its own."""
-    parts = module.split(".")
-    return ".".join(parts[:2]) if len(parts) > 2 else module
+    """The line of a module's room in the table; -1 for a module without a room."""
+    return next((number for number, names in enumerate(ROOMS) if room(module) in names), -1)
 
 
 def lines_of_functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -115,25 +71,25 @@ def lines_of_functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunc
                 yield path, node
 
 
-def test_every_module_has_its_level() -> None:
-    """A new module is put into the table above before it is imported."""
+def test_every_module_has_a_room() -> None:
+    """A new package is put into the table above before it is imported."""
     assert [module for module in modules() if level(module) < 0] == []
 
 
 def test_imports_go_strictly_down() -> None:
-    """Never up, never sideways, but within a package."""
+    """Never up, never sideways, but within a room."""
     wrong = [
         f"{here(path, line)}: {module} imports {imported}"
         for module, path in modules().items()
         for line, imported in imports(path)
-        if level(imported) >= level(module) and package(imported) != package(module)
+        if level(imported) >= level(module) and room(imported) != room(module)
     ]
 
     assert wrong == []
 
 
 def test_there_is_no_import_cycle() -> None:
-    """Within packages neither; `graphlib` says where one is."""
+    """Within rooms neither; `graphlib` says where one is."""
     graph = {module: {imported for _, imported in imports(path)} - {module} for module, path in modules().items()}
 
     assert list(TopologicalSorter(graph).static_order())
@@ -154,10 +110,13 @@ def test_the_reference_knows_nothing_of_the_grader() -> None:
 def test_only_the_wiring_knows_a_language() -> None:
     """The build of C is chosen by a lab; nobody else imports it."""
     users = {
-        module for module, path in modules().items() for _, imported in imports(path) if imported == "grader.build.c"
+        module
+        for module, path in modules().items()
+        for _, imported in imports(path)
+        if imported == "grader.runtime.native.compile.c"
     }
 
-    assert {user for user in users if not user.startswith(("grader.labs", "grader.build"))} == set()
+    assert {user for user in users if not user.startswith(("grader.labs", "grader.runtime.native.compile"))} == set()
 
 
 def test_only_the_command_line_prints() -> None:
@@ -200,7 +159,7 @@ def test_one_door_to_other_programs() -> None:
 
     The benchmark's rivals go without our door: what that costs is one of its figures.
     """
-    allowed = ("grader.process", "grader.bench.rivals", "grader.bench.per_case")
+    allowed = ("grader.system.process", "grader.bench.rivals", "grader.bench.per_case")
     doors = re.compile(r"os\.(system|popen|fork|forkpty|exec\w+|spawn\w+|posix_spawn\w*)|pty\.\w+|multiprocessing")
     wrong = []
     for module, path in modules().items():

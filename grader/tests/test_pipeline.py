@@ -10,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from grader import casefile, pipeline, plan, sandbox
+from grader import pipeline
+from grader.assignment import load
 from grader.attempt import Attempt
 from grader.cli.run import _STEPS as STEPS_TOLD
-from grader.errors import DriverError, GraderError, ToolMissing, UsageError
-from grader.grammar import Case
-from grader.labs.paged_kv import lab
+from grader.core.case import Case
+from grader.core.errors import DriverError, GraderError, ToolMissing, UsageError
+from grader.core.verdict import Verdict, Visibility
+from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS, grade
-from grader.tests.programs import (
+from grader.runtime.native import plan
+from grader.system import sandbox
+from grader.tests.support.programs import (
     SAMPLES,
     changed,
     first_case,
@@ -26,7 +30,6 @@ from grader.tests.programs import (
     right,
     second_case,
 )
-from grader.verdict import Verdict, Visibility
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @cache
 def few_cases(seed: int) -> tuple[Case, ...]:
     """A few of the lab's cases, with their pools filled from this seed."""
-    return tuple(casefile.load_folder(lab().cases, lab().grammar, seed=seed, pattern="append/*"))
+    return tuple(load.load_folder(lab().cases, lab().grammar, seed=seed, pattern="append/*"))
 
 
 def written(folder: Path, source: str) -> Path:

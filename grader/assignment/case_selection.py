@@ -1,0 +1,112 @@
+"""Which cases are run: all of an assignment, or its public part.
+
+In the public part hidden cases are not run, but their weight counts: what it earns is certain, whatever they show.
+What students get holds no hidden case; there a file beside the rubric says what those weigh, and nothing else of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from grader.assignment import load, toml_source
+from grader.assignment.lab import Lab
+from grader.assignment.rubric import Rubric
+from grader.assignment.toml_table import Table
+from grader.core.case import Case, Number
+from grader.core.errors import CaseFileError, Problem, RubricError, UsageError
+from grader.core.verdict import Judged, Visibility
+
+__all__ = ["HIDDEN_FILE", "Part", "given", "hidden_text", "part", "weights"]
+
+HIDDEN_FILE = "hidden.toml"
+"""Beside the rubric where hidden cases are left out."""
+
+_KEY = "weights"
+_WEIGHT = Number("weight", 0, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The cases that are run."""
+
+    cases: tuple[Case, ...]
+    hidden: Mapping[str, int] | None = None
+    """For the public part: what the hidden cases weigh, by rule. None: nothing is left out for being hidden."""
+
+
+def part(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool = False) -> Part:
+    """Those whose name fits; without the hidden ones where that is asked for, or where there are none.
+
+    A `pattern` chooses among the public cases and leaves the weight of the hidden ones as it is. Raises `UsageError`
+    when no case fits, `CaseFileError`, and `RubricError` when what stands in the place of hidden cases is wrong.
+    """
+    chosen = _part(lab, seed=seed, pattern=pattern, public_only=public_only)
+    if not chosen.cases:
+        raise UsageError(f"no case fits '{pattern}'; `grade cases` lists them all")
+    return chosen
+
+
+def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> Part:
+    known = given(lab)
+    cases = load.load_folder(lab.cases, lab.grammar, seed=seed, pattern=pattern)
+    hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
+    if known is not None:
+        if hidden:
+            said = f'visibility = "hidden", but {HIDDEN_FILE} says that hidden cases are elsewhere'
+            raise CaseFileError([Problem(case.path, 1, said) for case in hidden])
+        return Part(cases=tuple(cases), hidden=known)
+    if not public_only:
+        return Part(cases=tuple(cases))
+    every = cases if pattern == "*" else load.load_folder(lab.cases, lab.grammar, seed=seed)
+    public = tuple(case for case in cases if case.visibility is Visibility.PUBLIC)
+    return Part(cases=public, hidden=weights(lab.rubric, every))
+
+
+def weights(rubric: Rubric, cases: Iterable[Case]) -> dict[str, int]:
+    """What the hidden ones among these cases weigh for each rule that cases judge."""
+    hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
+    return {
+        rule.id: sum(case.weight for case in hidden if case.rule == rule.id)
+        if rule.judged is Judged.CASES
+        else len(hidden)
+        for rule in rubric.rules
+        if rule.judged is not Judged.BUILD
+    }
+
+
+def hidden_text(known: Mapping[str, int]) -> str:
+    """The file that stands in the place of the hidden cases."""
+    lines = [
+        "# Hidden cases are not here. This is what they weigh in the grading that counts, for each rule;",
+        "# so a report can say which points are certain already. Nothing here says what they ask.",
+        "",
+        f"[{_KEY}]",
+        *(f"{rule} = {weight}" for rule, weight in known.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def given(lab: Lab) -> dict[str, int] | None:
+    """What hidden cases weigh that are elsewhere, as the file beside the rubric says; None where there is none."""
+    path = lab.cases / HIDDEN_FILE
+    if not path.exists():
+        return None
+    return _read(path, [rule.id for rule in lab.rubric.rules if rule.judged is not Judged.BUILD])
+
+
+def _read(path: Path, rules: Collection[str]) -> dict[str, int]:
+    text, values = toml_source.read(path, RubricError)
+    file = Table(path=path, text=text, values=values, problems=[])
+    file.check_keys((_KEY,))
+    inner = values.get(_KEY)
+    if not isinstance(inner, dict):
+        file.complain(_KEY, f"write a table [{_KEY}] with a line RULE = NUMBER for each rule")
+        raise RubricError(file.problems)
+    table = replace(file, values=inner, name=_KEY)
+    table.check_keys(rules)
+    known = {rule: table.number(rule, _WEIGHT, needed=True) or 0 for rule in rules}
+    if file.problems:
+        raise RubricError(sorted(file.problems, key=lambda problem: problem.line))
+    return known

@@ -1,0 +1,164 @@
+"""What makes an assignment: data, a model, a driver and the words for its mistakes. The grader knows no lab by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from grader.assignment.rubric import Rubric
+from grader.core.case import Case, Grammar
+from grader.core.picture import Part
+from grader.core.verdict import Advice, Finding, Verdict
+from grader.system.sandbox import Workspace
+from reference.model import Judgement, ModelFactory
+from reference.operation import Operation, Trace
+
+__all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Build", "Built", "Clue", "Lab", "Program"]
+
+ONLY = "only-"
+"""Before a situation's word: that of all wrong calls and of no right one (grader.judge.patterns)."""
+
+SEVERAL_TARGETS = "several-targets"
+"""The circumstance that a case has more than one engine, or whatever a lab's operations go to, or had one before."""
+
+STORED = "stored"
+"""The circumstance that the wrong value is known to be stored by the call; not that of a table just filled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a build made. It is put in place before every use: what runs may have replaced the file."""
+
+    content: bytes
+    checked: bytes = b""
+    """The same, made for Valgrind."""
+    source_name: str
+
+    def place(self, work: Workspace, *, checked: bool = False) -> str:
+        """Put it into the workspace; returns its name there."""
+        name = "checked" if checked else "program"
+        work.add(name, self.checked if checked else self.content, mode=0o755)
+        return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The end of a build. Without `program` it failed; findings may stand beside a program too."""
+
+    program: Program | None
+    findings: tuple[Finding, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    allowed: tuple[str, ...] = ()
+    """Symbols that would have been rejected, had nobody allowed them."""
+    stopped: bool = False
+    """Did the compiler need so much that it had to be stopped? Then nobody asks it again."""
+    compiler: str = ""
+    command: str = ""
+    cpu_seconds: float = 0.0
+
+    @property
+    def rejected(self) -> bool:
+        """Must somebody look at it before anything of it is run?"""
+        return any(finding.verdict is Verdict.REJECTED for finding in self.findings)
+
+
+class Build(Protocol):
+    """Makes a program of a submission, in a workspace."""
+
+    def __call__(
+        self,
+        work: Workspace,
+        source: bytes,
+        *,
+        own_headers: Mapping[str, bytes],
+        relaxed: bool,
+        allowed: frozenset[str] = frozenset(),
+    ) -> Built:
+        """`own_headers` only explain failures; `relaxed` forgives warnings and missing functions.
+
+        `allowed` are symbols that somebody has looked at: for them nothing is rejected.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clue:
+    """One line of a lab's table of mistakes: what was seen, which rule that breaks, what to tell the student.
+
+    Every condition that is given must hold; the first clue of the table that fits is taken. `hint` may use
+    {call}, {field}, {expected}, {actual}, {wanted} (what must be there, in a sentence), {refusal} (what the call
+    returns when it fails), {line} (of the student's file), {clause} (the sentence by which the reference decided),
+    {reply} (what had to come), {note} (of the difference) and {said} (the finding's own words).
+    """
+
+    rule: str
+    hint: str
+    calls: tuple[str, ...] = ()
+    facets: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    """Kinds of findings, such as "crash" or "leak"."""
+    circumstances: frozenset[str] = frozenset()
+    """Words of the reference's reply, `SEVERAL_TARGETS` in a case with more than one, `STORED` where the wrong value
+    is known to be stored. Of a call that was refused or accepted wrongly also ONLY with a situation that all such
+    calls share and no right one has."""
+    tags: frozenset[str] = frozenset()
+    part: str = ""
+    """A part of the name of the field that differs."""
+    clause: str | Mapping[str, str] = field(default="", hash=False)
+    """The sentence of the handout that was broken, by its name there; by call where it depends on that. Left out: the
+    one by which the reference decided."""
+    never: tuple[str, ...] = ()
+    """Calls that all do their work in no case at all, though they are asked to."""
+    where: Callable[[Judgement], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """An assignment. A further one is another value of this record."""
+
+    name: str
+    title: str
+    handout: str
+    source_name: str
+    """The file that students hand in."""
+    cases: Path
+    grammar: Grammar
+    rubric: Rubric
+    model: ModelFactory
+    build: Build
+    build_watched: Callable[[Workspace, bytes], Built]
+    """The same file once more, so that it tells of undefined behaviour; for advice only."""
+    innocent: Callable[[Workspace], Program]
+    """A program of a submission with nothing wrong in it, which does nothing: it shows what this machine can do."""
+    build_telling_lines: Callable[[Workspace, bytes], Built]
+    """The same file once more, so that it tells which lines it goes through, and which stored what."""
+    places: Callable[[bytes, int], Mapping[str, int]]
+    """The words of a record of so many targets, by the names that differences have for them."""
+    driver_settings: Callable[[Trace], tuple[int, ...]]
+    clues: tuple[Clue, ...]
+    situations: Callable[[Trace], tuple[frozenset[str], ...]]
+    """For each operation of a trace the words that fit its call."""
+    situation_words: Mapping[str, str]
+    """Each of these words with its sentence, what tells most first; "CALL WORD" has the sentence for that call."""
+    is_odd: Callable[[Trace], bool]
+    """Is it set up as few are, such as with a pool that ends amid a block? Such a case is shown after plain ones."""
+    notation: Mapping[str, str]
+    """What the short words of its operations and replies mean, for who reads a report; `@2` stands for all numbers."""
+    describe_poke: Callable[[Operation], str]
+    draw: Callable[[dict[str, Any]], Iterable[str]]
+    """A described record as lines of rich markup, for `grade explain`."""
+    picture: Callable[[dict[str, Any]], Iterable[Part]]
+    """A described record as parts of a picture, for reports that draw."""
+    reproduce: Callable[[Case, int], str]
+    """The case up to and with that operation as a standalone program."""
+    reproduce_command: str
+    tools: tuple[str, ...]
+    """Programs that must be installed, such as gcc."""
+    starter: Mapping[str, Path]
+    """Files that students begin with, by their names: they build, and earn nothing yet."""
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """The driver numbers operations in the order of the grammar."""
+        return {name: number for number, name in enumerate(self.grammar.operations)}

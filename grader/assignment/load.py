@@ -1,0 +1,182 @@
+"""Case files: what is asked. A case is a short trace of operations, each with the reply its author claims.
+
+The replies are read from the handout by a person; a claim that the reference engine contradicts makes the case
+invalid before any student is involved. All mistakes of a file are reported at once, as `path:line: message`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from grader.assignment import toml_source
+from grader.assignment.operations import OperationReader
+from grader.assignment.toml_table import Table
+from grader.core.case import Case, Grammar, Number
+from grader.core.errors import CaseFileError, Problem
+from grader.core.verdict import Visibility
+from grader.system.text_file import short
+from reference.model import CannotGoOn, CannotPoke
+from reference.operation import Operation, Trace
+
+__all__ = ["load", "load_folder"]
+
+
+def load_folder(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*") -> list[Case]:
+    """Load all cases below `folder` whose name matches `pattern`, in the order of their names.
+
+    Raises `CaseFileError` with the mistakes of all files.
+    """
+    cases: list[Case] = []
+    problems: list[Problem] = []
+    for path in sorted(folder.glob("*/*.toml")):
+        if _fits(path, pattern):
+            try:
+                cases.append(load(path, grammar, seed=seed))
+            except CaseFileError as error:
+                problems += error.problems
+    if problems:
+        raise CaseFileError(problems)
+    return cases
+
+
+def load(path: Path, grammar: Grammar, *, seed: int) -> Case:
+    """Load one case file. Raises `CaseFileError` with all its mistakes."""
+    text, values = toml_source.read(path, CaseFileError)
+    return _Reader(Table(path=path, text=text, values=values, problems=[]), grammar).case(seed)
+
+
+def _fits(path: Path, pattern: str) -> bool:
+    """Is the pattern one of this case's name, or of its folder and its name?"""
+    folder, slash, name = pattern.rpartition("/")
+    return fnmatchcase(path.stem, name) and (not slash or fnmatchcase(path.parent.name, folder))
+
+
+@dataclass(slots=True)
+class _Header:
+    title: str = ""
+    handout: tuple[str, ...] = ()
+    rule: str = ""
+    visibility: Visibility = Visibility.PUBLIC
+    weight: int = 1
+    settings: dict[str, int] = field(default_factory=dict)
+
+
+class _Reader:
+    """Reads one case file and gathers what is wrong with it."""
+
+    def __init__(self, table: Table, grammar: Grammar) -> None:
+        self.table = table
+        self.path = table.path
+        self.grammar = grammar
+        self.problems = table.problems
+        self.wrong_lines: set[int] = set()
+
+    def case(self, seed: int) -> Case:
+        header = self._header()
+        operations = list(self._operations())
+        if not self.problems:
+            for key, message in self.grammar.complete(header.settings, operations):
+                self.table.complain(key, message)
+        trace = Trace(operations=tuple(operations), settings={**header.settings, "seed": seed})
+        for check in (self._check_targets, self._check_claims, self._check_success):
+            if not self.problems:  # a later check would only echo what an earlier one found
+                check(trace)
+        if self.problems:
+            raise CaseFileError(sorted(self.problems, key=lambda problem: problem.line))
+        return Case(
+            name=f"{self.path.parent.name}/{self.path.stem}",
+            path=self.path,
+            title=header.title,
+            handout=header.handout,
+            rule=header.rule,
+            visibility=header.visibility,
+            weight=header.weight,
+            trace=trace,
+        )
+
+    def _complain(self, line: int, message: str) -> None:
+        self.problems.append(Problem(self.path, line, message))
+
+    def _complain_of(self, operation: Operation, message: str) -> None:
+        """Once a line: what `repeat` makes of one line mostly fails alike."""
+        if operation.line not in self.wrong_lines:
+            self.wrong_lines.add(operation.line)
+            self._complain(operation.line, message)
+
+    def _header(self) -> _Header:
+        table = self.table
+        table.check_keys(["title", "handout", "rule", "visibility", "weight", "operations", *self.grammar.settings])
+        header = _Header()
+        header.title = table.string("title", '"...", one sentence in plain words')
+        header.rule = table.chosen("rule", self.grammar.rules)
+        visibility = table.chosen("visibility", [member.value for member in Visibility])
+        header.visibility = Visibility(visibility or "public")
+        header.handout = self._clauses()
+        header.weight = table.number("weight", Number("weight", 1, 100)) or 1
+        for key, number in self.grammar.settings.items():
+            value = table.number(key, number)
+            if value is not None:
+                header.settings[key] = value
+        return header
+
+    def _clauses(self) -> tuple[str, ...]:
+        text = self.table.string("handout", '"Task 4/store; Part 2.2/offset", the clauses that it tests')
+        clauses = tuple(part.strip() for part in text.split(";") if part.strip())
+        if text and not clauses:
+            self.table.complain("handout", "handout names no clause")
+        for clause in clauses:
+            if clause not in self.grammar.clauses:
+                hint = self.table.hint(clause, self.grammar.clauses)
+                self.table.complain("handout", f"unknown clause {short(clause)} of the handout{hint}")
+        return clauses
+
+    def _operations(self) -> Iterator[Operation]:
+        text = self.table.string("operations", "'''...''', one a line")
+        below = re.search(r"^[ \t]*operations[ \t]*=[ \t]*('''|\"\"\")\r?\n", self.table.text, re.MULTILINE)
+        first = self.table.line_of("operations") + (1 if below else 0)
+        yield from OperationReader(self.grammar, self._complain).read(text, first)
+
+    def _check_targets(self, trace: Trace) -> None:
+        """Engines are opened before they are used, and not used once closed."""
+        alive: set[int] = set()
+        for operation in trace.operations:
+            signature = self.grammar.operations[operation.name]
+            target = operation.target
+            if target is None:
+                continue
+            if signature.opens:
+                if target in alive:
+                    self._complain_of(
+                        operation, f"engine @{target} is still alive; destroy it first or use another number"
+                    )
+                if operation.claim not in ("NULL", "-1"):
+                    alive.add(target)
+            elif target not in alive:
+                self._complain_of(operation, f"engine @{target} is not alive here; create it first, or write @NULL")
+            if signature.closes:
+                alive.discard(target)
+
+    def _check_claims(self, trace: Trace) -> None:
+        """Does the reference answer what the author read from the handout? After a false claim it still goes on."""
+        model = self.grammar.model(trace)
+        for operation in trace.operations:
+            try:
+                reply = model.apply(operation)
+            except (CannotPoke, CannotGoOn) as error:
+                self._complain_of(operation, f"'{operation}' does not fit the state here: {error}")
+                return
+            if operation.claim is not None and reply.text != operation.claim:
+                self._complain_of(
+                    operation,
+                    f"'{operation}' claims {operation.claim}, the reference returns {reply.text} ({reply.clause})",
+                )
+
+    def _check_success(self, trace: Trace) -> None:
+        """A program that refuses everything must not pass."""
+        claims = [operation.claim for operation in trace.operations if not operation.implicit]
+        if all(claim in ("NULL", "-1", None) for claim in claims) and all(not o.implicit for o in trace.operations):
+            self.table.complain("operations", "every call is refused; add calls that must succeed")

@@ -1,0 +1,234 @@
+"""Find the file to grade: a path is the file itself, or a folder that holds it at any depth.
+
+Below the path that we were given no link is followed, in no part of a name, and what is opened is looked at only then:
+whoever swaps files while we look at them gets nothing read that is not his own.
+
+Bundles for students carry the grader, and the skeleton that students begin with lies in it. So what lies in a copy of
+the grader, which is known by its harness, is nobody's submission, however deep the student's own file is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+
+from grader.core.errors import UsageError
+from grader.core.sanitize import one_line
+from grader.core.verdict import Finding, Tool, Verdict
+
+__all__ = ["Source", "collect", "levels_below"]
+
+_MOST_BYTES = 1 << 20
+_MOST_ENTRIES = 20_000
+_MOST_NAMED = 5
+_MOST_HEADERS = 20
+_HARNESS = "/runtime/native/harness/harness.c"
+"""By this file in a folder `grader` we know a copy of the grader, wherever that is."""
+_NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+_Levels = list[list[os.DirEntry[str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A submission's source, or the finding that says why there is none."""
+
+    name: str
+    file: str = ""
+    """Where it lies in the folder of that name; empty when the name is the file's own, or there is none."""
+    path: Path | None = None
+    content: bytes = b""
+    own_headers: Mapping[str, bytes] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    finding: Finding | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Of the content; empty when nothing could be read."""
+        return hashlib.sha256(self.content).hexdigest() if self.finding is None else ""
+
+
+def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Source:
+    """Read the submission at `path`. What is wrong with it is a finding; a path that is not there is our user's slip.
+
+    Messages call it by its path, or by the `name` that it has where it comes from.
+
+    Raises `UsageError` when nothing is at `path`, we cannot look at all of it, or two files are equally near.
+    """
+    name = name or _readable(path)
+    try:
+        if path.is_symlink() and not path.exists():
+            raise UsageError(f"{name}: the link leads nowhere")
+        if not stat.S_ISDIR(path.stat().st_mode):
+            return _read(Source(name=name, path=path), path.parent, source_name=source_name, rule=rule)
+        levels, graders = _without_graders(list(levels_below(path, source_name)))
+        places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
+        nearest, *deeper = [level for level in places if level] or [[]]
+        if not nearest:
+            said = _none_found(path, source_name, chain(*levels)) + _where_to(path, source_name, graders)
+            return Source(name=name, finding=_finding(rule, said))
+        if len(nearest) > 1:
+            listed = ", ".join(_some(path, nearest))
+            raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
+        notes = tuple(f"not graded: {one}" for one in _some(path, list(chain(*deeper))))
+        file = _readable(nearest[0].relative_to(path))
+        source = Source(name=name, file=file, path=nearest[0], notes=notes)
+        return _read(source, path, source_name=source_name, rule=rule)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(
+            f"{name}: there is no such file or folder; write the path of {source_name} or its folder"
+        ) from None
+    except PermissionError as error:
+        raise UsageError(f"{_readable(Path(error.filename or path))}: we may not read it") from None
+    except OSError as error:  # such as a name that is too long, or a disk that fails: never a zero
+        raise UsageError(f"{name}: it cannot be read: {error.strerror}") from None
+
+
+def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
+    """All entries below a folder, the shallowest first. Links to folders and hidden folders are not entered.
+
+    Raises `OSError` for a folder that cannot be read: the file could be in there.
+    """
+    folders = [str(folder)]
+    seen = 0
+    while folders:
+        level: list[os.DirEntry[str]] = []
+        for parent in folders:
+            with os.scandir(parent) as entries:
+                level += sorted(islice(entries, _MOST_ENTRIES + 1), key=lambda entry: entry.name)
+            if seen + len(level) > _MOST_ENTRIES:
+                raise UsageError(
+                    f"{_readable(folder)}: there are more than {_MOST_ENTRIES} files in it; "
+                    f"write the path of {source_name} itself"
+                )
+        yield level
+        seen += len(level)
+        folders = [
+            entry.path
+            for entry in level
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".") and entry.name != source_name
+        ]
+
+
+def _without_graders(levels: _Levels) -> tuple[_Levels, list[str]]:
+    """The entries that are in no copy of the grader, and where such copies are."""
+    files = (entry for entry in chain(*levels) if entry.name == "harness.c" and entry.is_file(follow_symlinks=False))
+    graders = [entry.path.removesuffix(_HARNESS) for entry in files if entry.path.endswith(f"/grader{_HARNESS}")]
+    inside = tuple(f"{grader}/" for grader in graders)
+    return [[entry for entry in level if not entry.path.startswith(inside)] for level in levels], graders
+
+
+def _where_to(folder: Path, source_name: str, graders: Sequence[str]) -> str:
+    """What to do, for somebody who may take the bundle's own skeleton for what is graded."""
+    if not graders:
+        return ""
+    ours = _readable(Path(graders[0]).relative_to(folder))
+    return (
+        f". Put yours at the top of the folder: what is in {ours} is the grader's own, "
+        f"and {source_name} there is never graded"
+    )
+
+
+def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Source:
+    """Read the file itself, which lies below the `folder`, and the student's headers beside it."""
+    path = source.path
+    assert path is not None
+    try:
+        with _entered(folder, path.parent.relative_to(folder)) as place:
+            content = _content(path.name, place)
+            if isinstance(content, str):
+                return replace(source, finding=_finding(rule, f"{source_name} {content}"))
+            return replace(source, content=content, own_headers=_headers(place))
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
+def _entered(folder: Path, inner: Path) -> Iterator[int]:
+    """A descriptor of the folder `inner` in the other one."""
+    place = os.open(folder, _FOLDER)
+    try:
+        for part in inner.parts:
+            outer, place = place, os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=place)
+            os.close(outer)
+        yield place
+    finally:
+        os.close(place)
+
+
+def _content(name: str, place: int) -> bytes | str:
+    """What a file in that folder holds; a word on it where it is none that we read."""
+    try:
+        descriptor = os.open(name, _NEVER_WAIT, dir_fd=place)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "is a symbolic link; hand in the file itself"
+        if error.errno == errno.ENXIO:
+            return "is no regular file"
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            return "is a folder; hand in a file of that name"
+        if not stat.S_ISREG(status.st_mode):
+            return "is no regular file"
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(_MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > _MOST_BYTES:
+        size = max(status.st_size, len(content))
+        return f"has {size / 1e6:.1f} MB; at most {_MOST_BYTES / 1e6:.1f} MB are read"
+    return content or "is empty"
+
+
+def _headers(place: int) -> dict[str, bytes]:
+    """The student's own headers beside the source: they are never used, but explain a failing build."""
+    found: dict[str, bytes] = {}
+    with contextlib.suppress(OSError):
+        listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+        try:
+            with os.scandir(listed) as entries:
+                names = sorted(one.name for one in islice(entries, _MOST_ENTRIES) if one.name.endswith(".h"))
+        finally:
+            os.close(listed)
+        for name in names[:_MOST_HEADERS]:
+            with contextlib.suppress(OSError):
+                content = _content(name, place)
+                if isinstance(content, bytes):
+                    found[name] = content
+    return found
+
+
+def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[str]]) -> str:
+    sources = [Path(entry) for entry in entries if entry.name.lower().endswith(".c")]
+    if not sources:
+        return f"there is no {source_name} in the folder, and no other C file"
+    listed = ", ".join(_some(folder, sources))
+    return f"there is no {source_name} in the folder (names count, small and capital letters too); there is: {listed}"
+
+
+def _some(folder: Path, paths: Sequence[Path]) -> Iterator[str]:
+    """The first of them, seen from the folder, and how many more there are."""
+    for path in paths[:_MOST_NAMED]:
+        yield _readable(path.relative_to(folder))
+    if len(paths) > _MOST_NAMED:
+        yield f"and {len(paths) - _MOST_NAMED} more"
+
+
+def _finding(rule: str, message: str) -> Finding:
+    return Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.GCC, kind="source", message=message)
+
+
+def _readable(path: Path) -> str:
+    """A path as text in one line, whatever bytes it has."""
+    return one_line(str(path))

@@ -1,0 +1,135 @@
+"""A table of a TOML file, read key by key: what is wrong with it is gathered, with what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from grader.assignment import toml_source
+from grader.core.case import Number
+from grader.core.errors import MOST_SHOWN, Problem
+from grader.system.text_file import cut, short
+
+__all__ = ["Table", "suggestion"]
+
+_MOST_LETTERS = 60
+"""Of a word that is looked up: comparing two words takes time by the product of their lengths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The values of one table; each method reads one key and gathers in `problems` why it cannot."""
+
+    path: Path
+    text: str
+    """The whole file."""
+    values: dict[str, Any]
+    problems: list[Problem]
+    """Of the whole file."""
+    name: str = ""
+    """"" for the keys before the first table."""
+    row: int | None = None
+    """The place of a table [[NAME]] among those of its name, from 0."""
+
+    def line_of(self, key: str) -> int:
+        """The line to show when something about this key is wrong."""
+        return toml_source.line_of(self.text, key, self.name, self.row)
+
+    def complain(self, key: str, message: str) -> None:
+        """Gather a mistake."""
+        self.problems.append(Problem(self.path, self.line_of(key), message))
+
+    def check_keys(self, known: Collection[str]) -> None:
+        """No key but these may be there."""
+        for key in self.values:
+            if key not in known:
+                self.complain(key, f"unknown key {short(self._full(key))}{self.hint(key, known)}")
+
+    def string(self, key: str, wanted: str) -> str:
+        """Text that is there; "" when it is not."""
+        value = self.values.get(key)
+        if not isinstance(value, str) or not value.strip():
+            said = "is missing" if value is None else "is empty" if isinstance(value, str) else "must be text in quotes"
+            self.complain(key, f"{self._full(key)} {said}: write {key} = {wanted}")
+            return ""
+        return value
+
+    def chosen(self, key: str, allowed: Collection[str], default: str = "") -> str:
+        """One of these words. Without a default it must be there; "" when it is none of them."""
+        value = self.values.get(key, default or None)
+        if not isinstance(value, str) or value not in allowed:
+            full = self._full(key)
+            said = f"unknown {full} {short(value)}" if isinstance(value, str) else f"{full} must be text in quotes"
+            self.complain(
+                key, (f"{full} is missing" if value is None else said) + (self.hint(value, allowed) or _one_of(allowed))
+            )
+            return ""
+        return value
+
+    def words(self, key: str, allowed: Collection[str]) -> frozenset[str]:
+        """Those of a list, which may be missing; each must be one of these."""
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+            self.complain(key, f'{self._full(key)} must be a list of words such as ["{next(iter(allowed))}"]')
+            return frozenset()
+        for word in value:
+            if word not in allowed:
+                hint = self.hint(word, allowed) or _one_of(allowed)
+                self.complain(key, f"unknown word {short(word)} in {self._full(key)}{hint}")
+        return frozenset(value)
+
+    def number(self, key: str, number: Number, *, needed: bool = False) -> int | None:
+        """A whole number of those; None when it is missing or none of them."""
+        value = self.values.get(key)
+        if value is None and not needed:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value not in number:
+            said = "is missing: it must be" if value is None else "must be"
+            shown = "" if value is None else f", not {short(value)}"
+            self.complain(key, f"{self._full(key)} {said} a whole number {number.values}{shown}")
+            return None
+        return value
+
+    def switch(self, key: str) -> bool:
+        """True or false; false when it is missing."""
+        value = self.values.get(key, False)
+        if not isinstance(value, bool):
+            self.complain(key, f"{self._full(key)} must be true or false, not {short(value)}")
+        return value is True
+
+    def tables(self, key: str) -> dict[str, Table]:
+        """The tables [KEY.NAME] by their names."""
+        inner = self.values.get(key, {})
+        if not isinstance(inner, dict) or not all(isinstance(values, dict) for values in inner.values()):
+            self.complain(key, f"{self._full(key)} may hold tables only: write [{self._full(key)}.NAME]")
+            return {}
+        return {name: replace(self, values=values, name=f"{self._full(key)}.{name}") for name, values in inner.items()}
+
+    def rows(self, key: str) -> list[Table]:
+        """The tables [[KEY]], in their order."""
+        inner = self.values.get(key, [])
+        if not isinstance(inner, list) or not all(isinstance(values, dict) for values in inner):
+            self.complain(key, f"{self._full(key)} may hold tables only: write [[{self._full(key)}]] above each")
+            return []
+        return [replace(self, values=values, name=self._full(key), row=row) for row, values in enumerate(inner)]
+
+    def hint(self, word: object, known: Collection[str]) -> str:
+        """A suggestion, while somebody will read it: looking for one takes long."""
+        return suggestion(word, known) if isinstance(word, str) and len(self.problems) < MOST_SHOWN else ""
+
+    def _full(self, key: str) -> str:
+        return f"{cut(self.name)}.{key}" if self.name else key
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """A known word that is close to this one, as a question to append to a message."""
+    close = difflib.get_close_matches(word, list(known), n=1) if len(word) <= _MOST_LETTERS else []
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _one_of(allowed: Collection[str]) -> str:
+    """All of them, to append to a message."""
+    return f"; one of: {', '.join(allowed)}"

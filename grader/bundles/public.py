@@ -1,0 +1,29 @@
+"""What students get of the grader: all of it, with the public cases only.
+
+In the place of the hidden cases stands a file that says what they weigh. Where it is, `--public-only` is implied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from grader.assignment.case_selection import HIDDEN_FILE, given, hidden_text, weights
+from grader.assignment.lab import Lab
+from grader.bundles.bundle import File
+from grader.bundles.template import FOLDER
+from grader.bundles.tree import tree
+from grader.core.case import Case
+from grader.core.verdict import Visibility
+
+__all__ = ["public_tree"]
+
+
+def public_tree(lab: Lab, cases: Sequence[Case], folder: str = FOLDER) -> Iterator[File]:
+    """Our own files below `folder` of a bundle. The cases may have hidden ones among them."""
+    public = [case for case in cases if case.visibility is Visibility.PUBLIC]
+    known = given(lab)  # whoever packs may have no hidden cases either
+    text = hidden_text(weights(lab.rubric, cases) if known is None else known)
+    name = (lab.cases / HIDDEN_FILE).relative_to(lab.cases.parents[1]).as_posix()
+    for file in [*tree(lab, public), File(name=name, content=text.encode())]:
+        yield replace(file, name=f"{folder}/{file.name}")

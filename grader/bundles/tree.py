@@ -1,0 +1,59 @@
+"""Which of our own files a bundle carries, so that it grades by itself.
+
+They are found by walking folders that we know, not by git, so that a clone's copy can pack too. Whatever was written
+beside them stays away: tests, labelled submissions, stores, caches, environments, and files of other kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from grader.assignment.lab import Lab
+from grader.bundles.bundle import File
+from grader.core.case import Case
+from grader.core.errors import UsageError
+
+__all__ = ["tree"]
+
+_ROOT = Path(__file__).parents[2]
+_PACKAGES = ("reference", "grader")
+_KINDS = frozenset({".py", ".typed", ".c", ".h", ".S", ".jinja", ".css", ".js", ".sh", ".md", ".mk", ".txt", ".yml"})
+"""What a package of ours consists of."""
+_LEFT_OUT = frozenset({"tests", "bench", "__pycache__"})
+"""Folders of packages that grading never needs."""
+_SINGLE = ("pyproject.toml", "scripts/setup", "scripts/grade", ".ci/grading.lock")
+
+
+def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
+    """All that grading by these cases needs, set up by `scripts/setup`.
+
+    Raises `UsageError` where the grader was installed without what only a clone has.
+    """
+    if not all((_ROOT / name).is_file() for name in _SINGLE):
+        raise UsageError("a bundle is made by a clone: scripts/grade pack ...; what pip installed lacks set-up scripts")
+    for package in _PACKAGES:
+        for path in _walk(_ROOT / package):
+            yield _file(path)
+    for path in sorted(lab.cases.glob("*.toml")):  # the rubric and the sentences of the handout; cases are in folders
+        yield _file(path)
+    for case in cases:
+        yield _file(case.path)
+    for name in _SINGLE:
+        yield _file(_ROOT / name)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """The files of a package. Links are not followed: they could lead anywhere."""
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or path.name.startswith("."):
+            continue
+        if path.is_dir() and path.name not in _LEFT_OUT:
+            yield from _walk(path)
+        elif path.is_file() and path.suffix in _KINDS:
+            yield path
+
+
+def _file(path: Path) -> File:
+    name = path.relative_to(_ROOT).as_posix()
+    return File(name=name, content=path.read_bytes(), runs=bool(path.stat().st_mode & 0o100))

@@ -1,0 +1,229 @@
+"""A class of submissions: listed as a run, graded on workers, kept one by one as they end."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from dataclasses import asdict, dataclass, replace
+from json import dumps, loads
+from pathlib import Path
+
+from grader.assignment.lab import Lab
+from grader.assignment.source import Source
+from grader.classroom.discover import Handed
+from grader.classroom.fingerprint import Asked, Settings, asked, meant_headers, source_id
+from grader.classroom.locks import Claims
+from grader.classroom.roster import Roster
+from grader.classroom.store import Run, Store
+from grader.classroom.stored_result import Entry
+from grader.classroom.workers import KILLED, Graded, Task, Workers, grade, outcome
+from grader.core.errors import StoreTrouble
+from grader.core.record import Override, Student
+from grader.core.sanitize import one_line
+from grader.core.verdict import Finding, Judged, Tool, Verdict
+from grader.system.sandbox import LEVELS
+
+__all__ = ["Tell", "grade_run", "place_of", "plan", "replan", "settings_of"]
+
+_POLL_SECONDS = 0.2
+_LOOK_SECONDS = 1.0
+
+Tell = Callable[[Graded], None]
+"""Told of each record when it is kept, and of each trouble."""
+
+
+def plan(
+    store: Store,
+    chosen: Asked,
+    folder: Path,
+    handed: Iterable[Handed],
+    *,
+    overrides: Collection[Override] = (),
+    roster: Roster | None = None,
+) -> Run:
+    """Write down what is to be graded: a new run, or the very same one, which then goes on."""
+    entries, sources = [], {}
+    for one in handed:
+        source, note = _meant(one.source), one.source.notes if one.source is not None else ()
+        known = source_id(source) if source is not None else None
+        if source is not None and known is not None:
+            sources[known] = source
+        key = chosen.key(known) if known is not None else hashlib.sha256(one.trouble.encode()).hexdigest()
+        entries.append(
+            Entry(submission=one.name, students=one.students, notes=note, source=known, key=key, trouble=one.trouble)
+        )
+    store.add_sources(sources.items())
+    run = _run(chosen, place_of(folder), roster)
+    return store.add_run(run, entries, overrides, _missing(roster, entries))
+
+
+def place_of(folder: Path) -> str:
+    """By which a class is known, wherever it is graded from."""
+    return one_line(str(folder.resolve()))
+
+
+def replan(
+    store: Store, chosen: Asked, run: Run, *, overrides: Collection[Override], roster: Roster | None = None
+) -> Run:
+    """The same submissions, as they were handed in then, with what is asked now; a roster says anew whose they are."""
+    entries = [
+        replace(result.entry, key=chosen.key(result.entry.source), trouble="")
+        if result.entry.source is not None
+        else result.entry
+        for result in store.results(run)
+    ]
+    again = replace(_run(chosen, run.folder, roster), beside=run.id)
+    if roster is None:
+        return store.add_run(replace(again, roster=run.roster), entries, overrides, store.missing(run))
+    who = roster.students(one.submission for one in entries)
+    entries = [replace(one, students=who[one.submission]) for one in entries]
+    return store.add_run(again, entries, overrides, _missing(roster, entries))
+
+
+def _missing(roster: Roster | None, entries: Iterable[Entry]) -> tuple[Student, ...]:
+    return roster.missing(one.submission for one in entries) if roster is not None else ()
+
+
+def settings_of(run: Run) -> Settings:
+    """How it was graded."""
+    try:
+        values = loads(run.settings)
+        return Settings(**{**values, "allowed": tuple(values["allowed"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreTrouble(f"how run {run.id} was graded is damaged in its store: {error}") from None
+
+
+def grade_run(
+    store: Store,
+    run: Run,
+    workers: Workers,
+    claims: Claims,
+    *,
+    window: int,
+    tell: Tell,
+    level: str = LEVELS[0],
+    again: Collection[str] = (),
+) -> None:
+    """Grade what has no record yet, and keep each result at once; `window` tasks are under way at most.
+
+    What has one of these keys is graded `again`; the record that it has stays until there is a new one.
+
+    What another batch has claimed is left to it, but for what it leaves behind when it is killed. Raises `OtherGrader`,
+    and `Unprotected` where less than `level` stands between a submission and the machine that grades it.
+    """
+    work = _Work(store=store, run=run, claims=claims, tell=tell, level=level, again=frozenset(again))
+    waiting = store.pending(run, again=work.again)
+    while waiting:
+        elsewhere: list[tuple[str, str]] = []
+        for task in _all_but_killed(work.tasks(waiting, elsewhere), work, workers, window):
+            if _all_but_killed(iter([task]), work, workers, 1):  # alone it has all the memory
+                work.keep(Graded(key=task.key, trouble=KILLED))
+        waiting = [(key, known) for key, known in elsewhere if not work.is_done(key)]
+        if waiting:
+            time.sleep(_POLL_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A run on its way."""
+
+    store: Store
+    run: Run
+    claims: Claims
+    tell: Tell
+    level: str
+    again: frozenset[str]
+
+    def tasks(self, waiting: Iterable[tuple[str, str]], elsewhere: list[tuple[str, str]]) -> Iterator[Task]:
+        """What is ours to grade; sources are read when their turn comes. What others have goes `elsewhere`."""
+        settings = settings_of(self.run)
+        chosen = asked(settings)
+        for key, known in waiting:
+            if not self.claims.take(key):
+                elsewhere.append((key, known))
+            elif self.is_done(key):
+                self.claims.give_back(key)
+            else:
+                try:
+                    source = _source(self.store, chosen.lab, known)
+                except StoreTrouble as trouble:
+                    self.keep(Graded(key=key, trouble=str(trouble)))
+                    continue
+                yield Task(
+                    key=key,
+                    source=source,
+                    settings=settings,
+                    fingerprint=self.run.fingerprint,
+                    made_of=chosen.made_of,
+                    level=self.level,
+                )
+
+    def is_done(self, key: str) -> bool:
+        """Has another batch graded it meanwhile?"""
+        kept = self.store.record(key) if key not in self.again else None
+        if kept is not None:
+            self.tell(Graded(key=key, kept=kept))
+        return kept is not None
+
+    def keep(self, done: Graded) -> None:
+        """Put it into the store, at once."""
+        if done.kept is not None:
+            self.store.add_record(done.kept, anew=done.key in self.again)
+        self.store.add_trouble(self.run, done.key, done.trouble)
+        self.claims.give_back(done.key)
+        self.tell(done)
+
+
+def _all_but_killed(tasks: Iterator[Task], work: _Work, workers: Workers, window: int) -> list[Task]:
+    """Grade them, in any order. Returns those whose process was killed."""
+    task = next(tasks, None)
+    if task is None:
+        return []
+    pending: dict[Future[Graded], Task] = {}
+    suspects: list[Task] = []
+    try:
+        with workers() as executor:
+            while task is not None or pending:
+                while task is not None and len(pending) < window:
+                    pending[executor.submit(grade, task)] = task
+                    task = next(tasks, None)
+                for future in wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
+                    try:
+                        work.keep(outcome(future, pending[future]))
+                    except BrokenExecutor:
+                        suspects.append(pending[future])
+                    del pending[future]
+                work.store.database.check()
+    except BaseException:
+        for future in pending:  # what ended meanwhile is finished
+            if future.done() and not future.cancelled() and future.exception() is None:
+                work.keep(future.result())
+        raise
+    return suspects
+
+
+def _meant(source: Source | None) -> Source | None:
+    """Without the headers beside it that it cannot mean."""
+    return replace(source, own_headers=meant_headers(source)) if source is not None else None
+
+
+def _source(store: Store, lab: Lab, known: str) -> Source:
+    content, headers, trouble = store.source(known)
+    finding = None
+    if trouble:
+        rule = lab.rubric.judged(Judged.BUILD)
+        finding = Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.GCC, kind="source", message=trouble)
+    return Source(name=lab.source_name, content=content, own_headers=headers, finding=finding)
+
+
+def _run(chosen: Asked, folder: str, roster: Roster | None) -> Run:
+    return Run(
+        lab=chosen.lab.name,
+        folder=folder,
+        settings=dumps(asdict(chosen.settings)),
+        fingerprint=chosen.fingerprint,
+        max_score=chosen.max_score,
+        roster=roster.to_json() if roster is not None else "",
+    )

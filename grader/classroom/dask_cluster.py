@@ -1,0 +1,231 @@
+"""A class graded by other machines: the workers of a Dask scheduler, as an executor.
+
+A task goes there with its source and comes back as a record; the store is written here alone. What was under way on a
+worker that died the scheduler gives to another one. On a worker each thread has a process of its own that grades: a
+user of its own (grader/system/confine/slot.py), a main thread for signals, the code and cases of now rather than those
+of the day on which the worker was started, and an end when the worker ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from multiprocessing import current_process
+from multiprocessing.util import Finalize
+from uuid import uuid4
+
+from distributed import Client, Future as Remote, KilledWorker, get_worker
+
+from grader.classroom.workers import KILLED, Graded, Task, outcome, processes
+from grader.core.errors import GraderError, NoWorkers
+
+__all__ = ["WINDOW", "cluster"]
+
+WINDOW = 512
+"""So many tasks are with a scheduler at most: workers may come at any time, and as many as this."""
+
+_CONNECT_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
+_END_SECONDS = 2.0
+_IDLE_SECONDS = 20.0
+_GOES_ON = "What is finished is kept; the same command goes on from there"
+
+Grade = Callable[[Task], Graded]
+Grading = Callable[[Grade, Task], Graded]
+
+
+@contextlib.contextmanager
+def cluster(address: str, tell: Callable[[str], None], *, patience: float = 60.0) -> Iterator[Executor]:
+    """The workers of the scheduler at HOST:PORT. Tells when there are none, and raises `NoWorkers` after so long."""
+    for name in ("distributed", "distributed.client", "tornado.application"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is told or raised
+    try:
+        client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="grade")
+    except (OSError, ValueError) as error:
+        raise NoWorkers(
+            f"no Dask scheduler answers at {address}: {error}\nStart one there: .venv/bin/dask scheduler"
+        ) from error
+    executor = _Cluster(client)
+    watch = threading.Thread(target=executor.watch, args=(address, tell, patience), daemon=True)
+    watch.start()
+
+    def end() -> None:
+        executor.close()
+        watch.join()
+        client.close()
+
+    ending = threading.Thread(target=end, daemon=True)
+    try:
+        yield executor
+    except BaseException:
+        ending.start()
+        ending.join(_END_SECONDS)  # a scheduler that does not answer keeps nobody from ending
+        raise
+    ending.start()
+    ending.join()
+
+
+class _Cluster(Executor):
+    """Dask's own executor waits for ever when there are no workers, and cannot tell a lost scheduler from a Ctrl-C."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._taking = threading.Lock()
+        """Held while a result is asked for: a client that is closed meanwhile may never answer."""
+        self._under_way: dict[Future[Graded], Remote[Graded]] = {}
+        self._ended = threading.Event()
+
+    def submit(self, grade: Grade, task: Task, /) -> Future[Graded]:  # type: ignore[override]  # grades only
+        """Have it graded by a worker."""
+        future: Future[Graded] = Future()
+        remote = self._client.submit(pickle.loads, pickle.dumps(_There(grade, task)), key=f"grade-{uuid4()}")
+        with self._lock:
+            self._under_way[future] = remote
+        remote.add_done_callback(lambda done: self._take(future, done, task.key))
+        return future
+
+    def _take(self, future: Future[Graded], remote: Remote[Graded], key: str) -> None:
+        with self._taking:
+            if not self._ended.is_set():
+                self._ask(future, remote, key)
+
+    def _ask(self, future: Future[Graded], remote: Remote[Graded], key: str) -> None:
+        try:
+            self._end(future, remote.result())
+        except KilledWorker:
+            self._end(future, Graded(key=key, trouble=KILLED))
+        except GraderError as error:
+            self._end(future, error)
+        except CancelledError:
+            self._end(future, NoWorkers(f"the Dask scheduler is gone. {_GOES_ON}"))
+        except Exception as error:  # noqa: BLE001 - such as a module that is missing there
+            what = f"a worker cannot do what it is given: {type(error).__name__}: {error}"
+            self._end(
+                future, NoWorkers(f"{what}\nStart all of them by .venv/bin/dask of a clone like this. {_GOES_ON}")
+            )
+
+    def _end(self, future: Future[Graded], outcome: Graded | GraderError) -> None:
+        with self._lock:
+            if self._under_way.pop(future, None) is None:
+                return
+        if isinstance(outcome, Graded):
+            future.set_result(outcome)
+        else:
+            future.set_exception(outcome)
+
+    def watch(self, address: str, tell: Callable[[str], None], patience: float) -> None:
+        """Until the end: see to it that there are workers."""
+        alone_since = None
+        while not self._ended.wait(_LOOK_SECONDS):
+            try:
+                there = self._client.nthreads()
+            except Exception:  # noqa: BLE001, S112 - the scheduler is gone: whoever waits for a task hears of it
+                continue
+            if there:
+                alone_since = None
+            elif alone_since is None:
+                alone_since = time.monotonic()
+                tell(f"no worker at {address}; waiting {patience:g} s for one: .venv/bin/dask worker {address}")
+            elif time.monotonic() - alone_since > patience:
+                with self._lock:
+                    waiting = list(self._under_way)
+                for future in waiting:
+                    self._end(future, NoWorkers(f"no worker came to {address} for {patience:g} s. {_GOES_ON}"))
+
+    def close(self) -> None:
+        """Nobody waits for what is still under way: the scheduler forgets it."""
+        self._ended.set()
+        with self._lock:
+            left, self._under_way = list(self._under_way.values()), {}
+        if left:
+            self._client.cancel(left)
+        if self._taking.acquire(timeout=_CONNECT_SECONDS):  # the last one that asks; Python waits for it at its end
+            self._taking.release()
+
+
+class _There:
+    """A grading as bytes, done where they are read. Dask ends a worker that cannot read what it is to do, such as one
+    that has no grader; this only fails there, and a scheduler needs nothing of ours.
+    """
+
+    def __init__(self, grade: Grade, task: Task) -> None:
+        self._call = grade, task
+
+    def __reduce__(self) -> tuple[Grading, tuple[Grade, Task]]:
+        return _grade_there, self._call
+
+
+class _Child:
+    """The process in which a thread of a worker grades, for one batch. It ends when it has nothing to do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = contextlib.ExitStack()
+        self._pool: Executor | None = None
+        self._fingerprint = ""
+        self._idle = threading.Timer(0, self._end)
+        # A worker that ends waits for its children before Python would tell them to end, unless they are told here.
+        Finalize(self, _end_now, (self._open,), exitpriority=100)
+
+    def grade(self, grade: Grade, task: Task) -> Graded:
+        """Do it there; a second time in another process, should the first one be killed."""
+        self._idle.cancel()
+        with self._lock:
+            try:
+                for _ in range(2):
+                    with contextlib.suppress(BrokenExecutor):
+                        return outcome(self._started(task.fingerprint).submit(grade, task), task)
+                return Graded(key=task.key, trouble=KILLED)
+            except BaseException:
+                self._close()
+                raise
+            finally:
+                self._idle = threading.Timer(_IDLE_SECONDS, self._end)
+                self._idle.daemon = True
+                self._idle.start()
+
+    def _started(self, fingerprint: str) -> Executor:
+        if fingerprint != self._fingerprint:
+            self._close()
+        if self._pool is None:
+            current_process().daemon = False  # as a nanny starts its worker; multiprocessing lets daemons start nothing
+            self._pool = self._open.enter_context(processes(1))
+            self._fingerprint = fingerprint
+        return self._pool
+
+    def _close(self) -> None:
+        self._pool = None
+        self._open.close()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._close()
+
+
+def _end_now(opened: contextlib.ExitStack) -> None:
+    opened.__exit__(SystemExit, SystemExit(), None)
+
+
+class _Mine(threading.local):
+    """What a thread of a worker has."""
+
+    def __init__(self) -> None:
+        self.child = _Child()
+
+
+_mine = _Mine()
+
+
+def _grade_there(grade: Grade, task: Task) -> Graded:
+    """On a worker."""
+    try:
+        return _mine.child.grade(grade, task)
+    except GraderError as error:
+        raise type(error)(f"worker {get_worker().address} on {socket.gethostname()}: {error}") from None

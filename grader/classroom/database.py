@@ -1,0 +1,201 @@
+"""One SQLite file that several processes may use at once, and that a kill at any moment leaves whole."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from grader.classroom.migrations import FUNCTIONS, MIGRATIONS
+from grader.core.errors import StoreError, StoreTrouble
+
+__all__ = ["Database", "opened"]
+
+_OURS = 0x67726164  # "grad": marks our files among those of others
+_PATIENCE = 60.0
+
+_REMEDIES = {
+    "SQLITE_FULL": "the disk is full: make room there",
+    "SQLITE_IOERR": "the disk cannot be read or written (a quota, a limit of file size, a defect?): mend that",
+    "SQLITE_READONLY": "we may not write to it or to its folder: change that",
+    "SQLITE_CANTOPEN": "it cannot be opened: is it there, and may we read and write its folder?",
+    "SQLITE_BUSY": f"another process has not let go of it for {_PATIENCE:.0f} s: wait for its end",
+    "SQLITE_CORRUPT": "the file is damaged: save what can be read, `sqlite3 FILE .recover | sqlite3 NEW`, take NEW",
+    "SQLITE_NOTADB": "the file is damaged: its beginning is no longer that of a database",
+}
+
+
+class Database:
+    """A connection to our file. All that goes wrong with the file is a `StoreTrouble` that names it."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.path = path
+        self._connection = connection
+        self._files = {one: found for one in _files(path) if (found := _identity(one)) is not None}
+
+    def row(self, query: str, *values: object) -> sqlite3.Row | None:
+        """The first that is found."""
+        found: sqlite3.Row | None = self._connection.execute(query, values).fetchone()
+        return found
+
+    def rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
+        """One by one: together they may be large."""
+        yield from self._connection.execute(query, values)
+
+    def change(self, statement: str, *values: object) -> int:
+        """Write; how many rows that were."""
+        self.check()
+        return self._connection.execute(statement, values).rowcount
+
+    def change_all(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Write the same for each of these."""
+        self.check()
+        self._connection.executemany(statement, rows)
+
+    def check(self) -> None:
+        """Raise `StoreTrouble` when what we write is no longer what others find there."""
+        lost = [one for one, then in self._files.items() if _identity(one) != then]
+        if lost:
+            raise StoreTrouble(
+                f"{lost[0]}: somebody removed or replaced it while it was used. What was graded since then is lost; "
+                "put the store back if you can, and start the same command again"
+            )
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of what is written inside, or nothing; nobody else writes meanwhile."""
+        with _transaction(self._connection):
+            yield
+        self.check()
+
+
+@contextlib.contextmanager
+def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Database]:
+    """Our file, its tables those of today. Raises `StoreError` when it is none of ours, `StoreTrouble` later on."""
+    if not create and not path.is_file():
+        raise StoreError(f"{path}: there is no such store; `grade batch FOLDER --store {path}` makes one")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: there is no folder {path.parent}")
+    with contextlib.ExitStack() as stack:
+        try:
+            connection = stack.enter_context(_to_read(path) if read_only else _to_write(path))
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{path}: it cannot be used as a store: {_reason(error)}") from None
+        try:
+            yield Database(connection, path)
+        except sqlite3.Error as error:
+            goes_on = "" if read_only else ". What is finished is kept, and the same command goes on from there"
+            raise StoreTrouble(f"{path}: {_reason(error)}{goes_on}") from error
+
+
+@contextlib.contextmanager
+def _to_write(path: Path) -> Iterator[sqlite3.Connection]:
+    path.touch(mode=0o600)  # names and hidden cases are in it: nobody else reads it
+    with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        _check(connection, path)
+        _in_wal(connection)
+        connection.execute("PRAGMA synchronous = FULL")  # what is finished outlives a power cut too
+        connection.execute("PRAGMA foreign_keys = ON")
+        _migrate(connection)
+        yield connection
+
+
+@contextlib.contextmanager
+def _to_read(path: Path) -> Iterator[sqlite3.Connection]:
+    """Nothing is changed: neither a store of an older grader, nor one in a folder in which we may not write."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError:
+        connection.close()
+        if _files(path)[1].exists():  # others use it, or were killed: it is not whole without that
+            raise
+        connection = sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
+    with contextlib.closing(connection):
+        connection.row_factory = sqlite3.Row
+        _check(connection, path)
+        version = _pragma(connection, "user_version")
+        if version < len(MIGRATIONS):
+            raise StoreError(
+                f"{path}: an older grader made it (version {version}, we have {len(MIGRATIONS)}), and this command "
+                f"changes nothing. Bring it up to date once: grade runs --upgrade --store {path}"
+            )
+        yield connection
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # not where SQLite took all back already, as on a full disk
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _files(path: Path) -> tuple[Path, ...]:
+    return path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """By which a file is known, whatever its name."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _reason(error: sqlite3.Error | OSError) -> str:
+    """What went wrong, and what to do."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    name = getattr(error, "sqlite_errorname", "")
+    fitting = [remedy for known, remedy in _REMEDIES.items() if name.startswith(known)]
+    return f"{error}; {fitting[0]}" if fitting else str(error)
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]  # first: they come with our mark
+    owner, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
+    if owner != _OURS and tables:
+        raise StoreError(f"{path}: it is a database of something else; write --store with the name of another file")
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{path}: a newer grader made it (version {version}, we know {len(MIGRATIONS)}); update this one"
+        )
+
+
+def _in_wal(connection: sqlite3.Connection) -> None:
+    """Readers and a writer at once. The switch itself does not wait for others, so we do."""
+    for _ in range(100):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Take the steps that the file has not behind it; all, or none."""
+    if _pragma(connection, "user_version") == len(MIGRATIONS):
+        return
+    for name, (function, count) in FUNCTIONS.items():
+        connection.create_function(name, count, function, deterministic=True)
+    with _transaction(connection):
+        for step in MIGRATIONS[_pragma(connection, "user_version") :]:  # asked again: another may have been quicker
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {_OURS}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

@@ -1,0 +1,168 @@
+"""All that a record depends on but the submission itself: an assignment, how it is graded, and by what.
+
+Two gradings with one fingerprint give one result, so what was graded once need not be graded again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from grader.assignment.case_selection import part
+from grader.assignment.lab import Lab
+from grader.assignment.source import Source
+from grader.core.case import Case
+from grader.judge.score import most_points
+from grader.labs import LABS
+from grader.system import tools
+
+__all__ = ["Asked", "Settings", "asked", "code", "differences", "house", "source_id"]
+
+_ROOT = Path(__file__).parents[2]
+_CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
+_NO_MATTER = frozenset({"tests", "cli", "report", "bench", "bundles"})
+"""Packages on which no record depends."""
+_HASHED = ("grader", "cases")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a class is graded; each of these changes records."""
+
+    lab: str
+    case: str = "*"
+    seed: int | None = None
+    """None: the rubric's."""
+    valgrind: bool = True
+    advise: bool = False
+    instructions: bool = False
+    allowed: tuple[str, ...] = ()
+    public_only: bool = False
+    """Without hidden cases; always so where there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """An assignment with its cases, loaded."""
+
+    settings: Settings
+    lab: Lab
+    cases: tuple[Case, ...]
+    hidden: Mapping[str, int] | None = None
+    """What cases weigh that are not run, by rule; None: nothing is left out for being hidden."""
+    seed: int
+    made_of: Mapping[str, str]
+    """On what its records depend beside settings and submission, each by its name: our code, cases, tools, machine."""
+    fingerprint: str
+
+    @property
+    def max_score(self) -> int:
+        """The points of a right program; rules of which no case was chosen have none."""
+        return most_points(self.lab.rubric, self.cases, self.hidden)
+
+    def key(self, source: str) -> str:
+        """By which the record of a source (see `source_id`) is known."""
+        return _digest([self.fingerprint, source])
+
+    def require_tools(self) -> None:
+        """Raise `ToolMissing` when this machine cannot grade so."""
+        needs_valgrind = self.settings.valgrind or self.settings.instructions
+        tools.require(*self.lab.tools, *(["valgrind"] if needs_valgrind else []))
+
+
+@cache
+def asked(settings: Settings) -> Asked:
+    """Load it. Raises `UsageError` when no case fits, `CaseFileError`, `RubricError`."""
+    lab = LABS[settings.lab]()
+    seed = lab.rubric.seed if settings.seed is None else settings.seed
+    chosen = part(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
+    settings = replace(settings, public_only=chosen.hidden is not None)
+    made_of = {
+        "grader": house(),
+        "cases": _digest([repr(chosen.hidden), *_files(lab, chosen.cases)]),
+        **_versions(settings),
+        **_machine(settings),
+    }
+    return Asked(
+        settings=settings,
+        lab=lab,
+        cases=chosen.cases,
+        hidden=chosen.hidden,
+        seed=seed,
+        made_of=made_of,
+        fingerprint=_digest([repr(asdict(settings)), *(one for pair in made_of.items() for one in pair)]),
+    )
+
+
+def differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """In what they differ, in words, of two that are `Asked.made_of`."""
+    words = []
+    for name in sorted(here.keys() | wanted.keys()):
+        one, other = here.get(name, ""), wanted.get(name, "")
+        if one != other:
+            words.append(f"other {name}" if name in _HASHED else f"{name} '{one or 'missing'}', not '{other}'")
+    return "; ".join(words)
+
+
+@cache
+def house() -> str:
+    """A hash of our own code, as far as records depend on it."""
+    return _digest(part for path in code() for part in (str(path.relative_to(_ROOT)), path.read_bytes()))
+
+
+def code() -> list[Path]:
+    """The files of ours on which records depend."""
+    paths = sorted({path for pattern in _CODE for path in _ROOT.glob(pattern)})
+    return [path for path in paths if not _NO_MATTER & set(path.relative_to(_ROOT).parts)]
+
+
+def source_id(source: Source) -> str:
+    """A hash of what was handed in: the source, the headers of its own that it can mean, or why there is none."""
+    trouble = source.finding.message if source.finding is not None else ""
+    headers = meant_headers(source)
+    return _digest([source.content, trouble, *(part for name in headers for part in (name, headers[name]))])
+
+
+def meant_headers(source: Source) -> Mapping[str, bytes]:
+    """The headers that lie beside a source and whose names it, or another one of them, mentions."""
+    meant: dict[str, bytes] = {}
+    texts = [source.content]
+    while texts:
+        text = texts.pop()
+        for name, content in source.own_headers.items():
+            if name not in meant and re.search(rb"\b" + re.escape(name.encode()), text):
+                meant[name] = content
+                texts.append(content)
+    return dict(sorted(meant.items()))
+
+
+def _versions(settings: Settings) -> dict[str, str]:
+    needed = ("gcc", "objcopy", *(["valgrind"] if settings.valgrind or settings.instructions else []))
+    return {tool: tools.version(tool) for tool in needed}
+
+
+def _machine(settings: Settings) -> dict[str, str]:
+    """Its kind, and its libc; its processor where libc's choice of functions for that is counted."""
+    found = {"machine": platform.machine(), "libc": " ".join(platform.libc_ver())}
+    return {**found, "processor": tools.processor()} if settings.instructions else found
+
+
+def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:
+    """The chosen cases, and what stands beside them: rubric and clauses."""
+    for path in [*sorted(lab.cases.glob("*.toml")), *(case.path for case in cases)]:
+        yield str(path.relative_to(lab.cases))
+        yield path.read_bytes()
+
+
+def _digest(parts: Iterable[str | bytes]) -> str:
+    """A hash in which every part has its own place."""
+    digest = hashlib.sha256()
+    for one in parts:
+        data = one.encode() if isinstance(one, str) else one
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()

@@ -1,0 +1,80 @@
+"""What people decided after the grading: points of a rule of one submission, with a reason and a name.
+
+A TOML file with one table [[override]] for each: submission, rule, points (what the rule counts now), reason, by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import fields, replace
+from pathlib import Path
+
+from grader.assignment import toml_source
+from grader.assignment.rubric import Rubric
+from grader.assignment.toml_table import Table
+from grader.core.case import Number
+from grader.core.errors import ClassFileError
+from grader.core.record import Override, Record
+from grader.core.verdict import Verdict
+from grader.system.text_file import cut, short
+
+__all__ = ["applied", "load"]
+
+_TABLE = "override"
+
+
+def load(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Override, ...]:
+    """Those of a file, for these submissions. Raises `ClassFileError` with all mistakes."""
+    text, values = toml_source.read(path, ClassFileError)
+    file = Table(path=path, text=text, values=values, problems=[])
+    file.check_keys([_TABLE])
+    found: dict[tuple[str, str], Override] = {}
+    known = dict.fromkeys(submissions)
+    for table in file.rows(_TABLE):
+        override = _override(table, rubric, known)
+        about = override.submission, override.rule
+        if all(about) and about in found:
+            table.complain("rule", f"{override.rule} of {cut(override.submission)} was decided above already")
+        found[about] = override
+    if file.problems:
+        raise ClassFileError(sorted(file.problems, key=lambda problem: problem.line))
+    return tuple(found.values())
+
+
+def applied(record: Record, overrides: Iterable[Override]) -> Record:
+    """The record after what people decided about it; others' decisions and rules that it lacks leave it as it is.
+
+    It is accepted exactly when it has all points, whoever gave them.
+    """
+    decided = {one.rule: one for one in overrides if one.submission == record.submission.name}
+    made = tuple(replace(decided[rule.rule], was=rule.points) for rule in record.rules if rule.rule in decided)
+    if not made or record.score is None:
+        return record
+    rules = tuple(
+        replace(rule, points=min(decided[rule.rule].points, rule.max_points)) if rule.rule in decided else rule
+        for rule in record.rules  # a rule of which no case was chosen is worth nothing
+    )
+    score = sum(rule.points for rule in rules)
+    verdict = record.verdict
+    if score == record.max_score:
+        verdict = Verdict.ACCEPTED
+    elif verdict is Verdict.ACCEPTED:
+        verdict = Verdict.WRONG_ANSWER
+    return replace(record, rules=rules, score=score, verdict=verdict, overrides=made)
+
+
+def _override(table: Table, rubric: Rubric, submissions: Collection[str]) -> Override:
+    table.check_keys([field.name for field in fields(Override) if field.name != "was"])
+    rule = table.chosen("rule", [rule.id for rule in rubric.rules])
+    most = rubric.rule(rule).points if rule else rubric.max_score
+    submission = table.string("submission", '"...", its name in the store')
+    if submission and submission not in submissions:
+        hint = table.hint(submission, submissions)
+        table.complain("submission", f"there is no submission {short(submission)}{hint}")
+    return Override(
+        submission=submission,
+        rule=rule,
+        points=table.number("points", Number("points", 0, most), needed=True) or 0,
+        reason=table.string("reason", '"...", which the student will read'),
+        by=table.string("by", '"...", who decided it'),
+    )

@@ -1,0 +1,139 @@
+"""Who is in a class: a CSV file of the instructor's."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grader.core.errors import ClassFileError, Problem
+from grader.core.record import Student
+from grader.system.text_file import cut, read_text
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+__all__ = ["MOST_ROWS", "MOST_VALUE", "Roster", "from_json", "load"]
+
+MOST_ROWS = 20_000
+"""Students of a class."""
+
+MOST_VALUE = 1_000
+"""Characters of a name or another value."""
+
+_MOST_BYTES = 4 << 20
+
+_KEYS = ("folder", "github_username")
+"""The column that says whose row it is: a submission's name, or a user whose name ends it (`hw3-jane`)."""
+_COLUMNS = tuple(field.name for field in fields(Student))
+_HEADING = "write a first line such as folder,name,sid,email,section"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """Students by the name of their submission; several for a group."""
+
+    rows: tuple[tuple[str, Student], ...]
+    by_ending: bool = False
+    """Is the name only the end of that of the submission?"""
+
+    def students(self, submissions: Iterable[str]) -> dict[str, tuple[Student, ...]]:
+        """Whose each of these submissions is; nobody's where the roster does not say."""
+        people: dict[str, list[Student]] = {}
+        for name, student in self.rows:
+            people.setdefault(name, []).append(student)
+        names = self._names(submissions)
+        return {one: tuple(people[name]) if name in people else () for one, name in names.items()}
+
+    def missing(self, submissions: Iterable[str]) -> tuple[Student, ...]:
+        """Those who handed in nothing."""
+        named = set(self._names(submissions).values())
+        return tuple(student for name, student in self.rows if name not in named)
+
+    def to_json(self) -> str:
+        """As a run keeps it."""
+        return json.dumps(asdict(self))
+
+    def _names(self, submissions: Iterable[str]) -> dict[str, str | None]:
+        """The name that fits each, if one does; the longest, where one user's name is the end of another's."""
+        exact = {name for name, _ in self.rows}
+        endings: dict[str, str] = {}
+        for name, _ in self.rows if self.by_ending else ():
+            endings.setdefault(name.lower(), name)
+        found: dict[str, str | None] = {}
+        for submission in submissions:
+            ends = (endings.get(end) for end in _ends(submission.lower()))
+            found[submission] = submission if submission in exact else next(filter(None, ends), None)
+        return found
+
+
+def _ends(name: str) -> Iterator[str]:
+    """What stands behind each hyphen, the longest first."""
+    while "-" in name:
+        name = name.partition("-")[2]
+        yield name
+
+
+def from_json(text: str) -> Roster | None:
+    """The roster that a run keeps; None when it has none."""
+    if not text:
+        return None
+    values = json.loads(text)
+    rows = tuple((name, Student(**student)) for name, student in values["rows"])
+    return Roster(rows=rows, by_ending=values["by_ending"])
+
+
+def load(path: Path) -> Roster:
+    """Read a CSV file with a heading. Raises `ClassFileError` with all mistakes."""
+    text = read_text(path, _MOST_BYTES, ClassFileError, advice="; save it as CSV UTF-8").removeprefix("\ufeff")
+    first = text.partition("\n")[0]
+    reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
+    problems: list[Problem] = []
+    rows: list[tuple[str, Student]] = []
+    key = None
+    try:
+        columns = [name.strip().lower() for name in next(reader, [])]
+        key = next((name for name in _KEYS if name in columns), None)
+        if key is None or "name" not in columns:
+            raise ClassFileError([Problem(path, 1, f"a column 'folder' or 'name' is missing; {_HEADING}")])
+        twice = [name for name in (key, *_COLUMNS) if columns.count(name) > 1]
+        problems += [Problem(path, 1, f"the column '{name}' stands there twice") for name in twice]
+        rows += _rows(path, reader, columns, key=key, problems=problems)
+    except csv.Error as failure:
+        said = f"cannot be read as CSV ({failure}); is a quote never closed?"
+        problems.append(Problem(path, reader.line_num, said))
+    if problems:
+        raise ClassFileError(problems)
+    return Roster(rows=tuple(rows), by_ending=key != _KEYS[0])
+
+
+def _rows(
+    path: Path, reader: Reader, columns: list[str], *, key: str, problems: list[Problem]
+) -> Iterator[tuple[str, Student]]:
+    seen: set[tuple[str, Student]] = set()
+    places = {name: columns.index(name) for name in (key, *_COLUMNS) if name in columns}
+    for number, row in enumerate(reader):
+        if number >= MOST_ROWS:
+            problems.append(Problem(path, reader.line_num, f"there are more than {MOST_ROWS} rows; is it a class?"))
+            return
+        values = {name: row[place].strip() for name, place in places.items() if place < len(row)}
+        if not any(map(str.strip, row)):
+            continue
+        student = Student(**{name: values.get(name, "") for name in _COLUMNS})
+        wrong = [f"{column} is empty" for column in (key, "name") if not values.get(column)]
+        wrong += [
+            f"{column} has more than {MOST_VALUE} characters; is a quote never closed?"
+            for column, value in values.items()
+            if len(value) > MOST_VALUE
+        ]
+        if len(row) > len(columns):
+            wrong.append("more values than columns; put values that hold a comma in quotes")
+        if not wrong and (values[key], student) in seen:
+            wrong.append(f"{cut(student.name)} stands there twice")
+        problems += [Problem(path, reader.line_num, message) for message in wrong]
+        seen.add((values.get(key, ""), student))
+        yield values.get(key, ""), student

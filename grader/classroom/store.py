@@ -1,0 +1,295 @@
+"""The store: every record of every run in one SQLite file. Nothing in it is overwritten, but by `--again`.
+
+A record is kept once, by everything that it depends on (fingerprint.py). A run lists what was handed in by whom, and
+under which key its record is, or will be. So an unchanged submission is graded already when its run begins, a killed
+batch goes on where it was, and two of them at once cannot double anything. A row that was damaged is known by its
+checksum: it counts as not graded, and the same command makes it anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from grader.assignment.source import Source
+from grader.classroom.database import Database, opened
+from grader.classroom.migrations import NONE_FITS, packed, unpacked
+from grader.classroom.stored_result import Entry, Kept, Result
+from grader.core.errors import StoreTrouble, UsageError
+from grader.core.record import Override, Student
+
+__all__ = ["Run", "Store", "open_store"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One grading of a class, as a line of `grade runs`."""
+
+    id: int = 0
+    lab: str
+    folder: str
+    settings: str
+    """JSON, see `grader.classroom.fingerprint.Settings`."""
+    fingerprint: str
+    max_score: int
+    beside: int | None = None
+    roster: str = ""
+    """JSON, see `grader.classroom.roster`; empty: none was given."""
+    started: str = ""
+
+
+@contextlib.contextmanager
+def open_store(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Store]:
+    """The store in that file. Raises `StoreError`, and `StoreTrouble` when it fails later on."""
+    with opened(path, create=create, read_only=read_only) as database:
+        yield Store(database)
+
+
+class Store:
+    """What is kept, through one connection."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def add_sources(self, sources: Iterable[tuple[str, Source]]) -> None:
+        """Keep what was handed in, by its id, for later regrades; also in the place of what was damaged."""
+        rows = (
+            (
+                source_id,
+                packed(source.content),
+                packed(json.dumps({name: text.decode("latin-1") for name, text in source.own_headers.items()})),
+                source.finding.message if source.finding is not None else "",
+            )
+            for source_id, source in sources
+        )
+        with self.database.transaction():
+            self.database.change_all(
+                "INSERT INTO sources VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+                "content = excluded.content, headers = excluded.headers, trouble = excluded.trouble "
+                "WHERE (content, headers, trouble) IS NOT (excluded.content, excluded.headers, excluded.trouble)",
+                rows,
+            )
+
+    def source(self, source_id: str) -> tuple[bytes, dict[str, bytes], str]:
+        """What was handed in: content, headers, and why there is no file. Raises `StoreTrouble` when it is damaged."""
+        row = self.database.row("SELECT content, headers, trouble FROM sources WHERE id = ?", source_id)
+        try:
+            assert row is not None
+            headers = {name: text.encode("latin-1") for name, text in json.loads(unpacked(row["headers"])).items()}
+            return zlib.decompress(row["content"]), headers, row["trouble"]
+        except (AssertionError, *_DAMAGE) as error:
+            raise StoreTrouble(
+                f"what was handed in is damaged in {self.database.path}; `grade batch FOLDER` puts it back"
+            ) from error
+
+    def add_run(
+        self,
+        run: Run,
+        entries: Sequence[Entry],
+        overrides: Collection[Override] = (),
+        missing: Collection[Student] = (),
+    ) -> Run:
+        """The run that is exactly this: a new one, or the one that is there already."""
+        rows = [
+            (entry.submission, _dumped(entry.students), json.dumps(entry.notes), entry.source, entry.key)
+            for entry in entries
+        ]
+        absent = sorted({_dumped(student) for student in missing})
+        parts = [
+            run.lab,
+            run.folder,
+            run.settings,
+            run.fingerprint,
+            rows,
+            absent,
+            *([run.roster] if run.roster else []),
+        ]
+        decided = sorted((one.submission, one.rule, one.points, one.reason, one.by) for one in overrides)
+        identity = hashlib.sha256(json.dumps([parts, decided]).encode()).hexdigest()
+        with self.database.transaction():
+            row = self.database.row("SELECT * FROM runs WHERE identity = ?", identity)
+            if row is None:
+                self._insert_run(run, identity)
+                row = self.database.row("SELECT * FROM runs WHERE id = last_insert_rowid()")
+                assert row is not None
+                self._fill("overrides", [(row["id"], *one) for one in decided])
+                self._fill("missing", [(row["id"], student) for student in absent])
+            self._fill_results(row["id"], [(*one, e.trouble) for one, e in zip(rows, entries, strict=True)])
+        return _run(row)
+
+    def _fill_results(self, run: int, rows: Sequence[tuple[object, ...]]) -> None:
+        """Those of a run, which may be there already: then they are the same, but for what was damaged."""
+        names = {row["submission"] for row in self.database.rows("SELECT submission FROM results WHERE run = ?", run)}
+        if names - {row[0] for row in rows}:
+            self.database.change("DELETE FROM results WHERE run = ?", run)
+        self.database.change_all(
+            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, submission) DO UPDATE SET "
+            "students = excluded.students, notes = excluded.notes, source = excluded.source, key = excluded.key "
+            "WHERE (students, notes, source, key) IS NOT "
+            "(excluded.students, excluded.notes, excluded.source, excluded.key)",
+            [(run, *row) for row in rows],
+        )
+
+    def _insert_run(self, run: Run, identity: str) -> None:
+        values = asdict(run) | {"identity": identity, "started": _now()}
+        del values["id"]
+        names, places = ", ".join(values), ", ".join("?" * len(values))
+        self.database.change(f"INSERT INTO runs ({names}) VALUES ({places})", *values.values())  # noqa: S608 - our names
+
+    def _fill(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            places = ", ".join("?" * len(rows[0]))
+            self.database.change_all(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our names
+
+    def add_record(self, kept: Kept, *, anew: bool = False) -> None:
+        """Keep a record. One that is there already stays, unless it is damaged, or this one was made `anew`."""
+        with self.database.transaction():
+            if anew or self.record(kept.key) is None:
+                values = {**{name: getattr(kept, name) for name in _KEPT}, "checksum": kept.checksum, "graded": _now()}
+                names, places = ", ".join(values), ", ".join("?" * len(values))
+                self.database.change(
+                    f"INSERT OR REPLACE INTO records ({names}) VALUES ({places})",  # noqa: S608 - our names
+                    *values.values(),
+                )
+
+    def add_trouble(self, run: Run, key: str, trouble: str) -> None:
+        """Say why the submissions with that key could not be graded; "" takes it back."""
+        self.database.change("UPDATE results SET trouble = ? WHERE run = ? AND key = ?", trouble, run.id, key)
+
+    def record(self, key: str) -> Kept | None:
+        """What is kept for that key, whole."""
+        row = self.database.row(f"SELECT {_COLUMNS} FROM records WHERE key = ?", key)  # noqa: S608 - our names
+        return _kept(row) if row is not None else None
+
+    def pending(self, run: Run, *, again: Collection[str] = ()) -> list[tuple[str, str]]:
+        """Keys that have no record yet, or a damaged one, or are wanted `again`, each once, with ids of sources."""
+        rows = self.database.rows(
+            f"SELECT {_COLUMNS}, source FROM results LEFT JOIN records USING (key) "  # noqa: S608 - our names
+            "WHERE run = ? AND source IS NOT NULL ORDER BY submission",
+            run.id,
+        )
+        wanted = ((row["key"], row["source"]) for row in rows if row["key"] in again or _kept(row) is None)
+        return list(dict.fromkeys(wanted))
+
+    def make_current(self, run: Run) -> None:
+        """From now on it is the one that counts."""
+        self.database.change("INSERT OR REPLACE INTO current VALUES (?, ?, ?)", run.lab, run.folder, run.id)
+
+    def current(self, lab: str, folder: str) -> Run | None:
+        """The run that counts for a class."""
+        row = self.database.row(
+            "SELECT runs.* FROM runs JOIN current ON run = id WHERE current.lab = ? AND current.folder = ?", lab, folder
+        )
+        return _run(row) if row is not None else None
+
+    def known(self, lab: str, folder: str) -> Run | None:
+        """The run that counts for a class; while none does, its newest one."""
+        found = [run for run in self.all_current() if (run.lab, run.folder) == (lab, folder)]
+        return found[0] if found else None
+
+    def all_current(self) -> list[Run]:
+        """Those that count, of all classes; of a class that has none its newest."""
+        rows = self.database.rows(
+            "SELECT coalesce((SELECT run FROM current c WHERE c.lab = r.lab AND c.folder = r.folder), max(id)) AS id "
+            "FROM runs r GROUP BY lab, folder ORDER BY 1"
+        )
+        return [self.run(row["id"]) for row in rows]
+
+    def runs(self) -> list[Run]:
+        """All of them, the oldest first."""
+        return [_run(row) for row in self.database.rows("SELECT * FROM runs ORDER BY id")]
+
+    def run(self, number: int) -> Run:
+        """The one with that number. Raises `UsageError` when there is none."""
+        row = self.database.row("SELECT * FROM runs WHERE id = ?", number)
+        if row is None:
+            raise UsageError(f"there is no run {number} in this store; `grade runs` lists them")
+        return _run(row)
+
+    def overrides(self, run: Run) -> tuple[Override, ...]:
+        """What people decided, for this run."""
+        rows = self.database.rows("SELECT submission, rule, points, reason, by FROM overrides WHERE run = ?", run.id)
+        return tuple(Override(**dict(row)) for row in rows)
+
+    def missing(self, run: Run) -> tuple[Student, ...]:
+        """Those of the roster who handed in nothing."""
+        return tuple(
+            Student(**json.loads(row["student"]))
+            for row in self.database.rows("SELECT * FROM missing WHERE run = ?", run.id)
+        )
+
+    def results(self, run: Run, submission: str | None = None) -> Iterator[Result]:
+        """Those of a run, in the order of their names, one by one: together they may be large."""
+        chosen = "" if submission is None else "AND submission = ?"
+        values = (run.id,) if submission is None else (run.id, submission)
+        decided: dict[str, list[Override]] = {}
+        for override in self.overrides(run):
+            decided.setdefault(override.submission, []).append(override)
+        for row in self.database.rows(
+            f"SELECT submission, students, notes, source, trouble, {_COLUMNS} "  # noqa: S608 - our words
+            f"FROM results LEFT JOIN records USING (key) WHERE run = ? {chosen} ORDER BY submission",
+            *values,
+        ):
+            entry, kept = _entry(row), _kept(row)
+            if entry is None or (kept is None and row["packed"] is not None):
+                why = f"its row in {self.database.path} is damaged; the same `grade batch` grades it anew"
+                entry = replace(entry or Entry(submission=str(row["submission"]), source=None, key=""), trouble=why)
+            yield Result(
+                entry=entry,
+                lab=run.lab,
+                full=run.max_score,
+                overrides=tuple(decided.get(entry.submission, ())),
+                kept=kept if entry.key else None,
+            )
+
+
+_DAMAGE = (ValueError, TypeError, AttributeError, KeyError, zlib.error)
+"""What reading a value raises that is not what was written."""
+_KEPT = tuple(field.name for field in fields(Kept))
+_COLUMNS = ", ".join((*_KEPT, "checksum"))
+
+
+def _entry(row: sqlite3.Row) -> Entry | None:
+    """None of a row that is damaged."""
+    try:
+        return Entry(
+            submission=row["submission"],
+            students=tuple(Student(**one) for one in json.loads(row["students"])),
+            notes=tuple(json.loads(row["notes"])),
+            source=row["source"],
+            key=row["key"],
+            trouble=row["trouble"],
+        )
+    except _DAMAGE:
+        return None
+
+
+def _kept(row: sqlite3.Row) -> Kept | None:
+    """None where there is nothing, or it is damaged."""
+    if row["packed"] is None:
+        return None
+    kept = Kept(**{name: row[name] for name in _KEPT})
+    try:
+        return kept if kept.checksum == row["checksum"] != NONE_FITS else None
+    except _DAMAGE:
+        return None
+
+
+def _run(row: sqlite3.Row | None) -> Run:
+    assert row is not None
+    return Run(**{field.name: row[field.name] for field in fields(Run)})
+
+
+def _dumped(value: Student | Sequence[Student]) -> str:
+    return json.dumps(asdict(value) if isinstance(value, Student) else [asdict(one) for one in value])
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

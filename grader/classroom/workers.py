@@ -1,0 +1,118 @@
+"""Where the submissions of a class are graded: on any executor, of which processes of this machine are one.
+
+A task carries the submission itself and says what it was planned for, so a worker needs no files but a clone of the
+grader, and refuses to grade with another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader import pipeline
+from grader.assignment.source import Source
+from grader.classroom.fingerprint import Settings, asked, differences
+from grader.classroom.stored_result import Kept
+from grader.classroom.worker_pool import Late, Pool
+from grader.core.errors import InputError, OtherGrader, Unprotected
+from grader.core.picture import Drawing
+from grader.system.budget import MOST_SECONDS
+from grader.system.sandbox import LEVELS, require
+
+__all__ = ["KILLED", "LATE", "Graded", "Task", "Workers", "grade", "outcome", "processes"]
+
+Workers = Callable[[], AbstractContextManager[Executor]]
+"""Makes an executor, and another one when that broke. Its end by an exception ends what is under way."""
+
+KILLED = "the process that graded it was killed, perhaps for want of memory"
+"""The trouble with a submission whose process died twice."""
+
+LATE = f"its grading did not end within {MOST_SECONDS / 60:.0f} minutes and was killed"
+"""The trouble with a submission that no process comes back from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A submission to be graded."""
+
+    key: str
+    source: Source
+    settings: Settings
+    fingerprint: str
+    made_of: Mapping[str, str]
+    """As in `Asked`: whoever has another fingerprint can say why."""
+    level: str = LEVELS[0]
+    """What must stand between it and the machine where it is graded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graded:
+    """What came of a task: what to keep, or why the grader could not do its work."""
+
+    key: str
+    kept: Kept | None = None
+    trouble: str = ""
+
+
+def grade(task: Task) -> Graded:
+    """Grade it, here and now. What goes wrong on our side is told, never raised: the others go on.
+
+    Raises `OtherGrader` and `Unprotected` where none of them may be graded.
+    """
+    try:
+        return Graded(key=task.key, kept=_kept(task))
+    except (OtherGrader, Unprotected):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the others
+        return Graded(key=task.key, trouble=str(error) or type(error).__name__)
+
+
+def _kept(task: Task) -> Kept:
+    try:
+        chosen = asked(task.settings)
+    except InputError as error:
+        raise OtherGrader(f"not all here is what the batch began with: {error}") from error
+    if chosen.fingerprint != task.fingerprint:
+        what = differences(chosen.made_of, task.made_of)
+        raise OtherGrader(f"not all here is what the batch began with: {what}. With the same, start it again")
+    require(task.level)
+    record = pipeline.grade(
+        Path(task.source.name),
+        chosen.lab,
+        chosen.cases,
+        seed=chosen.seed,
+        valgrind=task.settings.valgrind,
+        advise=task.settings.advise,
+        instructions=task.settings.instructions,
+        draw=Drawing.ALL,  # the store's records are for every format
+        allowed=task.settings.allowed,
+        hidden=chosen.hidden,
+        source=task.source,
+    )
+    return Kept.of(task.key, record)
+
+
+@contextlib.contextmanager
+def processes(jobs: int, most_seconds: float = MOST_SECONDS) -> Iterator[Executor]:
+    """That many processes of this machine, with so much time for each task. An exception inside ends them at once,
+    and so does our own death.
+    """
+    pool = Pool(jobs, most_seconds)
+    try:
+        yield pool
+    except BaseException:
+        pool.close(at_once=True)
+        raise
+    pool.close(at_once=False)
+
+
+def outcome(future: Future[Graded], task: Task) -> Graded:
+    """What came of a task. Raises what `grade` does, and `BrokenExecutor` when its process was killed."""
+    try:
+        return future.result()
+    except Late:
+        return Graded(key=task.key, trouble=LATE)

@@ -1,0 +1,88 @@
+"""What a lab's case files may say, and what a case is once it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.core.verdict import Visibility
+from reference.model import ModelFactory
+from reference.operation import Operation, Trace
+
+__all__ = ["Case", "Grammar", "Number", "Signature"]
+
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An argument or a setting: its name in the handout and the values that a case may use."""
+
+    name: str
+    least: int = _INT_MIN
+    most: int = _INT_MAX
+    step: int = 1
+
+    def __contains__(self, value: int) -> bool:
+        return value in range(self.least, self.most + 1, self.step)
+
+    @property
+    def values(self) -> str:
+        """The values in words."""
+        steps = f" in steps of {self.step}" if self.step > 1 else ""
+        return f"from {self.least} to {self.most}{steps}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """How an operation is written. `replies` is empty for a poke, of which nothing is claimed."""
+
+    arguments: tuple[Number, ...]
+    replies: tuple[str, ...] = ()
+    null_first: bool = False
+    """May a NULL stand before the arguments (`llm_init NULL 64`)?"""
+    null_target: bool = True
+    """May it go to `@NULL`?"""
+    opens: bool = False
+    closes: bool = False
+    task: str = ""
+    """What the handout calls the task of writing it."""
+
+    @property
+    def is_poke(self) -> bool:
+        """Is it none of the handout's calls?"""
+        return not self.replies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """What a lab's case files may say."""
+
+    operations: Mapping[str, Signature]
+    settings: Mapping[str, Number]
+    """Keys of the header that are numbers of the lab's own, such as `pool_blocks`."""
+    example: str
+    """A line with a reply, for messages that say what to write."""
+    most_targets: int
+    clauses: Mapping[str, str]
+    """The sentences of the handout that a case may name, with their text."""
+    rules: tuple[str, ...]
+    complete: Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
+    """Adds the operations that a case leaves out; yields (key, message) for settings that do not fit."""
+    model: ModelFactory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One case, complete and checked against the reference."""
+
+    name: str
+    """Folder and file name without ending, such as `append/first_append_after_fork`."""
+    path: Path
+    title: str
+    handout: tuple[str, ...]
+    rule: str
+    visibility: Visibility
+    weight: int
+    trace: Trace

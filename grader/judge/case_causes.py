@@ -1,0 +1,266 @@
+"""What each case showed, and its cause: symptoms, the clue that fits, the line, and the sentence that was broken.
+
+A case's cause is among the symptoms of its first bad operation; what follows is mostly a consequence. The lab's table
+of clues names the rule for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
+from grader.core.identity_key import Same
+from grader.core.verdict import Finding, Judged, Stage, Tool, Verdict
+from grader.judge.call_stages import stages
+from grader.judge.case_findings import CaseFindings
+from grader.judge.clue_choice import best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
+from grader.judge.memory_symptoms import AT_ALLOCATION, FAULTS
+from grader.judge.patterns import Patterns, calls_of
+from grader.judge.symptom import Symptom, finding_of
+from grader.judge.symptoms import symptoms
+from grader.runtime.comparison import Comparison
+from grader.runtime.memory_faults import Checked
+from grader.runtime.source_lines import Lines, Named, Place
+from reference.model import SHARED_MEMORY
+from reference.operation import Trace
+
+__all__ = ["BREACH", "case_findings"]
+
+_MEMORY, _LEAK = "memory at ", "leak at "
+"""How the names of groups begin whose cases share a line."""
+
+_NOTHING: Mapping[Place, Named] = {}
+
+BREACH = "breach"
+"""Kind of a finding: a line that leaves shared memory wrong, beside the cause of the case."""
+
+
+_NOT_YET = (
+    "{call} has not done in any case what it was asked to. If it is not written yet, write it next; "
+    "if it is, look which of its checks is always true."
+)
+"""No sentence of the handout is broken by what is not there, and no clue to its mistake is one."""
+
+
+def case_findings(
+    comparisons: Sequence[Comparison],
+    lines: Lines,
+    checked: Checked | None,
+    lab: Lab,
+    *,
+    named: Mapping[Place, Named] = _NOTHING,
+) -> list[CaseFindings]:
+    """Gather symptoms and findings case by case, and name the rule behind each by the lab's clues.
+
+    `named` are lines of wrong replies and values, where they were looked for.
+    """
+    found = [
+        CaseFindings(comparison, own, plain=_is_plain(Same(comparison.case.trace), Same(lab)))
+        for comparison, own in zip(comparisons, symptoms(comparisons, lines, checked), strict=True)
+    ]
+    sick = [one for one in found if one.symptoms]
+    calls = calls_of(comparisons, lambda number: found[number].first_wrong, lab) if sick else ()
+    made = stages(comparisons, lambda number: found[number].first_wrong, lab) if sick else ()
+    not_yet = {one.call for one in made if one.stage is Stage.NOT_YET}
+    patterns = Patterns(tuple(calls), lab.situation_words)
+    for number, one in enumerate(found):
+        one.memory_errors |= checked is not None and number in checked.shunned
+        one.leaks |= any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
+        one.memory_errors |= any(is_memory_error(symptom) for symptom in one.symptoms)
+        told = named.get((number, one.first_wrong))
+        known = frozenset({STORED} if told is not None and told.stored else ())
+        one.cause, one.clue = best_clue(one.first(), one.comparison, lab.clues, patterns, told=known)
+    _prefer_simple(found, lab.clues, patterns)
+    for number, one in enumerate(found):
+        told = named.get((number, one.first_wrong))
+        _name_line(one, lab.clues, patterns, told)
+        one.group = _group(one, told)
+        if one.clue is not None and one.cause is not None:
+            one.said = told.said if told is not None else ""
+            one.not_yet = _call(one) in not_yet
+            if one.not_yet:
+                one.hint = f"{_NOT_YET.format(call=_call(one))} {one.said}".strip()
+                continue
+            one.hint = " ".join(filter(None, _hints(one, one.clue, told, lab)))
+            one.broken = sentence(one.clue, one.cause, one.comparison, lab)
+    _add_patterns(found, patterns)
+    for one in sick:
+        one.findings = list(_findings(one, lab, patterns))
+    return found
+
+
+def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Iterator[str]:
+    """What the clue says, and what instruments say beside it; a use of freed memory explains a crash by itself."""
+    assert one.cause is not None
+    explained = told is not None and told.freed
+    if not explained or one.cause.difference is not None:
+        yield hint(clue, one.cause, one.comparison, lab)
+    if not explained:
+        yield _beside(one)
+    if told is not None:
+        yield told.said
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(trace: Same[Trace], lab: Same[Lab]) -> bool:
+    """The same for every submission of a class."""
+    operations, lab_operations = trace.value.operations, lab.value.grammar.operations
+    pokes = any(lab_operations[operation.name].is_poke for operation in operations)
+    one_target = len({operation.target for operation in operations}) <= 1
+    return one_target and not pokes and not lab.value.is_odd(trace.value)
+
+
+def _prefer_simple(found: Sequence[CaseFindings], clues: Sequence[Clue], patterns: Patterns) -> None:
+    """A mistake that shows with one engine alone is no mix-up of engines, also where there are several."""
+    several = frozenset({SEVERAL_TARGETS})
+    plain = [clue for clue in clues if not clue.circumstances & several]
+    simple = {(one.clue, _call(one)) for one in found if one.clue is not None and one.clue in plain}
+    for one in found:
+        if one.clue is not None and one.clue.circumstances & several:
+            cause, clue = best_clue(one.first(), one.comparison, plain, patterns)
+            if (clue, _call(one)) in simple:
+                one.cause, one.clue = cause, clue
+
+
+def _call(one: CaseFindings) -> str:
+    return operation_of(one.cause, one.comparison).name if one.cause is not None else ""
+
+
+def _group(one: CaseFindings, told: Named | None) -> str:
+    """Cases with the same faulting line have one cause, and so have those with one rule and one hint."""
+    cause, clue = one.cause, one.clue
+    if cause is None:
+        return ""
+    hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # it was caught anywhere in its loop
+    faulting = _faulting(one)
+    if told is not None and told.freed:
+        return f"{_MEMORY}{told.lines[0]}"
+    if faulting is not None and not hangs:
+        return f"{_LEAK if faulting.verdict is Verdict.MEMORY_LEAK else _MEMORY}{faulting.source[0]}"
+    if clue is None or cause.difference is None:
+        return f"{cause.kind} {_call(one)}"
+    return f"{clue.rule} {clue.hint.replace('{call}', _call(one))}"
+
+
+def _faulting(one: CaseFindings) -> Symptom | None:
+    """What instruments say of the first bad operation, with its line; a leak only where it is the cause itself."""
+    assert one.cause is not None
+    if one.cause.difference is None:
+        return one.cause if one.cause.source else None
+    named = [symptom for symptom in one.first() if symptom.difference is None and symptom.source]
+    faults = [symptom for symptom in named if symptom.kind in FAULTS]
+    return min(faults, key=lambda symptom: symptom.kind in AT_ALLOCATION, default=None)
+
+
+def _beside(one: CaseFindings) -> str:
+    """What an instrument says of the operation that left a wrong state."""
+    faulting = _faulting(one)
+    if faulting is None or faulting is one.cause or faulting.finding is None:
+        return ""
+    said = faulting.finding.message.removeprefix("Valgrind: ")
+    place = "" if faulting.kind in AT_ALLOCATION else f", at {faulting.source[0]}"
+    difference = one.cause.difference if one.cause is not None else None
+    lead = (
+        "This leads to a memory error" if difference is not None and difference.facet == "reply" else "In the same call"
+    )
+    return f"{lead}{place}: {said[0].lower()}{said[1:]}."
+
+
+def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
+    """What all public cases of a group have in common, behind its hint; a line says more than that."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number, one in enumerate(found):
+        if one.group and one.clue is not None and not one.group.startswith((_MEMORY, _LEAK)):
+            groups.setdefault((one.group, _call(one)), []).append(number)
+    for (_, name), numbers in groups.items():
+        shown = found[numbers[0]]
+        if shown.not_yet:
+            continue
+        assert shown.clue is not None
+        assert shown.cause is not None
+        known = frozenset(word for word in shown.clue.circumstances - {SEVERAL_TARGETS} if not word.startswith(ONLY))
+        if known != shown.clue.circumstances:  # it says the same already
+            continue
+        expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
+        pattern = patterns.sentence(numbers, name, known, expected)
+        for number in numbers:
+            found[number].hint = f"{found[number].hint} {pattern}".strip()
+
+
+def _findings(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Finding]:
+    """What goes into the record: the first difference, and everything about memory, each with its rule."""
+    rule = one.clue.rule if one.clue is not None else one.comparison.case.rule
+    if one.cause is not None and one.cause.difference is not None:
+        difference = one.cause.difference
+        yield Finding(
+            rule=rule,
+            verdict=Verdict.WRONG_ANSWER,
+            kind=difference.facet,
+            case=one.comparison.case.name,
+            operation=one.cause.operation + 1,
+            field=difference.field,
+            expected=difference.expected,
+            actual=difference.actual,
+            message=one.hint,
+            source=one.cause.source,
+        )
+        yield from _breach(one, lab, patterns)
+    for symptom in one.symptoms:
+        if symptom.finding is not None:
+            judged = Judged.LEAK if symptom.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
+            yield replace(symptom.finding, rule=rule if symptom is one.cause else lab.rubric.judged(judged))
+
+
+def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, told: Named | None) -> None:
+    """The line of a store that breaks the same rule in the same operation is the line of the cause too.
+
+    So is that of an access that an instrument complains of: a wrong state comes of it; and what was looked for.
+    """
+    cause, named = one.cause, _named(one)
+    if cause is not None and cause.finding is not None and cause.kind in AT_ALLOCATION:
+        access = next((other for other in one.first() if _is_access(other)), cause)
+        one.cause = replace(cause, finding=replace(cause.finding, source=access.source))
+    if cause is not None and told is not None and told.freed:
+        finding = replace(cause.finding, source=told.lines) if cause.finding is not None else None
+        one.cause = replace(cause, culprits=told.lines, finding=finding)
+    if cause is None or cause.difference is None or (one.cause is not None and one.cause.culprits):
+        return
+    clue = clue_alone(named, one.comparison, clues, patterns) if named is not None else None
+    faulting = _faulting(one)
+    if named is not None and clue is not None and one.clue is not None and clue.rule == one.clue.rule:
+        one.cause = replace(cause, culprits=named.culprits)
+    elif faulting is not None and faulting.kind not in AT_ALLOCATION:
+        one.cause = replace(cause, culprits=faulting.source)
+    elif told is not None:
+        one.cause = replace(cause, culprits=told.lines)
+
+
+def _is_access(symptom: Symptom) -> bool:
+    """Does an instrument name the line of an access that went wrong?"""
+    return symptom.kind in FAULTS - AT_ALLOCATION and bool(symptom.source)
+
+
+def _named(one: CaseFindings) -> Symptom | None:
+    """The first difference of the first bad operation whose line is known."""
+    return next((symptom for symptom in one.first() if symptom.culprits), None)
+
+
+def _breach(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Finding]:
+    """A difference beside the cause whose line is known, with the rule that it breaks itself."""
+    named = _named(one)
+    if named is None or named.difference is None or SHARED_MEMORY not in named.difference.tags:
+        return
+    if one.cause is None or one.cause.culprits[:1] == named.culprits[:1]:
+        return
+    clue = clue_alone(named, one.comparison, lab.clues, patterns)
+    finding = finding_of(
+        one.comparison,
+        named.operation,
+        verdict=Verdict.WRONG_ANSWER,
+        kind=BREACH,
+        message=f"here {_call(one)} writes something wrong",
+        source=named.culprits,
+    )
+    yield replace(finding, rule=clue.rule if clue is not None else one.comparison.case.rule, tool=Tool.VALGRIND)

@@ -1,0 +1,163 @@
+"""Which of a lab's clues fits what a case showed first, and the sentence of the handout that was broken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
+from grader.core.verdict import Verdict
+from grader.judge.patterns import Patterns
+from grader.judge.symptom import Symptom
+from grader.runtime.comparison import Comparison
+from reference.model import NEVER_SET, Difference
+from reference.operation import Operation
+
+__all__ = ["best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]
+
+_REPLY, _STATE, _MEMORY = range(3)
+
+
+def operation_of(symptom: Symptom, comparison: Comparison) -> Operation:
+    """The operation at which it showed, the last one for what showed behind it."""
+    operations = comparison.case.trace.operations
+    return operations[_index(symptom, comparison)]
+
+
+def best_clue(
+    first: Sequence[Symptom],
+    comparison: Comparison,
+    clues: Sequence[Clue],
+    patterns: Patterns,
+    *,
+    told: frozenset[str] = frozenset(),
+) -> tuple[Symptom | None, Clue | None]:
+    """The cause among the symptoms of the first bad operation, and the first clue of the table that fits it.
+
+    `told` are circumstances that are known of the program besides those of the case.
+    A wrong reply goes before a wrong state, and a wrong state before what instruments say of memory.
+    """
+    for rank in (_REPLY, _STATE, _MEMORY):
+        those = [
+            _Seen(symptom=symptom, comparison=comparison, patterns=patterns, told=told)
+            for symptom in first
+            if _rank(symptom) == rank
+        ]
+        for clue in clues:
+            for seen in those:
+                if _fits(clue, seen):
+                    return seen.symptom, clue
+    return (first[0], None) if first else (None, None)
+
+
+def clue_alone(symptom: Symptom, comparison: Comparison, clues: Sequence[Clue], patterns: Patterns) -> Clue | None:
+    """The clue for one symptom alone; that there are several targets explains no line."""
+    plain = (clue for clue in clues if SEVERAL_TARGETS not in clue.circumstances)
+    seen = _Seen(symptom=symptom, comparison=comparison, patterns=patterns)
+    return next((clue for clue in plain if _fits(clue, seen)), None)
+
+
+def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
+    """What the clue tells of this symptom."""
+    index = _index(cause, comparison)
+    expected, difference = comparison.expected[index], cause.difference
+    text = clue.hint.format(
+        call=operation_of(cause, comparison).name,
+        field=difference.in_words if difference else "",
+        expected=difference.expected if difference else "",
+        actual=_actual(difference) if difference else "",
+        line=str(cause.source[0]) if cause.source else lab.source_name,
+        clause=lab.grammar.clauses.get(expected.clause, ""),
+        note=difference.note if difference else "",
+        reply=expected.text,
+        wanted=difference.wanted if difference else "",
+        refusal=next(iter(lab.grammar.operations[operation_of(cause, comparison).name].replies[-1:]), ""),
+        said=_said(cause),
+    )
+    return " ".join(text.split())
+
+
+def _actual(difference: Difference) -> str:
+    return "not set" if NEVER_SET in difference.tags else difference.actual
+
+
+def _said(cause: Symptom) -> str:
+    message = cause.finding.message if cause.finding is not None else ""
+    return message.removeprefix("Valgrind: ")
+
+
+def sentence(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
+    """The handout's sentence that was broken, with its place: "Task 2: free_sequence returns 0"."""
+    clause = clue.clause
+    if not isinstance(clause, str):
+        clause = clause.get(operation_of(cause, comparison).name, "")
+    clause = clause or comparison.expected[_index(cause, comparison)].clause
+    text = lab.grammar.clauses.get(clause, "")
+    return f"{clause.partition('/')[0]}: {text}" if text else ""
+
+
+def is_memory_error(symptom: Symptom) -> bool:
+    """Does it cost points for memory errors?"""
+    return symptom.verdict in (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
+
+
+def _rank(symptom: Symptom) -> int:
+    if symptom.difference is None:
+        return _MEMORY
+    return _REPLY if symptom.difference.facet == "reply" else _STATE
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """A symptom, and what clues ask of it; they are many, so each answer is found once."""
+
+    symptom: Symptom
+    comparison: Comparison
+    patterns: Patterns
+    told: frozenset[str] = frozenset()
+
+    @cached_property
+    def call(self) -> str:
+        return operation_of(self.symptom, self.comparison).name
+
+    @cached_property
+    def circumstances(self) -> frozenset[str]:
+        symptom, comparison = self.symptom, self.comparison
+        index = _index(symptom, comparison)
+        reply = symptom.judgement.expected if symptom.judgement else comparison.expected[index]
+        targets = {operation.target for operation in comparison.case.trace.operations} - {None}
+        several = len(targets) > 1 or _made_anew(comparison, index)
+        only = self.patterns.only(self.call, reply) if symptom.difference is not None else frozenset()
+        never = {f"{ONLY}never"} if self.call in self.patterns.never else set()
+        return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset()) | self.told
+
+
+def _fits(clue: Clue, seen: _Seen) -> bool:
+    """Does every condition of the clue hold?"""
+    symptom, difference = seen.symptom, seen.symptom.difference
+    return (
+        (not clue.calls or seen.call in clue.calls)
+        and (not clue.kinds or symptom.kind in clue.kinds)
+        and (not clue.facets or (difference is not None and difference.facet in clue.facets))
+        and (not clue.part or (difference is not None and clue.part in difference.field))
+        and clue.tags <= (difference.tags if difference is not None else frozenset())
+        and (not clue.never or seen.patterns.never.issuperset(clue.never))
+        and clue.circumstances <= seen.circumstances
+        and (clue.where is None or (symptom.judgement is not None and clue.where(symptom.judgement)))
+    )
+
+
+def _index(symptom: Symptom, comparison: Comparison) -> int:
+    return min(symptom.operation, len(comparison.case.trace.operations) - 1)
+
+
+def _made_anew(comparison: Comparison, index: int) -> bool:
+    """Is it not the first engine (or whatever a lab has) of its number? The first call to a number makes one."""
+    operations = comparison.case.trace.operations[: index + 1]
+    accepted = [
+        operation.name
+        for operation, reply in zip(operations, comparison.expected, strict=False)
+        if operation.target == operations[-1].target and not reply.refused
+    ]
+    return accepted.count(accepted[0]) > 1 if accepted else False

@@ -1,0 +1,166 @@
+"""Compare what a program reported with what the reference says, operation by operation.
+
+Equal bytes are equal states, so a correct program costs one comparison of bytes an operation. Only where they
+differ does the model take over the program's own state and judge the next operation from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from grader.judge.expected import right_of
+from grader.runtime.comparison import ALLOCATED, LOST, REFUSALS, Comparison, Deviation, End
+from grader.runtime.heap_events import Event
+from grader.runtime.observation import Played, PlayedStep
+from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory
+from reference.operation import Reply
+
+__all__ = ["compare"]
+
+_REPLY_BYTES = 8
+
+
+def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = lambda: False) -> Comparison:
+    """Judge one case; see the module. Raises nothing for a wrong program.
+
+    `late`: is there no time left to follow a program that does something else than the reference?
+    """
+    operations, steps = played.case.trace.operations, played.steps
+    right = right_of(played.case.trace, model)
+    follows = right.followed_by(steps)  # nearly every operation of nearly every program
+    actual = [reply.text for reply in right.replies[:follows]]
+    deviations = list(_heap_alone(right.replies, steps[:follows]))
+    allowed = right.allowed[:follows]
+    own: Model | None = None
+    unreadable = ""
+    unjudged = False
+    refused: int | None = None
+    for number in range(follows, min(len(steps), len(operations))):
+        unjudged = late()
+        if unjudged:
+            break
+        if steps[number].length > right.most_bytes:
+            unreadable = f"what it left takes {steps[number].length} bytes to tell, and more than {right.most_bytes}"
+            unreadable += " are never needed"
+            break
+        own = own or model(played.case.trace)
+        before = steps[number - 1].record if number else None
+        try:
+            judgement = own.judge(before, operations[number], steps[number].record)
+        except (CannotGoOn, CannotPoke) as error:
+            unreadable = str(error)
+            break
+        if number == follows:
+            allowed.append(own.allowed())  # after the program's own choice of blocks
+        judgement = _with_heap(judgement, steps[number])
+        actual.append(judgement.actual.text)
+        if judgement.differences:
+            deviations.append(Deviation(number, judgement))
+        pretends = judgement.expected.refused and _does_nothing(before, steps[number].record)
+        if number:
+            steps[number - 1].forget()
+        if refused is None and not right.replies[number].refused and (pretends or judgement.actual.text in REFUSALS):
+            refused = number
+    end = End.UNREADABLE if unreadable else End.NO_TIME if unjudged else _end(played, deviations)
+    lost = _lost(played) if played.complete and not unjudged else 0
+    if lost:
+        _add_lost(deviations, len(operations) - 1, lost, right.replies[-1])
+    return Comparison(
+        case=played.case,
+        played=played,
+        expected=right.replies,
+        actual=tuple(actual),
+        deviations=tuple(deviations),
+        end=end,
+        ended_at=len(actual),
+        refused=refused,
+        lost=lost,
+        allowed=tuple(allowed),
+        unreadable=unreadable,
+        unjudged=unjudged,
+    )
+
+
+def _does_nothing(before: bytes | None, after: bytes) -> bool:
+    """Is the state the same as before? A record begins with the two words of the reply (harness/frames.c)."""
+    return before is not None and before[_REPLY_BYTES:] == after[_REPLY_BYTES:]
+
+
+def _heap_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
+    """Operations with the right state that did wrong with memory."""
+    for number, step in enumerate(steps):
+        if step.bad_frees or step.broken or (step.allocations and replies[number].refused):
+            right = Judgement(expected=replies[number], actual=replies[number], differences=())
+            yield Deviation(number, _with_heap(right, step))
+
+
+def _with_heap(judgement: Judgement, step: PlayedStep) -> Judgement:
+    heap = tuple(_heap(judgement, step))
+    return replace(judgement, differences=(*judgement.differences, *heap)) if heap else judgement
+
+
+def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
+    """What one call did with memory. How much a successful call allocates is the program's own business."""
+    refuses = judgement.expected.refused and judgement.actual.text == judgement.expected.text
+    if refuses and step.allocations:
+        yield Difference(
+            facet="failing",
+            field="allocations in the refused call",
+            expected="0",
+            actual=str(step.allocations),
+            said=f"the call made {step.allocations} allocation{'s' * (step.allocations > 1)} although it must fail",
+            tags=frozenset({ALLOCATED, "kept" if step.frees < step.allocations else "freed-again"}),
+        )
+    if step.bad_frees:
+        yield Difference(
+            facet="heap",
+            field="bad calls of free",
+            expected="0",
+            actual=str(step.bad_frees),
+            tags=frozenset({"bad-free"}),
+        )
+    if step.broken:
+        yield Difference(
+            facet="heap",
+            field="allocations written outside their bounds",
+            expected="0",
+            actual=str(step.broken),
+            tags=frozenset({"broken"}),
+        )
+
+
+def _lost(played: Played) -> int:
+    """Of very many the harness tells the number, but not each."""
+    return max(played.live, sum(event.event is Event.LIVE for event in played.events))
+
+
+def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -> None:
+    difference = Difference(
+        facet="heap",
+        field="allocations never freed",
+        expected="0",
+        actual=str(lost),
+        tags=frozenset({LOST}),
+    )
+    if deviations and deviations[-1].operation == last:
+        judgement = deviations.pop().judgement
+    else:
+        judgement = Judgement(expected=reply, actual=reply, differences=())
+    deviations.append(Deviation(last, replace(judgement, differences=(*judgement.differences, difference))))
+
+
+def _end(played: Played, deviations: Sequence[Deviation]) -> End:
+    if played.unheard:
+        return End.STOPPED
+    if played.complete:  # what comes behind the last call is no operation
+        return End.REACHED
+    if played.misfit:  # a poke fits a right state: then the program only says that it does not
+        return End.MISFIT if deviations else End.STOPPED
+    if played.hung:
+        return End.HANG
+    if played.no_time:
+        return End.NO_TIME
+    if played.left is not None:
+        return End.LEFT
+    return End.CRASH if played.fault is not None or played.status & 0x7F else End.STOPPED

@@ -1,0 +1,184 @@
+"""From what the cases showed to the most likely broken rule: the one that explains most of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from grader.assignment.lab import Clue, Lab
+from grader.core.verdict import CallStage, Diagnosis, Stage, Verdict, Visibility
+from grader.judge.call_stages import stages
+from grader.judge.case_causes import BREACH, case_findings
+from grader.judge.case_findings import CaseFindings
+from grader.judge.clue_choice import operation_of
+from grader.judge.symptom import Symptom
+from grader.runtime.comparison import End
+from reference.operation import Operation
+
+__all__ = ["BREACH", "CaseFindings", "Diagnosed", "case_findings", "diagnose"]
+
+_TELLING_VOTE = 2
+"""What says which thing was taken for another tells more than what came of it."""
+
+_CLEANUP_VOTE = 0.05
+"""Every case ends with a clean-up, so a defect that shows there shows everywhere; what shows earlier tells more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosed:
+    """The diagnosis of a submission, with the verdict that it carries."""
+
+    diagnosis: Diagnosis | None
+    verdict: Verdict
+    stages: tuple[CallStage, ...] = ()
+    """Of each call, where something went wrong."""
+
+
+def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
+    """Name the rule that explains most of the cases that went wrong, by a public case where one went wrong.
+
+    Of a file that is not finished yet the first call that is in work is meant, and nothing is asked of the rest.
+    """
+    sick = [one for one in found if one.clue is not None and one.cause is not None]
+    sick = [one for one in sick if one.comparison.end is not End.NO_TIME] or sick  # those only follow from others
+    if not sick:
+        return Diagnosed(diagnosis=None, verdict=Verdict.ACCEPTED)
+    made = stages([one.comparison for one in found], lambda number: found[number].first_wrong, lab)
+    sick = _of_the_next_call(sick, made)
+    rules = _rules_of_groups(sick)
+    votes: dict[str, float] = {}
+    for one in sick:
+        votes[_rule_of(one, rules)] = votes.get(_rule_of(one, rules), 0) + _vote(one)
+    ranked = sorted(votes, key=lambda rule: -votes[rule])
+    public = {_rule_of(one, rules) for one in sick if not _is_hidden(one)}
+    rule = next((rule for rule in ranked if rule in public), ranked[0])
+    own = [one for one in sick if _rule_of(one, rules) == rule]
+    chosen = _largest_group(_most_common_verdict([one for one in own if not _is_hidden(one)] or own))
+    shown = min(chosen, key=lambda one: _difficulty(one, rule, lab))
+    clue, cause = shown.clue, shown.cause
+    assert clue is not None
+    assert cause is not None
+    also = tuple(other for other in ranked if other not in (rule, clue.rule))
+    diagnosis = _diagnosis(shown, clue, cause, lab, also=also)
+    return Diagnosed(diagnosis=diagnosis, verdict=cause.verdict, stages=made)
+
+
+def _of_the_next_call(sick: list[CaseFindings], made: Sequence[CallStage]) -> list[CaseFindings]:
+    """Where a call has not done anything yet: what goes wrong in the first one in work, else in the first of these."""
+    if all(one.stage is not Stage.NOT_YET for one in made):
+        return sick
+    by_call: dict[str, list[CaseFindings]] = {}
+    for one in sick:
+        if one.cause is not None and not _is_hidden(one):
+            by_call.setdefault(operation_of(one.cause, one.comparison).name, []).append(one)
+    in_turn = sorted(made, key=lambda one: one.stage is Stage.NOT_YET)
+    return next((by_call[one.call] for one in in_turn if one.call in by_call), sick)
+
+
+def _rules_of_groups(sick: Sequence[CaseFindings]) -> dict[str, str]:
+    """One faulting line costs points of several rules: it is the business of the one that it breaks most often.
+
+    Where lost memory was allocated is no such line: it is lost elsewhere, in each case for its own reason.
+    """
+    counted: dict[str, Counter[str]] = {}
+    for one in sick:
+        assert one.clue is not None
+        counted.setdefault(one.group, Counter())[one.clue.rule] += 1
+    return {group: rules.most_common(1)[0][0] for group, rules in counted.items()}
+
+
+def _rule_of(one: CaseFindings, rules: Mapping[str, str]) -> str:
+    assert one.clue is not None
+    leaks = one.cause is not None and one.cause.verdict is Verdict.MEMORY_LEAK
+    return one.clue.rule if leaks else rules[one.group]
+
+
+def _vote(one: CaseFindings) -> float:
+    if _shows_anyway(one):
+        return _CLEANUP_VOTE
+    return _TELLING_VOTE if one.cause is not None and one.cause.difference and one.cause.difference.note else 1
+
+
+def _largest_group(found: Sequence[CaseFindings]) -> list[CaseFindings]:
+    votes: dict[str, float] = {}
+    for one in found:
+        votes[one.group] = votes.get(one.group, 0) + _vote(one)
+    most = max(votes, key=lambda group: votes[group])
+    return [one for one in found if one.group == most]
+
+
+def _is_hidden(one: CaseFindings) -> bool:
+    return one.comparison.case.visibility is Visibility.HIDDEN
+
+
+def _shows_anyway(one: CaseFindings) -> bool:
+    """Would nearly every case show it, whatever it asks? What shows in the clean-up, and memory lost before it."""
+    last = len(one.comparison.case.trace.operations) - 1
+    leaks = one.cause is not None and one.cause.verdict is Verdict.MEMORY_LEAK
+    return _only_in_cleanup(one) or (leaks and one.comparison.is_cleanup(last))
+
+
+def _only_in_cleanup(one: CaseFindings) -> bool:
+    """Went all well until the clean-up that the grader added?"""
+    return one.cause is not None and one.comparison.is_cleanup(one.cause.operation)
+
+
+def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
+    """Those cases whose verdict most of them have; what shows before the clean-up says more than what shows there.
+
+    A wrong state goes before what follows from it.
+    """
+    by_verdict: dict[Verdict, list[CaseFindings]] = {}
+    for one in [one for one in found if not _only_in_cleanup(one)] or found:
+        if one.cause is not None:
+            by_verdict.setdefault(one.cause.verdict, []).append(one)
+    return by_verdict.get(Verdict.WRONG_ANSWER) or max(by_verdict.values(), key=len)
+
+
+def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
+    """Which case to show: one that students may see, whose own call goes wrong, a plain one, about this rule and this
+    call (its folder says so), short, and with little state.
+
+    What shows in a call shows again where everything is closed, for that often does the same.
+    """
+    assert one.cause is not None
+    operation = operation_of(one.cause, one.comparison)
+    closes = lab.grammar.operations[operation.name].closes
+    comparison = one.comparison
+    state = sum(step.length for step in comparison.played.steps[:1])
+    case = comparison.case
+    return (
+        _is_hidden(one),
+        operation.implicit and not closes,
+        not one.plain,
+        closes,
+        case.rule != rule,
+        case.name.partition("/")[0] not in operation.name,
+        len(case.trace.operations),
+        state,
+    )
+
+
+def _diagnosis(one: CaseFindings, clue: Clue, cause: Symptom, lab: Lab, *, also: tuple[str, ...]) -> Diagnosis:
+    case = one.comparison.case
+    operation = case.trace.operations[min(cause.operation, len(case.trace.operations) - 1)]
+    return Diagnosis(
+        rule=clue.rule,
+        handout=lab.rubric.rule(clue.rule).handout,
+        case=case.name,
+        operation=cause.operation + 1,
+        line=operation.line,
+        source_line=cause.source[0] if cause.source else None,
+        summary=_summary(operation, cause),
+        hint=one.hint,
+        broken=one.broken,
+        also=also,
+    )
+
+
+def _summary(operation: Operation, cause: Symptom) -> str:
+    difference = cause.difference
+    said = cause.finding.message if cause.finding is not None else difference.seen if difference is not None else ""
+    call = "" if said.startswith(f"{operation.name} ") else f"{operation.name} at "
+    return f"{call}operation {cause.operation + 1}: {said}"

@@ -1,0 +1,128 @@
+"""What all calls that go wrong in one way have in common, and no call that goes well: over all public cases.
+
+A call counts up to the first thing that goes wrong in its case: what follows is mostly a consequence. Hidden cases do
+not count, for their numbers would tell of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb
+
+from grader.assignment.lab import ONLY, Lab
+from grader.core.identity_key import Same
+from grader.core.verdict import Visibility
+from grader.runtime.comparison import REFUSALS, Comparison
+from reference.operation import Reply, Trace
+
+__all__ = ["Call", "Patterns", "calls_of"]
+
+_LEAST_WRONG = 2
+_MOST_WORDS = 2
+"""Where the cases do not tell two situations apart, neither does the sentence."""
+
+_LEAST_CHANCE = 1000
+"""A word that tells nothing falls to just the wrong calls, and to all of them, with less than one chance in so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One operation of a public case, at or before the first one that went wrong there."""
+
+    case: int
+    name: str
+    words: frozenset[str]
+    expected: Reply
+    replied: str | None
+    """None: it did not come back."""
+    wrong: bool
+
+    @property
+    def refused(self) -> bool:
+        """Did it not do its work?"""
+        return self.replied is None or self.replied in REFUSALS
+
+
+class Patterns:
+    """The calls of a submission, and what tells those that go wrong from those that go well."""
+
+    def __init__(self, calls: Sequence[Call], order: Mapping[str, str]) -> None:
+        self.calls = calls
+        self.order = order
+        self.never = frozenset(_never(calls))
+        """Calls that did their work in no case, though they were asked to."""
+        self._only = {key: self._telling_replies(*key) for key in {(one.name, one.expected.refused) for one in calls}}
+
+    def only(self, name: str, expected: Reply) -> frozenset[str]:
+        """What all calls of this name share that were wrongly refused (or accepted), and no right one: `ONLY` words."""
+        return self._only.get((name, expected.refused), frozenset())
+
+    def sentence(self, wrong: Iterable[int], name: str, known: frozenset[str], expected: Reply) -> str:
+        """What tells the wrong calls of these cases from the right ones, in one sentence; "" where nothing does.
+
+        `known` are circumstances that the reader is told of anyway: only calls that have them are compared.
+        """
+        chosen = set(wrong)
+        same = [one for one in self.calls if one.name == name and known <= one.words and _alike(one.expected, expected)]
+        bad = [one for one in same if one.wrong and one.case in chosen]
+        good = [one for one in same if not one.wrong]
+        words = [word for word in self._telling(bad, good) if word not in known][:_MOST_WORDS]
+        if not words:
+            return ""
+        shared = " and ".join(self.order.get(f"{name} {word}", self.order[word]) for word in words)
+        others = f"in none of {len(good)} others"
+        return f"It goes wrong exactly where {shared}: in all {len(bad)} such calls of {name}, {others}."
+
+    def _telling_replies(self, name: str, refused: bool) -> frozenset[str]:  # noqa: FBT001 - a key of a dict
+        same = [one for one in self.calls if one.name == name and one.expected.refused is refused]
+        bad = [one for one in same if one.wrong and one.refused is not refused]
+        good = [one for one in same if not one.wrong]
+        return frozenset(ONLY + word for word in self._telling(bad, good))
+
+    def _telling(self, bad: Sequence[Call], good: Sequence[Call]) -> list[str]:
+        if len(bad) < _LEAST_WRONG or comb(len(bad) + len(good), len(bad)) < _LEAST_CHANCE:
+            return []
+        shared = frozenset.intersection(*(one.words for one in bad))
+        elsewhere = frozenset[str]().union(*(one.words for one in good))
+        return [word for word in self.order if word in shared - elsewhere]
+
+
+def _alike(one: Reply, other: Reply) -> bool:
+    """Are both accepted, or both refused for the same reason?"""
+    return one.refused is other.refused and (not one.refused or one.clause == other.clause)
+
+
+def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab) -> Iterator[Call]:
+    """The calls of the public cases; `first_wrong` says of a case its first bad operation, -1 where all are well."""
+    for number, one in enumerate(comparisons):
+        if one.case.visibility is not Visibility.PUBLIC:
+            continue
+        words = _situations(Same(one.case.trace), lab.situations)
+        bad = first_wrong(number)
+        end = len(one.actual) if bad < 0 else min(bad + 1, len(words))
+        for place, operation in enumerate(one.case.trace.operations[:end]):
+            yield Call(
+                case=number,
+                name=operation.name,
+                words=words[place],
+                expected=one.expected[place],
+                replied=one.actual[place] if place < len(one.actual) else None,
+                wrong=place == bad,
+            )
+
+
+@lru_cache(maxsize=1024)
+def _situations(
+    trace: Same[Trace], situations: Callable[[Trace], tuple[frozenset[str], ...]]
+) -> tuple[frozenset[str], ...]:
+    """They are the same for every submission of a class."""
+    return situations(trace.value)
+
+
+def _never(calls: Sequence[Call]) -> Iterator[str]:
+    asked = [one for one in calls if not one.expected.refused and one.expected.text]
+    for name in {one.name for one in asked}:
+        if all(one.refused for one in asked if one.name == name):
+            yield name

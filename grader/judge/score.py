@@ -1,0 +1,158 @@
+"""From cases to points (design: rules and points). One defect costs what it is worth, not everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from grader.assignment.rubric import Rubric, Rule
+from grader.core.case import Case
+from grader.core.verdict import Judged, RuleScore
+from grader.judge.case_findings import CaseFindings
+from grader.runtime.comparison import Comparison, End
+
+__all__ = ["most_points", "passes", "rule_scores", "total"]
+
+_NOTHING: Mapping[str, int] = {}
+_EVERYWHERE: Mapping[Judged, Callable[[CaseFindings], bool]] = {
+    Judged.LEAK: lambda one: one.leaks,
+    Judged.MEMORY_ERROR: lambda one: one.memory_errors,
+}
+"""What is judged in every case: is there such a finding?"""
+
+
+def passes(comparison: Comparison, rule: Rule) -> bool:
+    """Does the case pass for its rule: its facets right, and everything accepted that must be accepted?"""
+    return _accepts(comparison, rule) and _ran(comparison, rule) and not rule.facets & comparison.facets(rule)
+
+
+def rule_scores(
+    found: Sequence[CaseFindings],
+    rubric: Rubric,
+    cases: Sequence[Case],
+    *,
+    builds: bool,
+    diagnosed: str | None,
+    hidden: Mapping[str, int] | None = None,
+) -> tuple[RuleScore, ...]:
+    """What each rule earned, in the rubric's order. `builds`: did the build pass without a finding?
+
+    `hidden` is what cases weigh, by rule, that are not run here: they count as not passed, so that what is earned is
+    certain, and nothing of them can be earned.
+
+    What is judged in every case earns no greater share than the other rules did (see grader.assignment.rubric). The
+    build's points are earned only together with some other point. A defect that was seen, but that no case of its rule
+    caught, costs one point of the rule that was `diagnosed`: full marks are for programs without one. A rule of which
+    no case was chosen (`--case`) can neither earn nor lose.
+    """
+    elsewhere = hidden or _NOTHING
+    scores = {
+        rule.id: _score(rule, found, cases, elsewhere.get(rule.id, 0))
+        for rule in rubric.rules
+        if rule.judged is not Judged.BUILD
+    }
+    others = [rule for rule in rubric.rules if rule.judged is Judged.CASES]
+    whole = sum(rule.points for rule in others if _is_judged(rule, cases, elsewhere))
+    earned, most = (sum(getattr(scores[rule.id], name) for rule in others) for name in ("points", "max_points"))
+    for rule in rubric.rules:
+        if rule.judged in _EVERYWHERE:
+            scores[rule.id] = _capped(scores[rule.id], _cap(rule, earned, whole), _cap(rule, most, whole))
+    earned = any(score.points for score in scores.values())
+    for rule in rubric.rules:
+        if rule.judged is Judged.BUILD:
+            passed = int(builds and earned)
+            scores[rule.id] = _rule_score(rule, (rule.points * passed, rule.points), 1, passed)
+    if diagnosed is not None and all(score.points == score.max_points for score in scores.values()):
+        payer = diagnosed if scores[diagnosed].points else max(scores, key=lambda rule: scores[rule].points)
+        scores[payer] = replace(scores[payer], points=max(0, scores[payer].points - 1))
+    return tuple(scores[rule.id] for rule in rubric.rules)
+
+
+def total(scores: Sequence[RuleScore]) -> int:
+    """The score of a submission."""
+    return sum(score.points for score in scores)
+
+
+def most_points(rubric: Rubric, cases: Sequence[Case], hidden: Mapping[str, int] | None = None) -> int:
+    """What all rules together can earn with these cases, when others of this weight are `hidden` elsewhere."""
+    elsewhere = hidden or _NOTHING
+    alone = {
+        rule.id: _share(rule, own, own, 0 if rule.judged is Judged.BUILD else elsewhere.get(rule.id, 0))[1]
+        for rule in rubric.rules
+        for own in [_own_weight(rule, cases)]
+    }
+    others = [rule for rule in rubric.rules if rule.judged is Judged.CASES]
+    whole = sum(rule.points for rule in others if _is_judged(rule, cases, elsewhere))
+    most = sum(alone[rule.id] for rule in others)
+    caps = {rule.id: _cap(rule, most, whole) for rule in rubric.rules if rule.judged in _EVERYWHERE}
+    return sum(min(points, caps.get(rule, points)) for rule, points in alone.items())
+
+
+def _own_weight(rule: Rule, cases: Sequence[Case]) -> int:
+    return len(cases) if rule.judged is not Judged.CASES else sum(case.weight for case in cases if case.rule == rule.id)
+
+
+def _is_judged(rule: Rule, cases: Sequence[Case], elsewhere: Mapping[str, int]) -> bool:
+    """Has it a case at all, here or elsewhere?"""
+    return _own_weight(rule, cases) + elsewhere.get(rule.id, 0) > 0
+
+
+def _cap(rule: Rule, earned: int, whole: int) -> int:
+    """The share of the other rules' points that was earned, of this rule's points; rounded up."""
+    return -(-rule.points * earned // whole) if whole else 0
+
+
+def _capped(score: RuleScore, cap: int, most: int) -> RuleScore:
+    """With at most so many points now, and as the most; a case with a finding still costs one of them."""
+    most = min(score.max_points, most)
+    points = score.points if score.passed == score.cases else max(0, min(score.points, most - 1))
+    return replace(score, points=min(points, cap), max_points=most, withheld=max(0, min(points, most) - cap))
+
+
+def _accepts(comparison: Comparison, rule: Rule) -> bool:
+    """Was everything accepted that must be? A refused clean-up costs only the rules about it."""
+    at = comparison.refused
+    return at is None or (comparison.is_cleanup(at) and not rule.covers_cleanup)
+
+
+def _ran(comparison: Comparison, rule: Rule) -> bool:
+    """Came the case to its end? A crash in the clean-up that the grader added costs only the rules about it."""
+    if comparison.end is End.REACHED:
+        return True
+    cleaning = comparison.is_cleanup(comparison.ended_at)
+    return cleaning and comparison.end is not End.MISFIT and not rule.covers_cleanup
+
+
+def _score(rule: Rule, found: Sequence[CaseFindings], cases: Sequence[Case], elsewhere: int) -> RuleScore:
+    if rule.judged is not Judged.CASES:
+        clean = sum(not _EVERYWHERE[rule.judged](one) for one in found)
+        return _rule_score(rule, _share(rule, clean, len(cases), elsewhere), len(cases), clean)
+    own = [case for case in cases if case.rule == rule.id]
+    right = [
+        one.comparison.case for one in found if one.comparison.case.rule == rule.id and passes(one.comparison, rule)
+    ]
+    weight, earned = (sum(case.weight for case in some) for some in (own, right))
+    return _rule_score(rule, _share(rule, earned, weight, elsewhere), len(own), len(right))
+
+
+def _share(rule: Rule, earned: int, weight: int, elsewhere: int) -> tuple[int, int]:
+    """Points of a rule and the most that it can have, when cases of such a weight passed.
+
+    Both are rounded down. What cases elsewhere weigh could hide a failing one in the rounding, so that it costs a
+    point is said here.
+    """
+    most, points = (rule.points * part // max(1, weight + elsewhere) for part in (weight, earned))
+    return points if earned == weight else max(0, min(points, most - 1)), most
+
+
+def _rule_score(rule: Rule, share: tuple[int, int], cases: int, passed: int) -> RuleScore:
+    return RuleScore(
+        rule=rule.id,
+        title=rule.title,
+        handout=rule.handout,
+        points=share[0],
+        max_points=share[1],
+        cases=cases,
+        passed=passed,
+        judged=rule.judged,
+    )

@@ -1,0 +1,51 @@
+"""One thing that was wrong at one operation of a case, and the finding that tells of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grader.core.verdict import Finding, SourceLine, Verdict
+from grader.runtime.comparison import Comparison
+from reference.model import Difference, Judgement
+
+__all__ = ["Symptom", "finding_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """One thing that was wrong at one operation (counted from 0)."""
+
+    operation: int
+    verdict: Verdict
+    kind: str = ""
+    difference: Difference | None = None
+    judgement: Judgement | None = None
+    finding: Finding | None = None
+    culprits: tuple[SourceLine, ...] = ()
+    """The student's lines behind a difference, where they are known."""
+
+    @property
+    def source(self) -> tuple[SourceLine, ...]:
+        """The student's lines, innermost first."""
+        return self.finding.source if self.finding is not None else self.culprits
+
+
+def finding_of(
+    comparison: Comparison,
+    operation: int,
+    *,
+    verdict: Verdict,
+    kind: str,
+    message: str,
+    source: tuple[SourceLine, ...],
+) -> Finding:
+    """A finding at that operation (counted from 0); which rule it breaks is said later, in diagnose.py."""
+    return Finding(
+        rule="",
+        verdict=verdict,
+        kind=kind,
+        case=comparison.case.name,
+        operation=operation + 1,
+        message=message,
+        source=source,
+    )

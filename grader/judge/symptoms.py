@@ -1,0 +1,228 @@
+"""What one case showed, operation by operation: differences, ends, bad frees, broken canaries, leaks, Valgrind.
+
+A symptom knows where it stands and how grave it is; which rule it breaks is said in diagnose.py.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+from grader.core.verdict import SourceLine, Tool, Verdict
+from grader.judge.memory_symptoms import STRAYS_UNDER_VALGRIND, frees_and_canaries, known, leaks, valgrind
+from grader.judge.symptom import Symptom, finding_of
+from grader.runtime.comparison import ALLOCATED, LOST, Comparison, End
+from grader.runtime.heap_events import BlockEvent, Event
+from grader.runtime.memory_faults import Checked
+from grader.runtime.source_lines import Lines, Place, stack_of
+from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
+
+__all__ = ["stacks_of", "symptoms"]
+
+_SI_KERNEL = 0x80  # how Linux reports an address outside the range of all addresses
+
+_WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
+_JUMP = 6  # the last of calls.c's enum way
+
+
+def stacks_of(comparisons: Iterable[Comparison]) -> Iterator[tuple[int, ...]]:
+    """All stacks whose lines `case_findings` will ask for."""
+    for comparison in comparisons:
+        played = comparison.played
+        for fault in (played.fault, played.left):
+            if fault is not None:
+                yield fault.place
+        for event in played.events:
+            if event.event is Event.UNFILLED and not comparison.deviations:
+                continue  # a table that a right program leaves so, and that nobody asks for
+            yield stack_of(event.allocated_at)
+            yield stack_of(event.freed_at)
+            yield stack_of(event.caller)
+
+
+def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked | None) -> list[list[Symptom]]:
+    """The symptoms of every case, in the order of the cases."""
+    found = [
+        [
+            *_differences(comparison, number, lines, checked),
+            *_endings(comparison, lines),
+            *frees_and_canaries(comparison, lines),
+            *leaks(comparison, lines),
+        ]
+        for number, comparison in enumerate(comparisons)
+    ]
+    if checked is not None:
+        for number, symptom in chain(valgrind(comparisons, checked), _unread(comparisons, checked)):
+            if not known(symptom, found[number]):
+                found[number].append(symptom)
+    return found
+
+
+def _unread(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
+    """(case number, symptom) where a report of Valgrind could not be read to its end."""
+    for (number, operation), why, _ in checked.unread:
+        comparison = comparisons[number]
+        at = min(operation, len(comparison.case.trace.operations) - 1)
+        message = f"Valgrind: its report on the cases up to this one {why}, so none of them counts as seen"
+        verdict, kind = Verdict.MEMORY_ERROR, STRAYS_UNDER_VALGRIND
+        finding = finding_of(comparison, at, verdict=verdict, kind=kind, message=message, source=())
+        yield number, Symptom(operation=at, verdict=verdict, kind=kind, finding=replace(finding, tool=Tool.VALGRIND))
+
+
+def _differences(comparison: Comparison, number: int, lines: Lines, checked: Checked | None) -> Iterator[Symptom]:
+    allocating = partial(_allocating, made=_made_by(comparison), lines=lines)
+    for deviation in comparison.deviations:
+        for difference in deviation.judgement.differences:
+            if difference.facet == "heap":  # the events behind it say more
+                yield from _untold(comparison, deviation.operation, difference)
+                continue
+            yield Symptom(
+                operation=deviation.operation,
+                verdict=Verdict.WRONG_ANSWER,
+                difference=difference,
+                judgement=deviation.judgement,
+                culprits=_culprits(difference, (number, deviation.operation), checked)
+                or allocating(difference, deviation.operation),
+            )
+
+
+_COUNTED = {
+    "bad-free": ("free-foreign", {Event.BAD_FREE}),
+    "broken": ("overrun", {Event.BROKEN, Event.TOO_SMALL}),
+    LOST: ("leak", {Event.LIVE}),
+}
+"""What the harness counts of the heap by its tag: a kind for it, and the events that tell more."""
+
+
+def _untold(comparison: Comparison, operation: int, difference: Difference) -> Iterator[Symptom]:
+    """What the harness counted and told nothing of, as it happens when a program writes into its memory."""
+    told = {event.event for event in comparison.played.events}
+    for kind, events in (_COUNTED[tag] for tag in difference.tags if tag in _COUNTED):
+        if told.isdisjoint(events):
+            verdict = Verdict.MEMORY_LEAK if Event.LIVE in events else Verdict.MEMORY_ERROR
+            message = (
+                f"{difference.field}: {difference.actual}, and nothing says which. Does the program write to memory "
+                "that is not its own?"
+            )
+            finding = finding_of(comparison, operation, verdict=verdict, kind=kind, message=message, source=())
+            yield Symptom(operation=operation, verdict=verdict, kind=kind, finding=finding)
+
+
+def _culprits(difference: Difference, place: Place, checked: Checked | None) -> tuple[SourceLine, ...]:
+    """The lines that Valgrind saw behind a difference in shared memory."""
+    if checked is None or SHARED_MEMORY not in difference.tags:
+        return ()
+    copies = checked.copies if COPIED_MEMORY in difference.tags else {}
+    return checked.stores.get(place) or copies.get(place, ())
+
+
+def _made_by(comparison: Comparison) -> dict[int, list[BlockEvent]]:
+    """The events of allocations by the operation that made them."""
+    made: dict[int, list[BlockEvent]] = {}
+    for event in comparison.played.events:
+        made.setdefault(event.allocated_by, []).append(event)
+    return made
+
+
+def _allocating(
+    difference: Difference, operation: int, *, made: Mapping[int, Sequence[BlockEvent]], lines: Lines
+) -> tuple[SourceLine, ...]:
+    """The line of this operation's allocation behind a difference: one that it must not make, or must fill."""
+    events: list[BlockEvent] = []
+    if ALLOCATED in difference.tags:
+        events = [event for event in made.get(operation, ()) if event.event in (Event.SCRATCH, Event.LIVE)]
+    elif UNFILLED in difference.tags:
+        own = made.get(operation, ())
+        events = [event for event in own if event.event is Event.UNFILLED and event.operation == operation]
+    return next(filter(None, (lines.get(stack_of(event.allocated_at), ()) for event in events)), ())
+
+
+def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
+    """The case did not come to its end, or the program stopped making sense."""
+    played, case = comparison.played, comparison.case
+    at = comparison.ended_at
+    if comparison.end in (End.REACHED, End.MISFIT) or at >= len(case.trace.operations):
+        return
+    call = case.trace.operations[at].name
+    fault = played.left or played.fault
+    source = lines.get(fault.place, ()) if fault is not None else ()
+    words = {
+        End.CRASH: (Verdict.RUN_TIME_ERROR, f"{call} crashes ({_signal_words(comparison)})"),
+        End.HANG: (
+            Verdict.TIME_LIMIT_EXCEEDED,
+            f"{call} does not come back within its time limit",
+        ),
+        End.NO_TIME: (Verdict.TIME_LIMIT_EXCEEDED, _no_time_words(comparison)),
+        End.LEFT: (Verdict.RUN_TIME_ERROR, f"{call} {_left_words(comparison)}"),
+        End.STOPPED: (Verdict.RUN_TIME_ERROR, _stopped_words(comparison, call)),
+        End.UNREADABLE: (
+            Verdict.WRONG_ANSWER,
+            (
+                f"what the calls before this {call} left cannot be followed, so the rest of the case cannot be judged:"
+                f" {comparison.unreadable}"
+            ),
+        ),
+    }
+    verdict, message = words[comparison.end]
+    kind = comparison.end.value
+    if comparison.end is End.CRASH and fault is not None and fault.calls_itself:
+        kind = "crash-recursion"
+    elif comparison.end is End.CRASH and _is_wild(comparison):
+        kind = "crash-wild"
+    elif comparison.end is End.LEFT and fault is not None and fault.signal == _JUMP:
+        kind = "left-jump"
+    yield Symptom(
+        operation=at,
+        verdict=verdict,
+        kind=kind,
+        finding=finding_of(comparison, at, verdict=verdict, kind=comparison.end.value, message=message, source=source),
+    )
+
+
+def _no_time_words(comparison: Comparison) -> str:
+    if comparison.unjudged:
+        return "not compared: what the calls before it did and left behind used up the time for all cases"
+    done = "finished" if comparison.ended_at else "run"
+    return f"not {done}: calls that are far too slow used up the time for all cases"
+
+
+def _stopped_words(comparison: Comparison, call: str) -> str:
+    if not comparison.played.unheard:
+        return f"the program ends in {call} without a word"
+    return f"the grader stops the program in or before {call}: {comparison.played.unheard}"
+
+
+def _signal_words(comparison: Comparison) -> str:
+    fault = comparison.played.fault
+    number = fault.signal if fault is not None else comparison.played.status & 0x7F
+    try:
+        name = signal.strsignal(number) or signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    if fault is not None and number == signal.SIGSEGV and fault.calls_itself:
+        return f"{name}: it calls itself again and again until the stack is full"
+    if _is_wild(comparison):
+        return f"{name}: it follows a pointer that was never set, was freed, or was read beyond an end"
+    if fault is not None and number == signal.SIGSEGV:
+        place = "NULL" if fault.address < 4096 else "a pointer to an address where no memory is"
+        return f"{name}: it follows {place}"
+    return name
+
+
+def _is_wild(comparison: Comparison) -> bool:
+    """An address that no memory can have: what fresh or freed memory holds, taken as a pointer."""
+    fault = comparison.played.fault
+    return fault is not None and fault.signal == signal.SIGSEGV and fault.code == _SI_KERNEL
+
+
+def _left_words(comparison: Comparison) -> str:
+    left = comparison.played.left
+    if left is None:
+        return ""
+    if left.signal == _JUMP:
+        return "jumps with longjmp to a call that has already returned"
+    way = _WAYS.get(left.signal, "exit")
+    return f"ends the whole program: it calls {way}({left.code if way != 'abort' else ''})"

@@ -1,0 +1,186 @@
+"""CS110 Homework 3: wires reference, cases, driver, clues and pictures together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+
+from grader.assignment import rubric
+from grader.assignment.lab import Lab
+from grader.core.case import Grammar, Number, Signature
+from grader.core.verdict import Judged
+from grader.labs.paged_kv.clues.table import CLUES
+from grader.labs.paged_kv.picture import picture
+from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
+from grader.labs.paged_kv.words import NOTATION, describe_poke, draw
+from grader.runtime.native.compile.c import build
+from grader.runtime.native.compile.innocent import innocent_program
+from grader.runtime.native.compile.project import CProject
+from grader.runtime.native.compile.watched import build_telling_lines, build_watched
+from reference.operation import Operation, Trace
+from reference.paged_kv import PagedKV
+from reference.paged_kv.places import places
+from reference.paged_kv.situations import SITUATIONS, situations
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
+
+__all__ = ["FACETS", "lab"]
+
+_ROOT = Path(__file__).parents[3]
+_CASES = _ROOT / "cases" / "paged_kv"
+_HERE = Path(__file__).parent
+_STARTER = _HERE / "starter"
+
+FACETS = frozenset(
+    {
+        *("reply", "counters", "ref_count", "tables", "fields", "list", "written", "copied", "untouched"),
+        *("heap", "failing", "choice", "isolation"),
+    }
+)
+"""The named parts of a record (design: driver and record)."""
+
+_MOST_ENGINES = 8
+_MOST_POOL_BYTES = 1 << 20
+_MOST_BYTES_IN_ALL = _MOST_ENGINES * _MOST_POOL_BYTES
+"""Of all pools of a case: the reference fills each."""
+
+_MOST_KV = MAX_LOGICAL_BLOCKS * KV_PER_BLOCK
+_ID = Number("seq_id")
+_SLOT = Number("L1 slot", 0, L1_PT_SIZE - 1)
+
+_OPERATIONS = {  # in the order of the driver's enum code
+    "llm_init": Signature(
+        arguments=(Number("pool_size", 0, _MOST_POOL_BYTES),),
+        replies=("engine", "NULL"),
+        null_first=True,
+        null_target=False,
+        opens=True,
+        task="Task 1",
+    ),
+    "create_sequence": Signature(arguments=(_ID, Number("initial_kv_len")), replies=("seq", "NULL"), task="Task 2"),
+    "free_sequence": Signature(arguments=(_ID,), replies=("0", "-1"), task="Task 2"),
+    "fork_sequence": Signature(
+        arguments=(Number("parent_seq_id"), Number("new_seq_id")), replies=("seq", "NULL"), task="Task 3"
+    ),
+    "append_kv": Signature(arguments=(_ID, Number("kv_data")), replies=("0", "-1"), task="Task 4"),
+    "llm_destroy": Signature(arguments=(), replies=("0", "-1"), closes=True, task="Task 5"),
+    "move_l2": Signature(arguments=(_ID, _SLOT, _SLOT), null_target=False),
+    "unmap": Signature(arguments=(_ID, Number("logical block", 0, MAX_LOGICAL_BLOCKS - 1)), null_target=False),
+    "set_kv_count": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
+}
+
+_SETTINGS = {
+    "pool_blocks": Number("pool_blocks", 1, _MOST_POOL_BYTES // BLOCK_SIZE),
+    "pool_bytes": Number("pool_bytes", 0, _MOST_POOL_BYTES),
+    "pool_align": Number("pool_align", 4, BLOCK_SIZE, step=4),
+}
+
+_STUBS = {
+    "llm_init": "LLMEngine *llm_init(void *p, size_t n) { (void)p; (void)n; return NULL; }",
+    "create_sequence": "Sequence *create_sequence(LLMEngine *e, int i, int n)"
+    " { (void)e; (void)i; (void)n; return NULL; }",
+    "free_sequence": "int free_sequence(LLMEngine *e, int i) { (void)e; (void)i; return -1; }",
+    "fork_sequence": "Sequence *fork_sequence(LLMEngine *e, int p, int n) { (void)e; (void)p; (void)n; return NULL; }",
+    "append_kv": "int append_kv(LLMEngine *e, int i, int d) { (void)e; (void)i; (void)d; return -1; }",
+    "llm_destroy": "int llm_destroy(LLMEngine *e) { (void)e; return -1; }",
+}
+
+
+@cache
+def lab() -> Lab:
+    """The lab. Raises `RubricError` when its rubric is wrong."""
+    rules = rubric.load(_CASES / "rubric.toml", FACETS, _OPERATIONS)
+    grammar = Grammar(
+        operations=_OPERATIONS,
+        settings=_SETTINGS,
+        example="append_kv 1 77 -> 0",
+        most_targets=_MOST_ENGINES,
+        clauses=rubric.load_clauses(_CASES / "handout.toml"),
+        rules=tuple(rule.id for rule in rules.rules if rule.judged is Judged.CASES),
+        complete=_complete,
+        model=PagedKV,
+    )
+    project = CProject(
+        source_name="llm_memory.c",
+        header=_HERE / "llm_memory.h",
+        driver=_HERE / "driver.c",
+        functions=_STUBS,
+        rule=rules.judged(Judged.BUILD),
+    )
+    return Lab(
+        name="paged_kv",
+        title="CS110 Homework 3: paged KV-cache memory manager",
+        handout="CS110 HW3",
+        source_name=project.source_name,
+        cases=_CASES,
+        grammar=grammar,
+        rubric=rules,
+        model=PagedKV,
+        build=partial(build, project),
+        build_watched=partial(build_watched, project),
+        innocent=partial(innocent_program, project),
+        build_telling_lines=partial(build_telling_lines, project),
+        places=places,
+        driver_settings=_driver_settings,
+        clues=CLUES,
+        situations=situations,
+        situation_words=SITUATIONS,
+        is_odd=_is_odd,
+        notation=NOTATION,
+        describe_poke=describe_poke,
+        draw=draw,
+        picture=picture,
+        reproduce=partial(reproduce, clauses=grammar.clauses),
+        reproduce_command=COMMAND,
+        tools=("gcc", "objcopy", "addr2line"),
+        starter={
+            project.source_name: _STARTER / "llm_memory.c",
+            project.header.name: project.header,
+            "Makefile": _STARTER / "build.mk",
+        },
+    )
+
+
+def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator[tuple[str, str]]:
+    """Add the `llm_init` and the `llm_destroy` that a case leaves out; pool sizes say for which pool."""
+    written = {operation.target for operation in operations if operation.name == "llm_init"}
+    size = settings.get("pool_bytes", settings.get("pool_blocks", 0) * BLOCK_SIZE)
+    sized = "pool_bytes" in settings or "pool_blocks" in settings
+    if "pool_bytes" in settings and "pool_blocks" in settings:
+        yield "pool_bytes", "write either pool_blocks or pool_bytes, not both"
+    if 1 in written and sized:
+        yield "pool_blocks", "the trace has its own llm_init; leave pool_blocks and pool_bytes away"
+    uses_first = any(operation.target == 1 for operation in operations)
+    if uses_first and 1 not in written:
+        if not sized:
+            yield "operations", "pool_blocks is missing: write pool_blocks = 4, or an llm_init in the trace"
+        elif size < BLOCK_SIZE:
+            yield (
+                "pool_bytes",
+                f"llm_init refuses fewer than {BLOCK_SIZE} bytes; write it out: llm_init {size} -> NULL",
+            )
+        operations.insert(0, Operation(name="llm_init", arguments=(size,), claim="engine", implicit=True))
+    pools = sum(int(one.arguments[0]) for one in operations if one.name == "llm_init" and one.arguments[0] is not None)
+    if pools > _MOST_BYTES_IN_ALL:
+        yield "operations", f"all pools together have {pools} bytes; at most {_MOST_BYTES_IN_ALL} are played"
+    alive: dict[int, None] = {}
+    for operation in operations:
+        if operation.target is not None and operation.name == "llm_init" and operation.claim == "engine":
+            alive[operation.target] = None
+        elif operation.target is not None and operation.name == "llm_destroy":
+            alive.pop(operation.target, None)
+    operations += [Operation(name="llm_destroy", target=target, claim="0", implicit=True) for target in alive]
+
+
+def _is_odd(trace: Trace) -> bool:
+    """A pool that does not begin or end between blocks."""
+    pools = [one.arguments[0] for one in trace.operations if one.name == "llm_init"]
+    return "pool_align" in trace.settings or any(
+        isinstance(size, int) and size > BLOCK_SIZE and size % BLOCK_SIZE for size in pools
+    )
+
+
+def _driver_settings(trace: Trace) -> tuple[int, ...]:
+    """In the order of the driver's enum setting: seed, engines, pool_align."""
+    engines = max(operation.target or 1 for operation in trace.operations)
+    return trace.settings.get("seed", 0), engines, trace.settings.get("pool_align", 0)

@@ -1,0 +1,1 @@
+"""pytest shows cases and labelled submissions as items of its own."""

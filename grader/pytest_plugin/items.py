@@ -1,0 +1,204 @@
+"""Cases and labelled submissions as items of pytest (see grader.pytest_plugin.plugin)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader import pipeline
+from grader.assignment import load
+from grader.assignment.case_selection import Part, part
+from grader.assignment.lab import Lab
+from grader.core.case import Case
+from grader.core.errors import CaseFileError, GraderError
+from grader.core.record import Record
+from grader.core.verdict import Outcome, Verdict
+from grader.labs import LABS
+from grader.system import tools
+
+__all__ = ["CaseItem", "SampleItem", "accepted_samples", "collector", "graded", "may_get"]
+
+_NOT_CASES = ("rubric.toml", "handout.toml")
+
+
+def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """What collects a file below `cases/` or `submissions/`; None for one that is no item."""
+    place = path.relative_to(_ROOT)
+    top, name = place.parts[:2]
+    if name not in LABS or path.name in _NOT_CASES:
+        return None
+    lab = LABS[name]()
+    if top == "cases" and path.suffix == ".toml" and len(place.parts) == _CASE_DEPTH:
+        return CaseFile.from_parent(parent, path=path, lab=lab)
+    sample = top == "submissions" and path.name == lab.source_name and len(place.parts) == _SAMPLE_DEPTH
+    if sample and parent.config.getoption("--submission") is None:
+        return SampleFile.from_parent(parent, path=path, lab=lab)
+    return None
+
+
+_CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
+_SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
+_ROOT = Path(__file__).parents[2]
+_LABELS_GCC = 12
+"""The release of gcc with which labels say what they say; Valgrind is that of the same Debian."""
+
+
+class CaseFile(pytest.File):
+    """One case file."""
+
+    def __init__(self, *, lab: Lab, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.lab = lab
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One item for the file."""
+        yield CaseItem.from_parent(self, name=self.path.stem, lab=self.lab)
+
+
+class CaseItem(pytest.Item):
+    """One case: of the submission that is named, else of all accepted samples."""
+
+    def __init__(self, *, lab: Lab, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.lab = lab
+
+    def runtest(self) -> None:
+        """Grade what has to be graded and look at this case."""
+        case = load.load(self.path, self.lab.grammar, seed=self.lab.rubric.seed)
+        submission = self.config.getoption("--submission")
+        if submission is None:
+            for sample in accepted_samples(self.lab.name):
+                _demand(graded(self.lab.name, sample), case)
+        else:
+            _demand(graded(self.lab.name, Path(submission)), case)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+        """The message is for people; where in this plugin it was raised is not."""
+        if isinstance(excinfo.value, CaseFailed | GraderError):
+            return str(excinfo.value)
+        return str(super().repr_failure(excinfo, style))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it stands and what it is called."""
+        return self.path, 0, f"case {self.path.parent.name}/{self.path.stem}"
+
+
+class SampleFile(pytest.File):
+    """One labelled submission; its folder's folder is the verdict that it must get."""
+
+    def __init__(self, *, lab: Lab, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.lab = lab
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One item for the file."""
+        yield SampleItem.from_parent(self, name=self.path.parent.name, lab=self.lab)
+
+
+class SampleItem(CaseItem):
+    """A labelled submission: verdict, the rule that loses points, and how many points it may keep."""
+
+    def runtest(self) -> None:
+        """Grade the sample and compare with its label."""
+        folder = self.path.parent
+        record = graded(self.lab.name, folder)
+        expected = Verdict(folder.parent.name)
+        label = _label(folder)
+        if expected is Verdict.ACCEPTED and "elsewhere" not in label:
+            if record.score != record.max_score or record.verdict is not expected:
+                raise CaseFailed(f"{folder.name} must be accepted: {_result(record)}")
+            return
+        problems = list(_label_problems(record, label, expected))
+        if problems:
+            raise CaseFailed("\n".join([f"{folder.name}: {_result(record)}", *problems]))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it stands and what it is called."""
+        return self.path, 0, f"submission {self.path.parent.parent.name}/{self.path.parent.name}"
+
+
+class CaseFailed(Exception):
+    """A submission does not do what the item demands."""
+
+
+@cache
+def graded(lab: str, path: Path) -> Record:
+    """Grade a submission once in this process."""
+    chosen = LABS[lab]()
+    asked = _part(lab)
+    return pipeline.grade(path, chosen, asked.cases, seed=chosen.rubric.seed, hidden=asked.hidden)
+
+
+@cache
+def _part(lab: str) -> Part:
+    chosen = LABS[lab]()
+    try:
+        return part(chosen, seed=chosen.rubric.seed)
+    except CaseFileError as error:
+        raise CaseFailed(str(error)) from None
+
+
+def accepted_samples(lab: str) -> list[Path]:
+    """The right programs, but for those that are right by the tools of some machines only."""
+    samples = sorted((_ROOT / "submissions" / lab / Verdict.ACCEPTED).iterdir())
+    return [sample for sample in samples if "elsewhere" not in _label(sample)]
+
+
+def _label(folder: Path) -> dict[str, Any]:
+    """What is said of a sample; nothing of a right one without a label."""
+    path = folder / "expect.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def may_get(label: dict[str, Any], expected: Verdict) -> dict[Verdict, tuple[int, int]]:
+    """The verdicts of a sample with the points that each may keep: its folder's, and others where another gcc or
+    Valgrind than that of the labels is, for an attack is often one on a certain release.
+    """
+    found = {expected: tuple(label["keeps"])}
+    if tools.gcc_major() != _LABELS_GCC:
+        found |= {Verdict(name): tuple(keeps) for name, keeps in label.get("elsewhere", {}).items()}
+    return found
+
+
+def _demand(record: Record, case: Case) -> None:
+    """Raise `CaseFailed` unless the case came out clean."""
+    outcome = next((outcome for outcome in record.outcomes if outcome.case == case.name), None)
+    if outcome is None:
+        raise CaseFailed(f"{record.submission.name}: {_result(record)}")
+    if not (outcome.passed and outcome.clean):
+        raise CaseFailed("\n".join([f"{record.submission.name}: {case.title}", *_why(record, outcome)]))
+
+
+def _why(record: Record, outcome: Outcome) -> Iterator[str]:
+    for place in outcome.findings:
+        finding = record.findings[place]
+        values = f": expected {finding.expected}, actual {finding.actual}" if finding.expected else ""
+        at = f"operation {finding.operation}: " if finding.operation is not None else ""
+        where = f" ({finding.source[0]})" if finding.source else ""
+        yield f"  {at}{finding.field}{values} {finding.message}{where}"
+
+
+def _label_problems(record: Record, label: dict[str, Any], expected: Verdict) -> Iterable[str]:
+    if label["verdict"] != expected:
+        yield f"expect.toml says verdict {label['verdict']}, the folder {expected}"
+    verdicts = may_get(label, expected)
+    if record.verdict not in verdicts:
+        yield f"verdict {record.verdict}, expected {' or '.join(verdicts)}"
+    least, most = verdicts.get(record.verdict, verdicts[expected])
+    if record.score is None or not least <= record.score <= most:
+        yield f"keeps {record.score} points, may keep {least} to {most}"
+    if record.verdict is not expected or not label["rules"]:
+        return
+    main = label["rules"][0]
+    if not any(rule.rule == main and rule.points < rule.max_points for rule in record.rules):
+        yield f"loses no point of {main}"
+
+
+def _result(record: Record) -> str:
+    summary = f": {record.diagnosis.rule}: {record.diagnosis.summary}" if record.diagnosis is not None else ""
+    return f"{record.verdict}, {record.score}/{record.max_score}{summary}"

@@ -1,0 +1,35 @@
+"""pytest shows cases and labelled submissions as items of its own.
+
+`pytest cases --submission PATH` grades one submission once and shows each case with its own result. Without the
+option each case is an item that every accepted sample must pass, and each labelled submission below `submissions/`
+is an item that must get its verdict.
+
+Every pytest of this environment loads this module, whatever it tests: the grader is imported for the first such file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_FOLDERS = {Path(__file__).parents[2] / name for name in ("cases", "submissions")}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option that names a submission to grade."""
+    parser.getgroup("grader").addoption(
+        "--submission",
+        metavar="PATH",
+        default=None,
+        help="grade this submission and show each case as an item",
+    )
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Case files below `cases/LAB/`, labelled submissions below `submissions/LAB/VERDICT/`."""
+    if _FOLDERS.isdisjoint(file_path.parents):
+        return None
+    from grader.pytest_plugin.items import collector  # noqa: PLC0415 - slow to import
+
+    return collector(file_path, parent)

@@ -1,0 +1,1 @@
+"""From a finished attempt to the result record, with the states that reports draw."""

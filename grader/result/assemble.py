@@ -1,0 +1,202 @@
+"""From an attempt to the record: nothing is decided here but the verdict."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import grader
+from grader.assignment.lab import Lab
+from grader.attempt import Attempt
+from grader.core.errors import DriverError
+from grader.core.picture import Drawing
+from grader.core.record import Environment, Record, Submission
+from grader.core.sanitize import decoded, decoded_lines
+from grader.core.verdict import (
+    Diagnosis,
+    Finding,
+    Outcome,
+    OutcomeDifference,
+    StepShown,
+    Verdict,
+)
+from grader.judge.case_findings import CaseFindings
+from grader.judge.score import passes, total
+from grader.result.draw_states import pictures
+from grader.runtime.comparison import Comparison
+from grader.system import sandbox, tools
+
+__all__ = ["record"]
+
+_MOST_OUTPUT = 4000
+
+_MOST_STEPS = 60
+
+_MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
+"""Bytes, lines and characters of a line of the source."""
+
+
+def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Record:
+    """The record of an attempt, with as many pictures as there are to `draw`.
+
+    Raises `DriverError` when points were lost and nothing says why.
+    """
+    lab, built, source = attempt.lab, attempt.built, attempt.source
+    assert built is not None
+    assert source is not None
+    findings = list(built.findings)
+    outcomes = []
+    for one in attempt.found:
+        places = tuple(range(len(findings), len(findings) + len(one.findings)))
+        findings += one.findings
+        outcomes.append(_outcome(one, lab, places))
+    score = total(attempt.scores)
+    max_score = sum(rule.max_points for rule in attempt.scores)
+    made = Record(
+        lab=lab.name,
+        submission=Submission(
+            name=source.name,
+            sha256=source.sha256,
+            file=source.file,
+            notes=source.notes,
+            source_file=lab.source_name,
+            source=_lines(source.content),
+        ),
+        verdict=_verdict(attempt, score, max_score),
+        score=score,
+        max_score=max_score,
+        public_only=attempt.hidden is not None,
+        would_score=would_score,
+        diagnosis=_diagnosis(attempt),
+        stages=attempt.diagnosed.stages if attempt.diagnosed is not None else (),
+        rules=attempt.scores,
+        outcomes=tuple(outcomes),
+        findings=tuple(findings),
+        advice=(*built.advice, *attempt.advice),
+        allowed=built.allowed,
+        notation=dict(lab.notation),
+        output=_output(attempt),
+        memcheck=attempt.valgrind,
+        instructions=attempt.instructions,
+        seed=attempt.seed,
+        protection=sandbox.protection(),
+        environment=Environment(
+            compiler=built.compiler,
+            command=built.command,
+            valgrind=tools.version("valgrind") if attempt.valgrind else "",
+            kernel=f"{os.uname().sysname} {os.uname().release}",
+            grader=grader.__version__,
+        ),
+        cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
+    )
+    return replace(made, pictures=pictures(made, attempt.comparisons, lab, draw))
+
+
+def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:
+    if attempt.built is not None and attempt.built.findings:
+        return Verdict.REJECTED if attempt.built.rejected else Verdict.COMPILE_ERROR
+    if score == max_score:
+        return Verdict.ACCEPTED
+    if attempt.diagnosed is None or attempt.diagnosed.verdict is Verdict.ACCEPTED:
+        raise DriverError("points were lost, but no finding says why")
+    return attempt.diagnosed.verdict
+
+
+def _diagnosis(attempt: Attempt) -> Diagnosis | None:
+    """A failing build explains itself; else what the cases say."""
+    if attempt.built is not None and attempt.built.findings:
+        first: Finding = attempt.built.findings[0]
+        rule = attempt.lab.rubric.rule(first.rule)
+        return Diagnosis(
+            rule=rule.id,
+            handout=rule.handout,
+            case=None,
+            operation=None,
+            line=None,
+            source_line=first.source[0] if first.source else None,
+            summary=first.message,
+            hint=first.field if first.kind in ("compiler", "linker") else "",
+            also=tuple(score.rule for score in attempt.scores if attempt.can_run and score.points < score.max_points),
+        )
+    return attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
+
+
+def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
+    comparison = one.comparison
+    case = comparison.case
+    passed = passes(comparison, lab.rubric.rule(case.rule))
+    clean = not one.symptoms
+    cause = one.cause
+    return Outcome(
+        case=case.name,
+        title=case.title,
+        rule=case.rule,
+        handout=case.handout,
+        weight=case.weight,
+        visibility=case.visibility,
+        verdict=Verdict.ACCEPTED if passed and clean else cause.verdict if cause else Verdict.WRONG_ANSWER,
+        passed=passed,
+        clean=clean,
+        findings=places,
+        difference=_difference(one),
+        cause=one.group,
+        hint=one.hint,
+        broken=one.broken,
+        plain=one.plain,
+        steps=() if clean else _steps(comparison, lab),
+        clauses=() if passed and clean else tuple(lab.grammar.clauses[name] for name in case.handout),
+    )
+
+
+def _difference(one: CaseFindings) -> OutcomeDifference | None:
+    """The first difference, physical ids and all."""
+    if one.cause is None or one.cause.difference is None:
+        return None
+    difference = one.cause.difference
+    operation = one.comparison.case.trace.operations[one.cause.operation]
+    return OutcomeDifference(
+        operation=one.cause.operation + 1,
+        line=operation.line,
+        call=str(operation),
+        facet=difference.facet,
+        field=difference.field,
+        expected=difference.expected,
+        actual=difference.actual,
+        said=difference.said,
+    )
+
+
+def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
+    """The operations as a report shows them; of a long trace those before the trouble."""
+    operations = comparison.case.trace.operations
+    last = max((deviation.operation for deviation in comparison.deviations[:1]), default=comparison.ended_at)
+    start = max(0, min(last + 3, len(operations)) - _MOST_STEPS)
+    shown = []
+    for number, operation in list(enumerate(operations))[start : start + _MOST_STEPS]:
+        poke = lab.grammar.operations[operation.name].is_poke
+        shown.append(
+            StepShown(
+                number=number + 1,
+                line=operation.line,
+                call=str(operation),
+                expected=comparison.expected[number].text,
+                actual=comparison.actual[number] if number < len(comparison.actual) else None,
+                comment=operation.comment,
+                note=lab.describe_poke(operation) if poke else "",
+            )
+        )
+    return tuple(shown)
+
+
+def _lines(content: bytes) -> tuple[str, ...]:
+    """The source as a report shows it, up to where it becomes a flood."""
+    lines = content[:_MOST_SOURCE].replace(b"\r\n", b"\n").split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    return tuple(line.expandtabs(8)[:_MOST_COLUMNS] for line in decoded_lines(lines[:_MOST_LINES]))
+
+
+def _output(attempt: Attempt) -> str:
+    if attempt.replayed is None:
+        return ""
+    return decoded(attempt.replayed.output[:_MOST_OUTPUT])

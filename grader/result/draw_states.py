@@ -1,0 +1,212 @@
+"""Pictures for a record: the failing cases that a report shows, as states, expected beside actual.
+
+Only these, because every state has to be decoded: the diagnosed case, then the plainest of each cause, and of a cause
+that hidden cases show first also a public one, which is all that students see. What is expected is what the reference
+makes of the program's own state before the call, as everywhere: an old mistake is not marked again at every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from grader.assignment.lab import Lab
+from grader.core.case import Case
+from grader.core.causes import Audience, bad_operation, grouped, is_hidden
+from grader.core.picture import Drawing, Panel, Part, Picture, Row, Scene, Shape
+from grader.core.record import Record
+from grader.core.verdict import Outcome
+from grader.runtime.comparison import Comparison
+from reference.model import CannotGoOn, CannotPoke
+
+__all__ = ["pictures"]
+
+_MOST_PICTURES = 8
+_MOST_STATE = 32_768
+"""Bytes of a record; a picture of more would show nothing at a glance."""
+
+_BEFORE, _AFTER = 14, 3
+"""Scenes before the operation that went wrong, and behind it."""
+
+_MOST_ROWS = 24
+"""Of a panel; the wrong ones are always among them."""
+
+_MOST_WRONG = 60
+_MOST_LINES = 700
+"""Of a program; its checks and its malloc take 450 of them."""
+
+_FEWEST_ALIKE = 3
+
+_Key = tuple[int, str]
+"""Depth and label of a row."""
+
+
+def pictures(
+    record: Record, comparisons: Sequence[Comparison], lab: Lab, drawing: Drawing = Drawing.ALL
+) -> tuple[Picture, ...]:
+    """The pictures that belong to this record of these comparisons."""
+    by_name = {one.case.name: one for one in comparisons}
+    if drawing is Drawing.ALL:
+        return tuple(_picture(record, outcome, by_name[outcome.case], lab) for outcome in _shown(record))
+    case = record.diagnosis.case if record.diagnosis is not None and drawing is Drawing.FIRST else None
+    return tuple(
+        _picture(record, outcome, by_name[case], lab, first_only=True)
+        for outcome in record.outcomes
+        if outcome.case == case
+    )
+
+
+def _shown(record: Record) -> list[Outcome]:
+    """What a report for instructors shows, then what one for students shows instead."""
+    public = [one for one in record.outcomes if not is_hidden(one, Audience.STUDENT)]
+    groups = [*grouped(record, record.outcomes)[:_MOST_PICTURES], *grouped(record, public)[:_MOST_PICTURES]]
+    return list({group.shown.case: group.shown for group in groups}.values())
+
+
+def _picture(
+    record: Record, outcome: Outcome, comparison: Comparison, lab: Lab, *, first_only: bool = False
+) -> Picture:
+    """Of one case; `first_only` draws the operation that went wrong, the one before it, and nothing else."""
+    operations = comparison.case.trace.operations
+    bad = min(max(bad_operation(record, outcome), 1), len(operations))
+    rows = _Rows()
+    scenes: list[Scene] = []
+    before, after = (1, 0) if first_only else (_BEFORE, _AFTER)
+    for number in range(max(0, bad - 1 - before), min(bad + after, len(operations))):
+        scene = _scene(comparison, number, lab, rows)
+        if scene is None:
+            break
+        scenes.append(scene)
+        if not scene.reached:
+            break
+    return Picture(
+        case=outcome.case,
+        operation=bad,
+        rows=tuple(rows.kept),
+        scenes=tuple(scenes),
+        program=() if first_only else _program(comparison.case, bad - 1, lab),
+    )
+
+
+def _program(case: Case, operation: int, lab: Lab) -> tuple[str, ...]:
+    lines = lab.reproduce(case, operation).splitlines()
+    return tuple(lines) if len(lines) <= _MOST_LINES else ()
+
+
+def _scene(comparison: Comparison, number: int, lab: Lab, rows: _Rows) -> Scene | None:
+    """One operation, counted from 0; None where the handout no longer says what its state should be."""
+    steps = comparison.played.steps
+    lengths = [step.length for step in steps[max(0, number - 1) : number + 1]]
+    if max(lengths, default=0) > _MOST_STATE:
+        return None  # before anything is decoded: a program may tell of states of megabytes
+    actual = steps[number].record if number < len(steps) else None
+    judged = any(deviation.operation == number for deviation in comparison.deviations)
+    model = lab.model(comparison.case.trace)
+    try:
+        expected = actual if actual is not None and not judged else _expected(comparison, number, lab)
+        if max(len(expected), len(actual or b"")) > _MOST_STATE:
+            return None
+        right = tuple(lab.picture(model.describe(expected)))
+        theirs = right if actual in (None, expected) else tuple(lab.picture(model.describe(actual or b"")))
+    except (CannotGoOn, CannotPoke, OverflowError):
+        return None
+    return Scene(operation=number + 1, reached=actual is not None, panels=tuple(_panels(right, theirs, rows)))
+
+
+def _expected(comparison: Comparison, number: int, lab: Lab) -> bytes:
+    """The record that the operation should have left. Raises `CannotGoOn` and `CannotPoke`."""
+    model = lab.model(comparison.case.trace)
+    if number:
+        model.restore(comparison.played.steps[number - 1].record)
+    model.apply(comparison.case.trace.operations[number])
+    return model.record()
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a picture, each once."""
+
+    kept: list[Row] = field(default_factory=list)
+    places: dict[Row, int] = field(default_factory=dict)
+
+    def place(self, row: Row) -> int:
+        if row not in self.places:
+            self.places[row] = len(self.kept)
+            self.kept.append(row)
+        return self.places[row]
+
+
+def _panels(right: Sequence[Part], theirs: Sequence[Part], rows: _Rows) -> Iterator[Panel]:
+    """Both sides of each part, in the order of the expected one; a part that is not expected comes last."""
+    wanted, found = ({part.title: part for part in side} for side in (right, theirs))
+    for title in dict.fromkeys([*wanted, *found]):
+        part = wanted.get(title) or found[title]
+        every = list(_rows(wanted.get(title), found.get(title)))
+        alike = list(_alike(every)) if part.shape is Shape.GRID and len(every) > _MOST_ROWS else every
+        shown = _fewer(alike)
+        yield Panel(
+            title=title,
+            shape=part.shape,
+            columns=part.columns,
+            legend={
+                sign: side[title].legend[sign]
+                for side in (wanted, found)
+                if title in side
+                for sign in side[title].legend
+            },
+            rows=tuple(map(rows.place, shown)),
+            omitted=len(alike) - len(shown),
+        )
+
+
+def _rows(wanted: Part | None, found: Part | None) -> Iterator[Row]:
+    right = wanted.lines if wanted is not None else {}
+    theirs = found.lines if found is not None else {}
+    for key in _in_order(right, theirs):
+        depth, label = key
+        expected, actual = right.get(key, ()), theirs.get(key, ())
+        yield Row(label=label, depth=depth, expected=expected, actual=actual if actual != expected else None)
+
+
+def _in_order(right: Mapping[_Key, object], theirs: Mapping[_Key, object]) -> Iterator[_Key]:
+    """All keys: those of one side alone stand behind the one that they follow there."""
+    behind: dict[_Key | None, list[_Key]] = {}
+    last: _Key | None = None
+    for key in theirs:
+        if key in right:
+            last = key
+        else:
+            behind.setdefault(last, []).append(key)
+    for place in (None, *right):
+        if place is not None:
+            yield place
+        yield from behind.get(place, ())
+
+
+def _alike(rows: Sequence[Row]) -> Iterator[Row]:
+    """Neighbours that differ in their labels only become one row."""
+    for _, same in groupby(rows, key=lambda row: (row.depth, row.expected, row.actual)):
+        run = list(same)
+        if len(run) < _FEWEST_ALIKE:
+            yield from run
+        else:
+            first, last = run[0], run[-1]
+            yield Row(
+                label=f"{first.label} to {last.label}", depth=first.depth, expected=first.expected, actual=first.actual
+            )
+
+
+def _fewer(rows: Sequence[Row]) -> list[Row]:
+    """Wrong rows first of all, then the others as far as there is room, in their order."""
+    wrong = [row for row in rows if row.actual is not None][:_MOST_WRONG]
+    room = max(0, _MOST_ROWS - len(wrong))
+    chosen: list[Row] = []
+    for row in rows:
+        if row.actual is None and room:
+            room -= 1
+            chosen.append(row)
+        elif row.actual is not None and len(wrong) > 0:
+            wrong = wrong[1:]
+            chosen.append(row)
+    return chosen

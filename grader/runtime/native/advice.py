@@ -1,0 +1,266 @@
+"""What is worth knowing about a submission and costs no point: the handout does not judge it (fairness).
+
+Undefined behaviour: a build that tells of it replays the cases. Allocations that fail: the graded program replays
+short cases, each time with another allocation returning NULL. Scratch memory: allocations that are freed again by the
+call that made them. Only public cases are used, so that no advice can tell what a hidden one asks, and only what
+happens in a call that went well without it is anybody's fault here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from grader.assignment.lab import Lab, Program
+from grader.core.case import Case
+from grader.core.errors import GraderError
+from grader.core.verdict import Advice, SourceLine, Visibility
+from grader.runtime.comparison import REFUSALS, Comparison, End
+from grader.runtime.heap_events import BlockEvent, Event
+from grader.runtime.native.plan import WATCH
+from grader.runtime.native.replay import replay
+from grader.runtime.native.symbolize import source_lines
+from grader.runtime.observation import Played, Remark, Replayed
+from grader.runtime.source_lines import Lines, stack_of
+from grader.system.sandbox import Workspace
+
+__all__ = ["ALLOCATION_FAILURE", "NEEDLESS_ALLOCATION", "UNDEFINED_BEHAVIOUR", "Advised", "look_for_advice"]
+
+UNDEFINED_BEHAVIOUR = "undefined-behaviour"
+ALLOCATION_FAILURE = "allocation-failure"
+NEEDLESS_ALLOCATION = "needless-allocation"
+
+_MOST_UNDEFINED = 20
+_MOST_FAILURES = 40
+_REPLY = 8  # bytes; frames.c: a record begins with the reply
+
+_UNDEFINED = (
+    *("", "a calculation with signed numbers overflows", "a division by 0, or one that overflows"),
+    *("a shift by a negative number or by too many bits, or of a negative number",),
+    *("an index outside of its array", "an array of variable length has no positive length"),
+    *("a bool or an enum holds a value that is none of its own",),
+    *("NULL is given to a function that must not get it", "NULL is returned where that is ruled out"),
+    *("pointer arithmetic leaves the address space", "NULL is used as a pointer"),
+    *("a pointer is not aligned for what it points to", "an object is too small for what is read or written there"),
+    *("a builtin function is given a number that it does not allow", "a place that cannot be reached is reached"),
+)
+"""In the order of trouble.c's enum undefined."""
+
+_ENDS = {
+    End.CRASH: "crashes",
+    End.HANG: "does not come back",
+    End.LEFT: "ends the whole program",
+    End.STOPPED: "ends the whole program",
+    End.UNREADABLE: "leaves structures that nobody can follow",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advised:
+    """The advice, and what it cost to find."""
+
+    advice: tuple[Advice, ...]
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """One call in which an allocation failed, and what came of it."""
+
+    comparison: Comparison
+    operation: int
+    came: str
+    """With {lines} for where the allocations were made."""
+    allocated_at: tuple[int, ...]
+    stack: tuple[int, ...]
+
+
+def look_for_advice(
+    work: Workspace,
+    lab: Lab,
+    *,
+    source: bytes,
+    program: Program,
+    comparisons: Sequence[Comparison],
+    judge: Callable[[Played], Comparison],
+) -> Advised:
+    """Look for all three, in a workspace of its own. Raises nothing: a result is not lost for advice that fails."""
+    if work.budget.empty:
+        return Advised(advice=(_not_looked("the program took all the time that a submission has"),), cpu_seconds=0.0)
+    sound = [one for one in comparisons if one.case.visibility is Visibility.PUBLIC and one.end is End.REACHED]
+    advice: list[Advice] = []
+    spent = 0.0
+
+    def run(what: Program, cases: Sequence[Case], failing: Sequence[int] = ()) -> Replayed:
+        nonlocal spent
+        played = replay(work, what, cases, codes=lab.codes, settings=lab.driver_settings, failing=failing)
+        spent += played.cpu_seconds
+        return played
+
+    try:
+        built = lab.build_watched(work, source)
+        spent += built.cpu_seconds
+        if built.program is None:
+            advice.append(_not_looked("gcc does not build the file with -fsanitize=undefined"))
+        else:
+            advice += _undefined(run(built.program, [one.case for one in sound]).played, program.source_name)
+        advice += _probed(sound, lab, partial(run, program), partial(source_lines, work, program), judge=judge)
+    except GraderError as error:
+        advice.append(_not_looked(str(error)))
+    return Advised(advice=tuple(advice), cpu_seconds=spent)
+
+
+def _not_looked(why: str) -> Advice:
+    return Advice(kind="not-looked", message=f"Not everything could be looked at: {why}")
+
+
+def _undefined(played: Sequence[Played], source_name: str) -> Iterator[Advice]:
+    """One for each line, where one thing leads to the next; the first case and call in which it showed."""
+    found: dict[int, tuple[int, int, Played, Remark]] = {}
+    for one in played:
+        for remark in one.remarks:
+            if len(remark.body) >= 12 and remark.operation in range(len(one.case.trace.operations)):
+                what, line, column = struct.unpack_from("<3I", remark.body)
+                if Path(remark.body[12:].decode(errors="replace")).name == source_name and what < len(_UNDEFINED):
+                    found.setdefault(line, (what, column, one, remark))
+    for line, (what, column, one, remark) in sorted(found.items(), key=lambda item: item[0])[:_MOST_UNDEFINED]:
+        call = one.case.trace.operations[remark.operation].name
+        yield Advice(
+            kind=UNDEFINED_BEHAVIOUR,
+            message=f"undefined behaviour in {call}: {_UNDEFINED[what]}",
+            case=one.case.name,
+            operation=remark.operation + 1,
+            source=(SourceLine(file=source_name, line=line, column=column),),
+        )
+
+
+def _probed(
+    sound: Sequence[Comparison],
+    lab: Lab,
+    run: Callable[[Sequence[Case], Sequence[int]], Replayed],
+    look_up: Callable[[Sequence[tuple[int, ...]]], Lines],
+    *,
+    judge: Callable[[Played], Comparison],
+) -> Iterator[Advice]:
+    """Allocations that fail, and scratch memory, in one replay of the graded program."""
+    probes = [*_to_fail(sound, lab), *((one, WATCH) for one in sound if _frees_and_allocates(one))]
+    if not probes:
+        return
+    played = run([one.case for one, _ in probes], [failing for _, failing in probes]).played
+    failures: list[_Failure] = []
+    scratch: list[tuple[Comparison, BlockEvent]] = []
+    for (base, failing), one in zip(probes, played, strict=True):
+        if failing == WATCH:
+            scratch += [(base, event) for event in one.events if event.event is Event.SCRATCH]
+        else:
+            failures += _failures(base, judge(one), lab)
+    stacks = [stack_of(event.allocated_at) for _, event in scratch]
+    stacks += [stack for failure in failures for stack in (failure.allocated_at, failure.stack)]
+    lines = look_up(stacks)
+    yield from _told_failures(failures, lines)
+    yield from _told_scratch(scratch, lines)
+
+
+def _to_fail(sound: Sequence[Comparison], lab: Lab) -> list[tuple[Comparison, int]]:
+    """Which allocation of which case: the first, second, ... of every call, in the shortest case that has it."""
+    chosen: dict[tuple[int, str], tuple[Comparison, int]] = {}
+    for one in sorted(sound, key=lambda one: len(one.case.trace.operations)):
+        made = 0
+        for operation, reply, step in zip(one.case.trace.operations, one.expected, one.played.steps, strict=True):
+            if not lab.grammar.operations[operation.name].is_poke and not reply.refused:
+                for number in range(min(step.allocations, _MOST_FAILURES)):
+                    chosen.setdefault((number, operation.name), (one, made + number + 1))
+            made += step.allocations
+    return [chosen[key] for key in sorted(chosen)][:_MOST_FAILURES]
+
+
+def _frees_and_allocates(one: Comparison) -> bool:
+    """Is there a call that does both, and by the handout does its work?"""
+    return any(
+        step.allocations and step.frees and not reply.refused
+        for step, reply in zip(one.played.steps, one.expected, strict=True)
+    )
+
+
+def _failures(base: Comparison, one: Comparison, lab: Lab) -> Iterator[_Failure]:
+    """What came of the failing allocation, when that is nothing good; `base` is the case without it."""
+    failed = next((event for event in one.played.events if event.event is Event.FAILED), None)
+    if failed is None or not 0 <= failed.operation < len(base.case.trace.operations):
+        return
+    at = failed.operation
+    fault = one.played.left or one.played.fault
+    came = _what_came(base, one, at, lab)
+    if came:
+        yield _Failure(
+            comparison=one,
+            operation=at,
+            came=came,
+            allocated_at=stack_of(failed.allocated_at),
+            stack=fault.stack if fault is not None and one.ended_at == at else (),
+        )
+
+
+def _what_came(base: Comparison, one: Comparison, at: int, lab: Lab) -> str:
+    call = one.case.trace.operations[at].name
+    if one.ended_at < at or (one.ended_at == at and one.end not in _ENDS):
+        return ""
+    if one.ended_at == at:
+        return f"{call} {_ENDS[one.end]} when the allocation {{lines}} fails"
+    before = base.played.steps[at - 1].record if at else b""
+    after = one.played.steps[at].record
+    reply = one.actual[at]
+    if reply not in REFUSALS:
+        wrong = any(deviation.operation == at for deviation in one.deviations)
+        done = after == base.played.steps[at].record or not wrong
+        return "" if done else f"{call} does not notice that the allocation {{lines}} fails, and reports success"
+    if not lab.grammar.operations[call].opens and after[_REPLY:] != before[_REPLY:]:
+        return f"{call} returns {reply} when the allocation {{lines}} fails, but leaves its work half done"
+    lost = any(event.event is Event.LIVE and event.allocated_by == at for event in one.played.events)
+    if lost and one.end is End.REACHED and not base.lost:
+        return f"{call} returns {reply} when the allocation {{lines}} fails, but loses what it allocated before"
+    return ""
+
+
+def _told_failures(failures: Sequence[_Failure], lines: Lines) -> Iterator[Advice]:
+    """One for each call and what came of it."""
+    groups: dict[str, list[_Failure]] = {}
+    for failure in failures:
+        groups.setdefault(failure.came, []).append(failure)
+    for came, members in groups.items():
+        made = [lines.get(failure.allocated_at, ())[:1] for failure in members]
+        places = sorted({place[0].line for place in made if place})
+        first = members[0]
+        yield Advice(
+            kind=ALLOCATION_FAILURE,
+            message=came.format(lines=_at_lines(places)),
+            case=first.comparison.case.name,
+            operation=first.operation + 1,
+            source=lines.get(first.stack, ()) or lines.get(first.allocated_at, ()),
+        )
+
+
+def _at_lines(numbers: Sequence[int]) -> str:
+    if not numbers:
+        return "somewhere"
+    *others, last = map(str, numbers)
+    return f"at line {', '.join(others)} or {last}" if others else f"at line {last}"
+
+
+def _told_scratch(scratch: Sequence[tuple[Comparison, BlockEvent]], lines: Lines) -> Iterator[Advice]:
+    """One for each call and line."""
+    found: dict[tuple[str, tuple[SourceLine, ...]], tuple[Comparison, BlockEvent]] = {}
+    for one, event in scratch:
+        if 0 <= event.operation < len(one.expected) and not one.expected[event.operation].refused:
+            call = one.case.trace.operations[event.operation].name
+            found.setdefault((call, lines.get(stack_of(event.allocated_at), ())), (one, event))
+    for (call, place), (one, event) in found.items():
+        yield Advice(
+            kind=NEEDLESS_ALLOCATION,
+            message=f"{call} allocates memory here ({event.size} bytes) and frees it again; it can do without",
+            case=one.case.name,
+            operation=event.operation + 1,
+            source=place,
+        )

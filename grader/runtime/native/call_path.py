@@ -1,0 +1,104 @@
+"""The way of a call through the program: which return it took, from where, and what it had called last.
+
+A way is a list of addresses, where blocks of code begin, with `ENTERED` and `LEFT` between them (harness/lines.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from grader.core.verdict import SourceLine
+from grader.runtime.source_lines import Lines, Named, stack_of
+
+__all__ = ["before_crash", "return_taken"]
+
+_NEAR = 3
+"""So many blocks may lie between the end of a function and the return that it decided; so many lines are one place."""
+
+_ENTERED, _LEFT = 1, 2
+"""On a call's way, in the place of an address."""
+
+
+@dataclass(slots=True)
+class _Function:
+    """A function on the way."""
+
+    blocks: list[SourceLine]
+    helper: SourceLine | None = None
+    """The return that the last function took which was called here, and has not been followed by much."""
+    since: int = 0
+    """Blocks of this one since then."""
+
+
+def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refused: bool) -> Named:
+    """The line of the return that a call took; of one that refused the place where that was decided.
+
+    `text` are the lines of the student's file.
+    """
+    last = max((place for place, where in enumerate(way) if where == _LEFT), default=0)
+    call = _followed(way[:last], lines, text)[-1]
+    line = _return_of(call, text)
+    if line is None:
+        return Named()
+    if not refused:
+        return Named(lines=(line,))
+    line, helper = _jump(call, text) or line, call.helper
+    decided = helper is not None and helper.function != line.function and call.since <= _NEAR
+    return Named(lines=(line,), said=_said(helper) if helper is not None and decided else "")
+
+
+def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named:
+    """The function that returned right before the crash: perhaps what it returned is the pointer that is wrong."""
+    inside = _followed(way, lines, text)[-1]
+    if inside.helper is None or inside.since > _NEAR:
+        return Named()
+    return Named(said=_said(inside.helper))
+
+
+def _said(helper: SourceLine) -> str:
+    return f"Right before, {helper.function} returned at {helper}."
+
+
+def _jump(call: _Function, text: Sequence[str]) -> SourceLine | None:
+    """From where a `goto` went to the return."""
+    for block, target in reversed(list(pairwise(call.blocks))):
+        near = text[max(block.line - 1, 0) : block.line + _NEAR]
+        if target.line > block.line + _NEAR and any("goto " in line for line in near):
+            return block
+    return None
+
+
+def _followed(way: Sequence[int], lines: Lines, text: Sequence[str]) -> list[_Function]:
+    """The functions that were entered and not left, the innermost last; of a call that returned the call alone."""
+    inside = [_Function([])]
+    left: _Function | None = None
+    for where in way:
+        if where == _ENTERED:
+            inside.append(_Function([]))
+        elif where == _LEFT and len(inside) > 1:
+            left = inside.pop()
+            line = _return_of(left, text)
+            inside[-1].helper = line if line is not None and "return " in _written(line, text) else None
+            inside[-1].since = 0
+        else:
+            for line in lines.get(stack_of(where), ())[:1]:
+                if left is None or not left.blocks or left.blocks[-1].function != line.function:
+                    inside[-1].blocks.append(line)
+                    inside[-1].since += 1
+            left = None  # behind the end of a function comes a last piece of it
+    return inside
+
+
+def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
+    """Its last block but one, if that is a return: the last one is that by which all returns leave a function."""
+    for line in reversed(function.blocks[-2:-1] or function.blocks[-1:]):
+        if "return" in _written(line, text):
+            return line
+    return function.blocks[-1] if function.blocks else None
+
+
+def _written(line: SourceLine, text: Sequence[str]) -> str:
+    """What stands there; nothing where a `#line` of the file says a number that it has not."""
+    return text[line.line - 1] if 0 < line.line <= len(text) else ""

@@ -1,0 +1,43 @@
+"""Look at the object again after objcopy: it may have read something else in it than we did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+from grader.runtime.native.compile.elf import Bind, Elf, Flag, Shape
+from grader.runtime.native.compile.ordinary import CODE, odd_symbols
+from grader.runtime.native.compile.scan import Suspect
+
+__all__ = ["changes"]
+
+_OURS = {
+    "student_data": (Shape.PROGBITS, (Flag.ALLOC | Flag.WRITE,)),
+    "student_bss": (Shape.NOBITS, (Flag.ALLOC | Flag.WRITE,)),
+    "student_text": (Shape.PROGBITS, (CODE, Flag.ALLOC)),
+}
+"""The names that link.py gives: types and flags."""
+_RENAMED = re.compile(r"s[0-9a-f]{16}")
+_KEPT = Flag.ALLOC | Flag.WRITE | Flag.EXECUTE | Flag.TLS
+
+
+def changes(student: Elf, gated: Elf | None, functions: Collection[str]) -> Iterator[Suspect]:
+    """Sections that neither the student's object had nor we have made; names but for `functions` that others see."""
+    if gated is None or not gated.sections:
+        yield Suspect(kind="odd-section", symbol="sections")
+        return
+    known = {(one.name, one.type, one.flags & _KEPT) for one in student.sections}
+    for section in gated.sections:
+        shape, flags = _OURS.get(section.name, (Shape.PROGBITS, ()))
+        made = section.type == shape and section.flags & _KEPT in flags
+        same = (section.name, section.type, section.flags & _KEPT) in known
+        if section.flags & Flag.ALLOC and not made and not same:
+            yield Suspect(kind="odd-section", symbol=section.name)
+    before = set(odd_symbols(student))
+    for name in odd_symbols(gated):
+        if name not in before:
+            yield Suspect(kind="odd-symbol", symbol=name)
+    for symbol in gated.symbols():
+        seen = symbol.bind != Bind.LOCAL and symbol.section and symbol.name not in functions
+        if seen and not _RENAMED.fullmatch(symbol.name) and symbol.name not in before:
+            yield Suspect(kind="odd-symbol", symbol=symbol.name)

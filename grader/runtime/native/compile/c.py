@@ -1,0 +1,195 @@
+"""Build a C submission: the handout's exact command, then the link; what is wrong with it as findings."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from grader.assignment.lab import Built, Program
+from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
+from grader.runtime.native.compile import diagnostics
+from grader.runtime.native.compile.diagnostics import Diagnostic
+from grader.runtime.native.compile.elf import Bind, Elf
+from grader.runtime.native.compile.link import Linked
+from grader.runtime.native.compile.ordinary import too_many_sections, too_much
+from grader.runtime.native.compile.project import CProject
+from grader.runtime.native.compile.rejected import MOST_FINDINGS, needless_advice, object_findings, program_findings
+from grader.runtime.native.compile.surely import Compiled, compile_surely, link_surely
+from grader.runtime.native.compile.symbols import Symbols
+from grader.system import tools
+from grader.system.sandbox import COMPILE_LIMITS, Workspace
+
+__all__ = ["build"]
+
+_STOPPED = "compiler-stopped"
+_MOST_SECONDS, _MOST_OF_ONE = 1.0, 0.5
+"""CPU seconds of building, and of gcc alone, after which a file that it refuses is not built in other ways."""
+
+_ASSEMBLER = re.compile(r"^/\S+\.s:\d+: (Error: .*)", re.MULTILINE)  # its file is a temporary one
+_MOST_NAMES, _LONGEST = 1000, 100  # among which a misspelt one is looked for
+_FOREIGN = "{} is put into the program; only your own file, the official header and the system's may be"
+_QUOTED = re.compile(r"['‘](\w+)['’]")
+
+
+def build(
+    project: CProject,
+    work: Workspace,
+    source: bytes,
+    *,
+    own_headers: Mapping[str, bytes],
+    relaxed: bool,
+    allowed: frozenset[str] = frozenset(),
+) -> Built:
+    """Compile and link `source` in the workspace. What is wrong with it comes back as findings.
+
+    `own_headers` are only consulted to explain a failure. `relaxed` forgives warnings and missing functions, to
+    tell what a submission that does not compile would have scored. For `allowed` symbols nothing is rejected.
+    Raises `GraderError` when a tool fails for reasons that are not the file's own.
+    """
+    tools.require("gcc", "objcopy")
+    command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]
+    findings: list[Finding] = []
+    suspicions: list[Finding] = []
+    advice: tuple[Advice, ...] = ()
+    program = None
+    compiled = compile_surely(project, work, source, command)
+    spent = compiled.cpu_seconds
+    if compiled.elf is None:
+        if not relaxed:
+            findings += _compile_findings(project, work, compiled, own_headers)
+    elif compiled.foreign:
+        findings += [_finding(project, "foreign-file", _FOREIGN.format(name)) for name in compiled.foreign]
+    elif excess := too_much(compiled.elf):
+        findings.append(_finding(project, _STOPPED, f"what gcc makes of this file has {excess}"))
+    else:
+        elf, symbols = compiled.elf, Symbols.of(compiled.elf)
+        suspicions += object_findings(project, work, elf, allowed)
+        advice = tuple(needless_advice(project, work, elf, symbols.undefined))
+        missing = [name for name in project.functions if name not in symbols.defined]
+        findings += _symbol_findings(project, elf, symbols, missing)
+        if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
+            linked = link_surely(project, work, compiled, missing)
+            spent += linked.cpu_seconds
+            if linked.exhausted:
+                message = f"{linked.step} needed too much time or memory for what gcc makes of it and was stopped"
+                findings.append(_finding(project, _STOPPED, message))
+            elif linked.step:
+                findings.append(_link_finding(project, work, linked))
+            elif excess := too_many_sections(linked.programs.values()):
+                findings.append(_finding(project, _STOPPED, f"the program that is made of this file has {excess}"))
+            else:
+                program = Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
+                suspicions += program_findings(project, work, compiled, linked)
+    rejected = [finding for finding in dict.fromkeys(suspicions) if finding.field not in allowed]
+    return Built(
+        program=program if not rejected else None,
+        findings=(*rejected[:MOST_FINDINGS], *findings[:MOST_FINDINGS]),
+        advice=advice,
+        allowed=tuple(dict.fromkeys(finding.field for finding in suspicions if finding.field in allowed)),
+        stopped=spent > _MOST_SECONDS or any(finding.kind == _STOPPED for finding in findings),
+        compiler=tools.version("gcc"),
+        command=" ".join(project.compile_command),
+        cpu_seconds=spent,
+    )
+
+
+def _symbol_findings(project: CProject, elf: Elf, symbols: Symbols, missing: Sequence[str]) -> Iterator[Finding]:
+    for name in missing:
+        others = islice(sorted(symbols.defined - project.functions.keys()), _MOST_NAMES)
+        similar = difflib.get_close_matches(name, [other[:_LONGEST] for other in others], n=1)
+        hint = f"; is your {similar[0]} meant to be it?" if similar else ""
+        yield _finding(project, "missing-function", f"{project.source_name} does not define {name}{hint}", field=name)
+    if any(one.name == "main" and one.bind == Bind.GLOBAL and one.section for one in elf.symbols("main\0")):
+        message = (
+            f"{project.source_name} defines main; it clashes with the main of every program that it is linked with. "
+            "Put your tests into a file of their own"
+        )
+        yield _finding(project, "extra-main", message, field="main")
+
+
+def _compile_findings(
+    project: CProject, work: Workspace, compiled: Compiled, own_headers: Mapping[str, bytes]
+) -> list[Finding]:
+    """What gcc said when it was asked for machine-readable messages."""
+    if compiled.too_large:
+        return [_finding(project, _STOPPED, "what gcc makes of this file is larger than 64 MB; gcc was stopped")]
+    if compiled.stopped or compiled.again is None:
+        return [_finding(project, _STOPPED, "gcc needed too much time or memory for this file and was stopped")]
+    errors = [diagnostic for diagnostic in diagnostics.parse(compiled.again.stderr) if diagnostic.is_error]
+    own = own_headers.get(project.header.name)
+    if own is not None and own != project.header.read_bytes() and compiled.done.cpu_seconds <= _MOST_OF_ONE:
+        blamed = _blame_header(project, work, own_headers, errors)
+        if blamed is not None:
+            return [blamed, *(_gcc_finding(project, error) for error in errors[: MOST_FINDINGS - 1])]
+    errors = list(dict.fromkeys(errors))
+    if not errors and "stderr" in compiled.again.cut | compiled.done.cut:
+        message = "gcc complains about this file for more than a megabyte. Run it yourself and mend the first mistake"
+        return [_finding(project, "compiler", message)]
+    if not errors:
+        text = "; ".join(dict.fromkeys(_ASSEMBLER.findall(compiled.done.stderr.decode(errors="replace")[:2000])))
+        return [_finding(project, "compiler", f"gcc refuses the file: {text or 'it does not say why'}")]
+    return [_gcc_finding(project, error) for error in errors[:MOST_FINDINGS]]
+
+
+def _blame_header(
+    project: CProject, work: Workspace, own_headers: Mapping[str, bytes], errors: Sequence[Diagnostic]
+) -> Finding | None:
+    """Would it compile with the student's own header? Then the names that only his header declares are missing."""
+    try:
+        for name, content in own_headers.items():
+            work.add(name, content)
+        passes = work.run(project.compile_command, limits=COMPILE_LIMITS).succeeded
+    finally:
+        work.add(project.header.name, project.header.read_bytes())
+    if not passes:
+        return None
+    own_words = set(re.findall(r"\w+", own_headers[project.header.name].decode(errors="replace")))
+    official = set(re.findall(r"\w+", project.header.read_text()))
+    only_theirs = own_words - official
+    quoted = [name for error in errors for name in _QUOTED.findall(error.message)]
+    missing = [name for name in dict.fromkeys(quoted) if name in only_theirs]
+    named = f" Only your header declares: {', '.join(missing)}." if missing else ""
+    message = (
+        f"it compiles with your own {project.header.name}, but is graded with the official one.{named} "
+        f"Move what you need into {project.source_name}"
+    )
+    return _finding(project, "own-header", message, field=", ".join(missing))
+
+
+def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
+    option = f" [{error.option}]" if error.option else ""
+    place = SourceLine(file=error.file or project.source_name, line=error.line, column=error.column)
+    return _finding(
+        project,
+        "compiler",
+        f"{error.message}{option}",
+        field=diagnostics.meaning(error),
+        source=(place,) if error.line else (),
+    )
+
+
+def _link_finding(project: CProject, work: Workspace, linked: Linked) -> Finding:
+    """What the linker says, with its own file names taken back to the student's."""
+    said = linked.done.stderr.decode(errors="replace").replace(f"{work.folder}/", "").splitlines()
+    lines = [line.split(": ", 1)[-1] if line.startswith("/") else line for line in said]
+    text = "; ".join(line for line in lines if line.startswith(project.source_name))[:2000].strip()
+    otherwise = "a function is missing" if linked.unresolved else f"{linked.step} cannot make a program of it"
+    message = f"it compiles, but cannot be linked: {text or otherwise}"
+    field = "A function is used that no file defines." if linked.unresolved else ""
+    return _finding(project, "linker", message, field=field)
+
+
+def _finding(
+    project: CProject, kind: str, message: str, *, field: str = "", source: tuple[SourceLine, ...] = ()
+) -> Finding:
+    return Finding(
+        rule=project.rule,
+        verdict=Verdict.COMPILE_ERROR,
+        tool=Tool.GCC,
+        kind=kind,
+        message=message,
+        field=field,
+        source=source,
+    )

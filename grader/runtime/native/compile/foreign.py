@@ -1,0 +1,41 @@
+"""What gcc and the assembler read besides the submission and the system's own: `#include`, `.incbin`, `#embed`.
+
+Where nothing else keeps them from it they may read what the user may; then no such program is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from grader.system.sandbox import Workspace, is_of_the_system
+
+__all__ = ["TELL", "foreign_files"]
+
+_MOST_BYTES = 256 << 10
+"""Of a list: each name in it costs a look at each of its parts. All headers of the system have 30 KB."""
+_LISTS = ("included.d", "assembled.d")
+TELL = ("-MD", "-MF", _LISTS[0], f"-Wa,--MD,{_LISTS[1]}")
+"""Options of gcc, so that both list what they read."""
+
+_NAME = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
+
+
+def foreign_files(work: Workspace) -> list[str]:
+    """The names of such files, after a compilation with `TELL`."""
+    if any(path.is_file() and path.stat().st_size > _MOST_BYTES for path in (work.folder / kept for kept in _LISTS)):
+        return [f"a list of files of more than {_MOST_BYTES >> 10} KB"]
+    home = work.folder.resolve()
+    found = dict.fromkeys(name for kept in _LISTS for name in _names(work.folder / kept))
+    paths = {name: Path(home, name).resolve() for name in found}
+    return [name for name, path in paths.items() if not path.is_relative_to(home) and not is_of_the_system(path)]
+
+
+def _names(path: Path) -> Iterator[str]:
+    """What stands behind the colon of a rule for make; none where the tool wrote no list."""
+    if not path.is_file() or path.is_symlink():
+        return
+    _, _, names = path.read_text(encoding="utf-8", errors="replace").partition(": ")
+    for name in _NAME.findall(names.replace("\\\n", " ")):
+        yield re.sub(r"\\(.)", r"\1", name).replace("$$", "$")

@@ -1,0 +1,135 @@
+"""Before a student's file is blamed: is an innocent one compiled and linked here and now?
+
+It is built whenever a tool failed, never from memory: in the same folder, by the same user, under the same protection,
+and as large as the file that failed. So a disk that is full, a tool that is gone and a limit that is too low are found
+for what they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from grader.assignment.lab import Program
+from grader.core.errors import DriverError, TooBusy
+from grader.runtime.native.compile.elf import Bind, Elf, Kind
+from grader.runtime.native.compile.foreign import TELL, foreign_files
+from grader.runtime.native.compile.link import link
+from grader.runtime.native.compile.project import CProject
+from grader.runtime.native.compile.start import start
+from grader.system import capacity
+from grader.system.budget import Budget
+from grader.system.process import Completed
+from grader.system.sandbox import COMPILE_LIMITS, Workspace
+
+__all__ = ["innocent_program", "innocent_starts"]
+
+_NAME = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
+
+_HEADERS = ("assert", "errno", "limits", "math", "stdbool", "stddef", "stdint", "stdio", "stdlib", "string")
+_USE = """
+void *innocent(size_t size);
+void *innocent(size_t size)
+{
+    char *memory = calloc(size, 2);
+    if (memory == NULL || strlen(memory) > size)
+        printf("%zu\\n", size);
+    free(memory);
+    return malloc(size);
+}
+"""
+"""Of libc what many submissions call."""
+
+
+def innocent_program(project: CProject, work: Workspace, size: int = 0) -> Program:
+    """A program of a submission that has no mistake and does nothing; its object has `size` bytes at least.
+
+    Takes everything out of the folder, before and after. Raises `GraderError` when it cannot be built: then no failure
+    of another file says anything about that.
+    """
+    with _paid(work) as place:
+        return _innocent_program(project, place, size)
+
+
+@contextlib.contextmanager
+def _paid(work: Workspace) -> Iterator[Workspace]:
+    """The same with seconds enough, whatever the submission used up; it pays for what is used of them."""
+    place = replace(work, budget=Budget())
+    whole = place.budget.wall
+    try:
+        yield place
+    finally:
+        work.budget.take(place.budget.paid, whole - place.budget.wall)
+
+
+def _innocent_program(project: CProject, work: Workspace, size: int) -> Program:
+    work.clear()
+    padding = f"char innocent_padding[{size}] = {{1}};\n" if size else ""
+    headers = "".join(f"#include <{header}.h>\n" for header in _HEADERS) + f'#include "{project.header.name}"\n'
+    source = headers + padding + _USE + "".join(f"{stub}\n" for stub in project.functions.values())
+    work.add(project.source_name, source.encode())
+    work.add(project.header.name, project.header.read_bytes())
+    compiled = work.run([*project.compile_command, *TELL], limits=COMPILE_LIMITS)
+    elsewhere = foreign_files(work) if compiled.succeeded else []
+    if elsewhere:
+        raise DriverError(
+            f"gcc takes its own headers from {elsewhere[0]}, where no submission may read; put a gcc on /usr/bin or "
+            "/usr/local/bin whose files lie beside it"
+        )
+    data = work.read(project.object_name)
+    elf = Elf.read(data) if compiled.succeeded else None
+    if elf is None:
+        raise _broken("gcc", compiled)
+    linked = link(project, work, data, elf, missing=())
+    if linked.step:
+        raise _broken(linked.step, linked.done)
+    capacity.check_room(work.folder)
+    work.clear()
+    return Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
+
+
+def innocent_starts(
+    project: CProject, work: Workspace, student: Elf, lanes: Mapping[str, str]
+) -> dict[str, frozenset[str]]:
+    """What the programs of an innocent file that needs of libc what this object needs run besides their functions.
+
+    By program and lane; empty when it cannot be linked so. Takes everything out of the folder.
+    """
+    innocent_program(project, work)
+    with _paid(work) as place:
+        return _innocent_starts(project, place, student, lanes)
+
+
+def _innocent_starts(
+    project: CProject, work: Workspace, student: Elf, lanes: Mapping[str, str]
+) -> dict[str, frozenset[str]]:
+    needed = "".join(
+        f".weak {symbol.name}\n.quad {symbol.name}\n" if symbol.bind == Bind.WEAK else f".quad {symbol.name}\n"
+        for symbol in student.symbols()
+        if not symbol.section and symbol.kind != Kind.TLS and _NAME.fullmatch(symbol.name)
+    )
+    work.add("needed.s", f".data\n{needed}".encode())
+    source = [f'#include "{project.header.name}"\n', *(f"{stub}\n" for stub in project.functions.values())]
+    work.add(project.source_name, "".join(source).encode())
+    work.add(project.header.name, project.header.read_bytes())
+    for command in (
+        project.compile_command,
+        ("gcc", "-c", "needed.s", "-o", "needed.o"),
+        ("ld", "-r", project.object_name, "needed.o", "-o", "both.o"),
+    ):
+        work.run(command, limits=COMPILE_LIMITS)
+    data = work.read("both.o")
+    elf = Elf.read(data)
+    linked = link(project, work, data, elf, missing=(), only=lanes) if elf else None
+    work.clear()
+    found = {name: Elf.read(content) for name, content in linked.programs.items()} if linked else {}
+    return {f"{name} {lanes[name]}": start(elf) for name, elf in found.items() if elf}
+
+
+def _broken(tool: str, done: Completed) -> DriverError | TooBusy:
+    if done.timed_out:
+        return TooBusy(f"{tool} does not come to an end here, not even with an innocent file")
+    said = done.stderr.decode(errors="replace").strip()[:2000]
+    return DriverError(f"{tool} does not even make a program of an innocent file here:\n{said or 'it says nothing'}")

@@ -1,0 +1,197 @@
+"""Make a program of the student's object, the driver and the harness, keeping their names and memory apart."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import starmap
+
+from grader.runtime.native.compile import needless
+from grader.runtime.native.compile.elf import Elf, Flag, Shape
+from grader.runtime.native.compile.lanes import Lane, dynamic, lanes_with
+from grader.runtime.native.compile.ordinary import is_safe
+from grader.runtime.native.compile.ours import RENAMED, TOLD, Ours, ours
+from grader.runtime.native.compile.project import CProject
+from grader.runtime.native.compile.symbols import Symbols
+from grader.system.process import Completed
+from grader.system.sandbox import LINK_LIMITS, Limits, Workspace
+
+__all__ = ["Linked", "link", "most_seconds"]
+
+_PLAIN = re.compile(r"[^\s#@\0-\x1f\x7f]+")
+"""A name that objcopy can read in a list, and that has no version: C knows more of them than Python."""
+
+_ALL = 0.9
+"""Of its CPU time, which is counted by ticks."""
+
+_DATA: dict[int, str] = {Shape.PROGBITS: "student_data", Shape.NOBITS: "student_bss"}
+"""Writable data, whatever its section is called, gets these, which the harness restores before every case."""
+
+_CODE = "student_text"
+"""What can be run gets this: system calls from there are refused (harness/gate.c). Natively: Valgrind knows .text."""
+
+_CODE_BY_NAME = (".text", ".stub", ".init", ".fini", ".plt", ".iplt", ".gnu.linkonce.t")
+"""What linkers lay beside code where it is read-only, whether or not its flags say that it is code."""
+
+
+def _renames(elf: Elf) -> tuple[list[str], list[str]]:
+    """objcopy's options for sections of an object: with writable data that is not thread-local, and with code."""
+    variables: dict[str, str] = {}
+    code: dict[str, str] = {}
+    for section in elf.sections:
+        flags = section.flags & (Flag.WRITE | Flag.ALLOC | Flag.EXECUTE | Flag.TLS)
+        beside_code = flags & ~Flag.EXECUTE == Flag.ALLOC and section.name.startswith(_CODE_BY_NAME)
+        if not is_safe(section.name):  # somebody has allowed it
+            continue
+        if flags & Flag.ALLOC and (flags & Flag.EXECUTE or beside_code):
+            code[section.name] = _CODE
+        elif flags == Flag.WRITE | Flag.ALLOC and section.type in _DATA:
+            variables[section.name] = _DATA[section.type]
+    rename = "--rename-section={}={}".format
+    return list(starmap(rename, variables.items())), list(starmap(rename, code.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """The two programs of one submission, or what the linker has against them."""
+
+    done: Completed
+    """How the last of its steps ended."""
+    step: str = ""
+    """The tool that failed; "" when none did."""
+    exhausted: bool = False
+    """Did that one use up all the time or memory that it may have?"""
+    unresolved: bool = False
+    """Would it be linked, were it not for functions that no file defines?"""
+    native: bytes = b""
+    checked: bytes = b""
+    """The one that Valgrind runs."""
+    prefix: str = ""
+    """With which the names of our own functions begin in it."""
+    gated: bytes = b""
+    """The object that the native one was made of, and nearly the other."""
+    starts: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By program and lane: what an innocent program runs besides its functions (start.py)."""
+    lanes: Mapping[str, str] = field(default_factory=dict)
+    """By program, its lane."""
+    cpu_seconds: float = 0.0
+
+    @property
+    def programs(self) -> dict[str, bytes]:
+        """Both, by the names of their files."""
+        return {"program": self.native, "checked": self.checked}
+
+
+def link(
+    project: CProject,
+    work: Workspace,
+    data: bytes,
+    elf: Elf,
+    *,
+    missing: Sequence[str],
+    tells_stores: bool = False,
+    only: Mapping[str, str] | None = None,
+) -> Linked:
+    """Hide everything but the demanded functions, rename what the harness replaces, link with the driver.
+
+    `data` is the student's object, as `elf` reads it. A step that fails comes back: whose fault that is the caller has
+    to find out. With `tells_stores` copies by libc's functions are told of like other stores. `only`: by program, the
+    only lane that is tried.
+    """
+    side = ours(project)
+    for name, content in {**side.objects, project.object_name: data}.items():
+        work.add(name, content)
+    steps, others = _before_linking(project, work, side, elf, missing=missing, tells_stores=tells_stores)
+    spent = 0.0
+    for command in steps:
+        done, exhausted = _tried(work, command)
+        spent += done.cpu_seconds
+        if not done.succeeded:
+            return Linked(done=done, step=command[0], exhausted=exhausted, cpu_seconds=spent)
+    lanes = lanes_with(side.starts, only)
+    objects = ["marker.o", "gated.o", *others, "native.o"]
+    made, native_lane, exhausted = _first_that_links(work, lanes["program"], "program", objects)
+    native, spent = work.read("program"), spent + made.cpu_seconds
+    checked, checked_lane = b"", ""
+    if made.succeeded and Elf.read(native):
+        objects = ["marker.o", "student.o", *others, "valgrind.o"]
+        made, checked_lane, exhausted = _first_that_links(work, lanes["checked"], "checked", objects)
+        checked, spent = work.read("checked"), spent + made.cpu_seconds
+    if exhausted:
+        return Linked(done=made, step="ld", exhausted=True, cpu_seconds=spent)
+    if not made.succeeded or not Elf.read(checked):
+        blind = work.run([*dynamic("blind", objects), _IGNORE], limits=LINK_LIMITS)
+        spent += blind.cpu_seconds
+        return Linked(done=made, step="ld", unresolved=blind.succeeded and not made.succeeded, cpu_seconds=spent)
+    return Linked(
+        done=made,
+        native=native,
+        checked=checked,
+        prefix=side.prefix,
+        gated=work.read("gated.o"),
+        starts=side.starts,
+        lanes={"program": native_lane, "checked": checked_lane},
+        cpu_seconds=spent,
+    )
+
+
+def _before_linking(
+    project: CProject, work: Workspace, side: Ours, elf: Elf, *, missing: Sequence[str], tells_stores: bool
+) -> tuple[list[list[str]], list[str]]:
+    """The commands that make student.o and gated.o of the object, and what they make for the linker besides."""
+    symbols = Symbols.of(elf)
+    failing = needless.called(symbols.undefined)
+    replaced = (*RENAMED, *TOLD) if tells_stores else RENAMED
+    renamed = [f"{name} {side.prefix}{name}" for name in (*symbols.undefined.intersection(replaced), *failing)]
+    stubborn = symbols.stubborn - project.functions.keys()
+    renamed += [f"{name} s{secrets.token_hex(8)}" for name in stubborn if _PLAIN.fullmatch(name)]
+    _add_lines(work, "theirs.sym", renamed)
+    _add_lines(work, "api.sym", project.functions)
+    variables, code = _renames(elf)
+    hide = ("--redefine-syms=theirs.sym", "--keep-global-symbols=api.sym")
+    steps = [
+        ["objcopy", *hide, *variables, project.object_name, "student.o"],
+        ["objcopy", *code, "student.o", "gated.o"],
+    ]
+    if not missing and not failing:
+        return steps, []
+    stubs = [needless.stub(name, f"{side.prefix}{name}") for name in failing]
+    stubs += [project.functions[name] for name in missing]
+    work.add(project.header.name, project.header.read_bytes())
+    _add_lines(work, "stubs.c", ("#include <errno.h>", f'#include "{project.header.name}"', *stubs))
+    return [*steps, ["gcc", "-std=c11", "-O2", "-c", "stubs.c", "-o", "stubs.o"]], ["stubs.o"]
+
+
+_IGNORE = "-Wl,--unresolved-symbols=ignore-all"
+"""Only by this ld tells, without a text to read, that undefined references are all that is wrong."""
+
+
+def _first_that_links(
+    work: Workspace, lanes: Mapping[str, Lane], target: str, objects: Sequence[str]
+) -> tuple[Completed, str, bool]:
+    """How the last lane that was tried ended, its name, and whether ld used up what it may have: then no other is."""
+    (lane, command), *others = lanes.items()
+    done, exhausted = _tried(work, command(target, objects))
+    if done.succeeded or exhausted or not others:
+        return done, lane, exhausted
+    again, lane, exhausted = _first_that_links(work, dict(others), target, objects)
+    return replace(again, cpu_seconds=done.cpu_seconds + again.cpu_seconds), lane, exhausted
+
+
+def _tried(work: Workspace, command: Sequence[str]) -> tuple[Completed, bool]:
+    """How it ended, and whether it failed because it used up what it may have."""
+    most = most_seconds(work, LINK_LIMITS)
+    done = work.run(command, limits=LINK_LIMITS)
+    return done, not done.succeeded and (done.large or done.cpu_seconds >= most)
+
+
+def most_seconds(work: Workspace, limits: Limits) -> float:
+    """The CPU seconds from which on a tool was ended for them, if it was ended."""
+    most = work.budget.cpu_limit(limits.cpu_seconds)
+    return _ALL * (most if limits.own_seconds is None else min(most, limits.own_seconds))
+
+
+def _add_lines(work: Workspace, name: str, lines: Iterable[str]) -> None:
+    work.add(name, "".join(f"{line}\n" for line in lines).encode())

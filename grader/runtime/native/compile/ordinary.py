@@ -1,0 +1,147 @@
+"""What gcc makes of C with the handout's flags: sections, symbols, and how much of each. All else is made by hand.
+
+The names, types, flags and links of sections decide what linker and loader do with them, so the list is one of what is
+known to be harmless, not of what is known to be bad. It also holds for other versions of gcc and other defaults: debug
+sections may be compressed, and macros have groups (-ggdb3).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+
+from grader.runtime.native.compile.elf import ABSOLUTE, COMMON, MOST_SECTIONS, Bind, Elf, Flag, Kind, Section, Shape
+
+__all__ = ["CODE", "is_safe", "odd_sections", "odd_symbols", "too_many_sections", "too_much"]
+
+_MOST_SYMBOLS = 20_000
+_MOST_BESIDE = 16 << 20
+"""Bytes of an object that are not part of the program: debug lines, relocations, symbols. Real files have 100 kB."""
+_MOST_DATA = 16 << 20
+"""Bytes of variables that do not begin as 0. Valgrind stores them anew before every case: 0.3 s for each MB in all."""
+_MOST_ALIGN = 2 << 20
+
+_SAFE = re.compile(r"[\w.$-]{1,200}", re.ASCII)
+
+_READ, _DATA, CODE = Flag.ALLOC, Flag.ALLOC | Flag.WRITE, Flag.ALLOC | Flag.EXECUTE
+_STRINGS = Flag.MERGE | Flag.STRINGS
+_ORDINARY: tuple[tuple[str, frozenset[int], tuple[int, ...]], ...] = (
+    (r"\.text(\..+)?", frozenset({Shape.PROGBITS}), (CODE,)),
+    (r"\.rodata(\..+)?", frozenset({Shape.PROGBITS}), (_READ, _READ | Flag.MERGE, _READ | _STRINGS)),
+    (r"\.data(\..+)?", frozenset({Shape.PROGBITS}), (_DATA,)),
+    (r"\.bss(\..+)?", frozenset({Shape.NOBITS}), (_DATA,)),
+    (r"\.tdata(\..+)?", frozenset({Shape.PROGBITS}), (_DATA | Flag.TLS,)),
+    (r"\.tbss(\..+)?", frozenset({Shape.NOBITS}), (_DATA | Flag.TLS,)),
+    (r"\.eh_frame", frozenset({Shape.PROGBITS, Shape.UNWIND}), (_READ,)),
+    (r"\.debug_\w+", frozenset({Shape.PROGBITS}), (0, _STRINGS)),
+    (r"\.comment", frozenset({Shape.PROGBITS}), (_STRINGS,)),
+    (r"\.note\.GNU-stack", frozenset({Shape.PROGBITS}), (0, Flag.EXECUTE)),
+    (r"\.note\.gnu\.property", frozenset({Shape.NOTE}), (_READ,)),
+    (r"\.group", frozenset({Shape.GROUP}), (0,)),
+)
+"""Names, types, flags."""
+_MORE = {True: Flag.COMPRESSED | Flag.GROUP, False: Flag.RETAIN}
+"""Flags that sections may have besides: of debug information, and of others (`__attribute__((retain))`)."""
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+"""Of what is merged."""
+_VARIANT_PCS = 0x80
+"""Calls with vectors, on aarch64 (STO_AARCH64_VARIANT_PCS)."""
+_AARCH64 = 183
+_COMPRESSED = struct.Struct("<8xQ")
+"""What a compressed section begins with: how large it will be."""
+_BINDS, _KINDS = frozenset(Bind), frozenset(Kind)
+
+
+def too_much(elf: Elf) -> str:
+    """Of what the object has more than is looked at, with the bound; "" when all is well."""
+    if elf.section_count > MOST_SECTIONS:
+        return f"{elf.section_count} sections; {MOST_SECTIONS} are the bound"
+    if elf.symbol_count > _MOST_SYMBOLS:
+        return f"{elf.symbol_count} symbols; {_MOST_SYMBOLS} are the bound"
+    aside = [one for one in elf.sections if not one.flags & Flag.ALLOC or one.name == ".eh_frame"]
+    beside = sum(_full_size(elf, one) for one in aside)
+    if beside > _MOST_BESIDE:
+        return f"{beside >> 20} MB of debug information, symbols and relocations; {_MOST_BESIDE >> 20} MB are the bound"
+    variables = [one for one in elf.sections if one.flags & _DATA == _DATA and one.type == Shape.PROGBITS]
+    data = sum(one.size + one.align for one in variables)  # there may be a gap before each in the program
+    if data > _MOST_DATA:
+        return f"{data >> 20} MB of variables that do not begin as 0; {_MOST_DATA >> 20} MB are the bound"
+    aligns = [one.align for one in elf.sections]
+    aligns += [one.value for one in elf.symbols() if one.section == COMMON]
+    if max(aligns, default=0) > _MOST_ALIGN:
+        return f"an alignment of {max(aligns)} bytes; {_MOST_ALIGN} are the bound"
+    return ""
+
+
+def too_many_sections(programs: Iterable[bytes]) -> str:
+    """The same of linked programs, in which nothing is looked at then."""
+    counts = [elf.section_count for elf in map(Elf.read, programs) if elf]
+    most = max(counts, default=0)
+    return f"{most} sections; {MOST_SECTIONS} are the bound" if most > MOST_SECTIONS else ""
+
+
+def is_safe(name: str) -> bool:
+    """Can a tool's command line hold the name, and mean it?"""
+    return _SAFE.fullmatch(name) is not None and not name.startswith("-")
+
+
+def odd_sections(elf: Elf) -> Iterator[Section]:
+    """Those that gcc does not make of C. The relocations of one are told by it."""
+    tables = [number for number, one in enumerate(elf.sections) if one.type == Shape.SYMTAB]
+    odd = {number for number, one in enumerate(elf.sections) if number and not _is_ordinary(elf, one)}
+    odd |= {number for number, one in enumerate(elf.sections) if one.type == Shape.RELA and [one.link] != tables[-1:]}
+    odd |= set(tables[:-1])
+    for number in sorted(odd):
+        if elf.sections[number].type != Shape.RELA or elf.sections[number].info not in odd:
+            yield elf.sections[number]
+
+
+def _is_ordinary(elf: Elf, section: Section) -> bool:
+    name, flags = section.name, section.flags
+    if not is_safe(name) or section.align & (section.align - 1):
+        return False
+    if section.type == Shape.SYMTAB:
+        return name == ".symtab" and not flags
+    if section.type == Shape.STRTAB:
+        return name in (".strtab", ".shstrtab") and not flags and section in elf.texts
+    if section.type == Shape.RELA:
+        about = elf.sections[section.info].name if 0 < section.info < len(elf.sections) else ""
+        return name == f".rela{about}" and flags & ~Flag.GROUP == Flag.INFO_LINK
+    if section.type != Shape.GROUP and (section.link or section.info):
+        return False
+    if flags & Flag.MERGE and section.entry not in _WIDTHS:
+        return False
+    more = _MORE[name.startswith(".debug_")]
+    return any(
+        re.fullmatch(pattern, name) and section.type in types and flags & ~more in allowed
+        for pattern, types, allowed in _ORDINARY
+    )
+
+
+def odd_symbols(elf: Elf) -> Iterator[str]:
+    """The names of those that gcc does not make of C: of a version, unique, absolute, or of a strange type.
+
+    Functions that choose functions (ifunc) are told elsewhere. Names may be odd: no tool is told them.
+    """
+    others = 0x3 | (_VARIANT_PCS if elf.machine == _AARCH64 else 0)
+    for one in elf.symbols():
+        of_a_section = one.section < len(elf.sections) or one.section == COMMON
+        ordinary = (
+            one.bind in _BINDS
+            and one.kind in _KINDS
+            and not one.other & ~others
+            and (of_a_section or (one.section == ABSOLUTE and one.kind == Kind.FILE))
+            and ("@" not in one.name or one.kind in (Kind.FILE, Kind.SECTION))
+            and (one.kind != Kind.IFUNC or one.section)
+        )
+        if not ordinary:
+            yield one.name
+
+
+def _full_size(elf: Elf, section: Section) -> int:
+    """Bytes that it has for whoever reads it."""
+    if section.flags & Flag.COMPRESSED and section.size >= _COMPRESSED.size:
+        (full,) = _COMPRESSED.unpack_from(elf.content(section))
+        return int(full)
+    return section.size

@@ -1,0 +1,175 @@
+"""Our side of every program: the driver and the harness, compiled once and kept between runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from grader.core.errors import DriverError
+from grader.runtime.native.compile import scan
+from grader.runtime.native.compile.elf import Elf
+from grader.runtime.native.compile.lanes import BEFORE, BEHIND, LANES
+from grader.runtime.native.compile.project import FLAGS, CProject
+from grader.runtime.native.compile.start import start
+from grader.runtime.native.compile.symbols import Symbols
+from grader.system import process, tools
+from grader.system.build_cache import kept
+from grader.system.process import Completed, Patience
+
+__all__ = ["RENAMED", "TOLD", "Ours", "ours"]
+
+RENAMED = (
+    *("malloc", "calloc", "realloc", "reallocarray", "free", "malloc_usable_size"),
+    *("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
+    *("exit", "_exit", "_Exit", "quick_exit", "abort"),
+    *("strdup", "strndup", "asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk"),
+    *("getline", "getdelim", "__getdelim"),
+    *("setjmp", "_setjmp", "__sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"),
+)
+"""What the harness has in the place of libc's."""
+
+TOLD = ("memset", "memcpy", "memmove")
+"""What the harness has in the place of libc's where a build tells of stores."""
+
+_CALLED_BY_GCC = ("__ubsan_handle_*", "__tsan_*", "__sanitizer_cov_*")
+"""Functions of ours that a build calls which tells of undefined behaviour or of lines."""
+
+_MARKS = ("first_tdata", "first_tbss")
+"""Names of marker.c, which stands before the student's object so that the harness knows where its variables begin."""
+
+_FILTERS = Path(__file__).parents[3] / "system" / "confine"
+_HARNESS = Path(__file__).parents[1] / "harness"
+
+_OUR_FLAGS = (*FLAGS, "-g0")
+"""Without debug information: no report has a line of ours, and linker and Valgrind need not read it each time."""
+
+_FIRST, _START, _LAST = ("crti.o", "crtbeginT.o"), "crt1.o", ("crtend.o", "crtn.o")
+_LIBRARIES = ("libgcc.a", "libgcc_eh.a", "libc.a")
+"""Of which gcc makes a static program, in this order, _START and the program's own objects behind _FIRST."""
+
+_LINKED = {"marker.o", "native.o", "native-libc.o", "valgrind.o", "freestanding.o", BEFORE, BEHIND}
+
+_FREESTANDING = (
+    *("-fno-builtin", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns"),
+    *("-U_FORTIFY_SOURCE", "-ffunction-sections"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """Our side of a program."""
+
+    prefix: str
+    """What the names of the functions that replace libc's begin with: nothing in a student's file can name them."""
+    objects: dict[str, bytes]
+    """What is linked, and files of options."""
+    starts: Mapping[str, frozenset[str]]
+    """What an innocent program runs besides its functions (start.py), by program and lane."""
+
+
+def ours(project: CProject) -> Ours:
+    """The driver and the harness, compiled once for this compiler and kept between runs."""
+    folders = (_HARNESS, project.driver.parent, _FILTERS)
+    sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
+    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"9", *_here()]
+    made = kept(parts, partial(_make, project))
+    objects = {path.name: path.read_bytes() for path in made.iterdir() if path.name in _LINKED}
+    starts = json.loads((made / "starts").read_text())
+    return Ours((made / "prefix").read_text(), objects, {lane: frozenset(words) for lane, words in starts.items()})
+
+
+def _make(project: CProject, made: Path) -> None:
+    """Compile our side into the folder `made`."""
+    parts_of_it = [one for one in sorted(_HARNESS.glob("*.c")) if one.stem not in ("freestanding", "marker")]
+    lanes = {"native": (), "valgrind": ("-DUNDER_VALGRIND", "-ffunction-sections")}
+    commands = {"driver.o": ["gcc", *_OUR_FLAGS, "-c", str(project.driver)]}
+    for lane, options in lanes.items():
+        parts = {f"{lane}-{one.stem}.o": ["gcc", *_OUR_FLAGS, *options, "-c", str(one)] for one in parts_of_it}
+        commands |= {**parts, f"{lane}.o": ["ld", "-r", "driver.o", *parts]}
+    commands["marker.o"] = ["gcc", *_OUR_FLAGS, "-c", str(_HARNESS / "marker.c")]
+    if os.uname().machine == "x86_64":
+        commands["freestanding.o"] = ["gcc", *_OUR_FLAGS, *_FREESTANDING, "-c", str(_HARNESS / "freestanding.c")]
+    prefix = f"h{secrets.token_hex(8)}_"
+    (made / "prefix").write_text(prefix)
+    for name, command in commands.items():
+        includes = [f"-I{path}" for path in (_HARNESS, project.header.parent, _FILTERS)] if command[0] == "gcc" else []
+        _run_ours([*command, *includes, "-o", name], made)
+    names = (*RENAMED, *TOLD, *_MARKS, *(f"call_{demanded}" for demanded in project.functions))
+    renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
+    for name in ("marker.o", "native.o", "valgrind.o"):
+        _run_ours(["objcopy", *renamed, name], made)
+        global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", *_CALLED_BY_GCC)]
+        _run_ours(["objcopy", "--wildcard", *global_names, name], made)
+        elf = Elf.read((made / name).read_bytes())
+        functions = scan.functions(elf) if elf else []
+        kept_names = re.compile(f"main$|__ubsan_|__tsan_|__sanitizer_|{prefix}")
+        known = [f"{old} {prefix}{old}\n" for old in functions if not kept_names.match(old)]
+        (made / "functions.sym").write_text("".join(known))
+        _run_ours(["objcopy", "--redefine-syms=functions.sym", name], made)
+        elf = Elf.read((made / name).read_bytes())
+        defined = Symbols.of(elf).defined if elf else frozenset()
+        if not any(symbol.startswith(prefix) for symbol in defined):  # nothing is kept that does not work
+            raise DriverError(f"our own driver was not made as it must be: objcopy did not rename what {name} defines")
+    _link_libc(made)
+    _try_lanes(project, made)
+    for path in made.iterdir():
+        if path.name not in {"prefix", "starts", *_LINKED}:
+            path.unlink()
+
+
+def _link_libc(made: Path) -> None:
+    """Make native-libc.o of native.o and what it needs of a static libc, and say what every program has besides.
+
+    Where there is no static libc it is not made, and no lane that needs it works.
+    """
+    files = [*_FIRST, _START, *_LIBRARIES, *_LAST]
+    found = {name: _run_ours(["gcc", f"-print-file-name={name}"], made).stdout.decode().strip() for name in files}
+    libraries = ["--start-group", *(found[name] for name in _LIBRARIES), "--end-group"]
+    _run(["ld", "-r", "-o", "native-libc.o", found[_START], "native.o", *libraries], made)
+    (made / BEFORE).write_text("\n".join(found[name] for name in _FIRST))
+    (made / BEHIND).write_text("\n".join([*libraries, *(found[name] for name in _LAST)]))
+
+
+def _try_lanes(project: CProject, made: Path) -> None:
+    """Link a program that does nothing in every way that works here, and write down what it runs besides."""
+    stubs = [f'#include "{project.header.name}"\n', *(f"{stub}\n" for stub in project.functions.values())]
+    (made / "innocent.c").write_text("".join(stubs))
+    _run_ours(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "innocent.c", "-o", "innocent.o"], made)
+    starts: dict[str, list[str]] = {}
+    for program, harness in (("program", "native.o"), ("checked", "valgrind.o")):
+        for lane, command in LANES[program].items():
+            words = command(program, ["marker.o", "innocent.o", harness])
+            if shutil.which(words[0]) is None:  # gold is not everywhere
+                continue
+            done = _run(words, made)
+            elf = Elf.read((made / program).read_bytes()) if done.succeeded else None
+            if elf is not None:
+                starts[f"{program} {lane}"] = sorted(start(elf))
+    (made / "starts").write_text(json.dumps(starts))
+
+
+def _run_ours(command: list[str], folder: Path) -> Completed:
+    done = _run(command, folder)
+    if not done.succeeded:
+        raise DriverError(f"our own driver does not compile:\n{done.stderr.decode(errors='replace')}")
+    return done
+
+
+def _run(command: list[str], folder: Path) -> Completed:
+    environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
+    return process.run(command, cwd=folder, limits=Patience(wall_seconds=60), environment=environment)
+
+
+def _here() -> list[bytes]:
+    """What our side is made of besides our sources: are Valgrind's header and gold there, and which static libc?"""
+    there = Path("/usr/include/valgrind/memcheck.h").is_file(), shutil.which("ld.gold") is not None
+    folders = ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu")
+    libraries = [path.stat() for folder in folders if (path := Path("/usr", folder, "libc.a")).is_file()]
+    return [str(there).encode(), *(f"{one.st_size} {one.st_mtime_ns}".encode() for one in libraries)]

@@ -1,0 +1,147 @@
+"""What the object scan found, in words and with lines: findings that score 0 until somebody has looked at them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+
+from grader.core.sanitize import plain
+from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
+from grader.runtime.native.compile import needless, scan
+from grader.runtime.native.compile.again import changes
+from grader.runtime.native.compile.elf import Elf
+from grader.runtime.native.compile.innocent import innocent_starts
+from grader.runtime.native.compile.link import Linked
+from grader.runtime.native.compile.ordinary import is_safe
+from grader.runtime.native.compile.project import CProject
+from grader.runtime.native.compile.scan import Suspect
+from grader.runtime.native.compile.start import start
+from grader.runtime.native.compile.surely import Compiled
+from grader.runtime.native.compile.written import Written
+from grader.runtime.native.symbolize import asked, lines_at
+from grader.system.sandbox import Workspace
+
+__all__ = ["MOST_FINDINGS", "needless_advice", "object_findings", "program_findings"]
+
+_WORDS = {
+    "constructor": "{0} is called before main, where the grader is not ready. Take the constructor away, and call the "
+    "function where it is needed",
+    "destructor": "{0} is called after main, where the grader has gone. Take the destructor away, and call the "
+    "function where it is needed",
+    "ifunc": "{0} is chosen by a function that is called before main (ifunc). Write one plain function instead",
+    "our-name": "{0} is a name of the grader's own. Give it another name",
+    "redirection": "{0} is a name by which Valgrind replaces functions. Give the function another name",
+    "steering-section": "the section {0} steers the linker or the loader. Take it away",
+    "odd-section": "gcc makes no section of C that is called {0}, or that is what {0} is. Take the section attribute "
+    "or the assembly away",
+    "odd-symbol": "gcc makes no symbol of C that is called {0}, or that is what {0} is (of a version, unique, "
+    "absolute). Take the assembly away",
+    "odd-start": "an innocent file's program differs from this one, before main or after it: {0}. Take away what "
+    "was not written in C",
+    "changeable-code": "the section {0} can be both written and run, so nobody can tell what it does. Take the section "
+    "attribute or the assembly away",
+    "stack-code": "it needs a stack that can be run (a nested function whose address is taken), which {0} tells; here "
+    "it would crash. Write the function outside of the other",
+    "client-request": "{0} gives an order to Valgrind (a client request), and so could hide errors from it. Take the "
+    "macro or the assembly away",
+    "hidden-request": "{0} hides an order to Valgrind (a client request) within other instructions, where a jump would "
+    "find it. Take the assembly away",
+}
+"""What each kind means and what to do."""
+
+_UNKNOWN = "client_request"
+"""What `--allow` takes for an order to Valgrind whose function no debug line tells."""
+
+_MOST_LINES = 20  # of one needless call
+_MOST_PLACES, _MOST_CALLS = 10, 200  # sections, and calls in one, whose lines are looked for
+_MOST_DISASSEMBLED = 1 << 13
+MOST_FINDINGS = 20
+"""Of one kind of trouble in a report."""
+_INSTRUCTION = re.compile(rb"^ *([0-9a-f]+):\t", re.MULTILINE)
+
+
+def object_findings(project: CProject, work: Workspace, elf: Elf, allowed: Collection[str]) -> Iterator[Finding]:
+    """What sections and symbols of the object tell. Of the first that are not `allowed` the lines are looked for."""
+    found = scan.suspects(elf)
+    told = [suspect for suspect in found if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
+    places: dict[str, list[int]] = {}
+    for suspect in told:
+        if is_safe(suspect.section):
+            places.setdefault(suspect.section, []).append(suspect.offset)
+    lines = {section: _lines(project, work, section, offsets) for section, offsets in places.items()}
+    written = Written(work.read(project.source_name), project.source_name) if told else None
+    for suspect in found:
+        source = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:] if suspect in told else []
+        if not source and written and suspect in told:
+            source = written.line_of(suspect.symbol)
+        yield _finding(project, suspect, source)
+
+
+def program_findings(project: CProject, work: Workspace, compiled: Compiled, linked: Linked) -> Iterator[Finding]:
+    """What only the linked programs show, and the object in between.
+
+    Where somebody has allowed something in the object, what runs before main or after it is no longer compared.
+    """
+    student, gated = compiled.elf, Elf.read(linked.gated)
+    assert student is not None
+    for suspect in (*scan.named(compiled.data, linked.prefix), *changes(student, gated, project.functions)):
+        yield _finding(project, suspect, ())
+    programs = {name: Elf.read(content) for name, content in linked.programs.items()}
+    for name, elf in programs.items():
+        assert elf is not None  # link.py has read it
+        for suspect in scan.writable_code(elf, student):
+            yield _finding(project, suspect, ())
+        addresses = scan.program_requests(elf, linked.prefix)[:MOST_FINDINGS]
+        lines = lines_at(work, name, addresses, project.source_name) if addresses else {}
+        functions = scan.functions_before(elf, addresses)
+        for address in addresses:
+            frames = lines.get(address, [])
+            plainly = _is_instruction(work, name, begin=functions[address], address=address)
+            kind = "client-request" if plainly else "hidden-request"
+            symbol = frames[0].function if frames else ""
+            yield _finding(project, Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
+    starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
+    if not scan.suspects(student) and any(linked.starts.get(lane) != found for lane, found in starts.items()):
+        usual = innocent_starts(project, work, student, linked.lanes)  # takes everything out of the folder
+        for lane, found in starts.items():
+            for word in sorted(found ^ usual.get(lane, frozenset())):
+                yield _finding(project, Suspect(kind="odd-start", symbol=word), ())
+
+
+def needless_advice(project: CProject, work: Workspace, elf: Elf, undefined: Collection[str]) -> Iterator[Advice]:
+    """A line of advice for each function of libc that no memory manager needs."""
+    names = needless.called(undefined)
+    found: dict[str, list[SourceLine]] = {name: [] for name in names}
+    for section, calls in islice((scan.calls(elf, names) if names else {}).items(), _MOST_PLACES):
+        first = dict(islice(sorted(calls.items()), _MOST_CALLS))
+        lines = _lines(project, work, section, list(first)) if is_safe(section) else {}
+        for place, name in first.items():
+            found[name] += lines.get(place, [])[:1]
+    return needless.advice({name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in found.items()})
+
+
+def _lines(project: CProject, work: Workspace, section: str, places: Sequence[int]) -> dict[int, list[SourceLine]]:
+    return lines_at(work, project.object_name, places, project.source_name, section=section)
+
+
+def _is_instruction(work: Workspace, name: str, *, begin: int, address: int) -> bool:
+    """Does an instruction of the function begin there, read from its first one on?"""
+    if address - begin > _MOST_DISASSEMBLED:
+        return False
+    # an instruction over its beginning is whole within the order's length
+    window = [f"--start-address={begin}", f"--stop-address={address + scan.ORDER_BYTES}"]
+    done = asked(work, ["objdump", "-d", "--no-show-raw-insn", *window, name])
+    return done is not None and address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}
+
+
+def _finding(project: CProject, suspect: Suspect, source: Iterable[SourceLine]) -> Finding:
+    return Finding(
+        rule=project.rule,
+        verdict=Verdict.REJECTED,
+        tool=Tool.SCAN,
+        kind=suspect.kind,
+        message=_WORDS[suspect.kind].format(plain(suspect.symbol[:200])),
+        field=plain(suspect.symbol[:200]),  # as `--allow` takes it from a report
+        source=tuple(source),
+    )

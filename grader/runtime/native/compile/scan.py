@@ -1,0 +1,229 @@
+"""The object scan: what in a student's object or program could make the grader report wrong results.
+
+Only what can forge is looked for: code that runs outside the demanded calls (constructors, destructors, ifuncs,
+sections that steer linker and loader), and what gives orders to Valgrind (its instruction sequence, its names for
+replaced functions), or could make such an order while it runs (code that can be written to).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+
+from grader.runtime.native.compile.elf import Bind, Elf, Flag, Kind, Shape, Symbol
+from grader.runtime.native.compile.ordinary import odd_sections, odd_symbols
+
+__all__ = [
+    "ORDER_BYTES",
+    "Suspect",
+    "calls",
+    "functions",
+    "functions_before",
+    "named",
+    "program_requests",
+    "suspects",
+    "writable_code",
+]
+
+_CONSTRUCTORS = re.compile(r"\.(preinit_array|init_array|ctors)(\..*)?")
+_DESTRUCTORS = re.compile(r"\.(fini_array|dtors)(\..*)?")
+_ARRAYS: dict[int, str] = {
+    Shape.INIT_ARRAY: "constructor",
+    Shape.PREINIT_ARRAY: "constructor",
+    Shape.FINI_ARRAY: "destructor",
+}
+_STARTING = {".init": "constructor", ".fini": "destructor"}
+_STEERING = re.compile(r"\.interp|\.dynamic|\.gnu\.lto_.*|__libc_.*")
+"""Loader, link-time optimiser, and sections of function pointers that libc calls at its end."""
+_STACK = ".note.GNU-stack"
+"""Its flag tells whether code on the stack must run. In no program of ours it can (lanes.py)."""
+_REDIRECTION = re.compile(r"_vg[rwn]\d*[A-Z]")
+"""Names by which Valgrind is told to call one function in the place of another (pub_tool_redir.h)."""
+_RUN, _WRITE = 1, 2  # PF_*
+_LOAD = 1  # PT_LOAD
+_POINTER = 8
+_MOST_LISTED, _MOST_SUSPECTS = 10_000, 1000
+"""Relocations of an array of functions that are looked at (one with more is told itself), and suspects in all."""
+
+# What VEX takes for an order, byte by byte (guest_amd64_toIR.c, guest_arm64_toIR.c; also valgrind.h): rotations of a
+# register by a whole turn, then an instruction that does nothing. Its last register tells which order it is.
+_REQUESTS = {
+    62: (1, "48c1c703 48c1c70d 48c1c73d 48c1c733", ("4887db", "4887c9", "4887d2", "4887ff")),
+    183: (4, "8c0dcc93 8c35cc93 8ccdcc93 8cf5cc93", ("4a010aaa", "6b010baa", "8c010caa", "290109aa")),
+}
+"""By machine (EM_*): at what multiple an instruction begins, the rotations, and what may follow them."""
+
+_MOST_ORDERS = 1000
+"""In one segment; ours are fewer than 100."""
+
+ORDER_BYTES = 20
+"""No order is longer; no instruction is as long as the shortest, of 19."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """Something that somebody has to look at. `symbol` is what lifts it; the place is where its code begins."""
+
+    kind: str
+    symbol: str
+    section: str = ""
+    """"" when there is no place in the object."""
+    offset: int = 0
+
+
+def suspects(elf: Elf) -> tuple[Suspect, ...]:
+    """What the sections and symbols of an object file tell, each once; of very many the first."""
+    found = list(islice(chain(_of_sections(elf), _of_symbols(elf)), _MOST_SUSPECTS + 1))
+    if len(found) > _MOST_SUSPECTS:
+        found[-1] = Suspect(kind="odd-section", symbol=f"among more than {_MOST_SUSPECTS} odd ones")
+    return tuple(dict.fromkeys(found))
+
+
+def calls(elf: Elf, names: Collection[str]) -> dict[str, dict[int, str]]:
+    """By section of code: the places in it that refer to one of the names, with the name."""
+    wanted = {number: symbol.name for number, symbol in enumerate(elf.symbols()) if symbol.name in names}
+    found: dict[str, dict[int, str]] = {}
+    for index, section in enumerate(elf.sections):
+        for table in elf.relocation_tables(index) if section.flags & Flag.EXECUTE else ():
+            for place, _, symbol, _ in elf.relocations(table):
+                if symbol in wanted:
+                    found.setdefault(section.name, {})[place] = wanted[symbol]
+    return found
+
+
+def functions(elf: Elf) -> list[str]:
+    """The names of all functions that an object of ours defines, hidden ones too."""
+    return sorted({symbol.name for symbol in _functions(elf)})
+
+
+def program_requests(elf: Elf, prefix: str) -> tuple[int, ...]:
+    """The addresses of all orders to Valgrind in what a linked program can run, but for our own.
+
+    Ours are in functions whose names begin with `prefix`, which nothing of a student's does, and in main: a student's
+    main is hidden. Here no relocation is open and no section apart any more. No instruction and no constant within one
+    is as long as an order: only code that was written for it has these bytes where code is.
+    """
+    found: list[int] = []
+    for segment in elf.segments:
+        if segment.type == _LOAD and segment.flags & _RUN:
+            matches = islice(_matches(elf.machine, bytes(elf.content(segment))), _MOST_ORDERS)
+            found += (segment.address + offset for offset in matches)
+    ours = [
+        range(symbol.value, symbol.value + symbol.size)
+        for symbol in (elf.symbols(prefix, "main\0") if found else ())
+        if symbol.kind == Kind.FUNCTION and (symbol.name != "main" or symbol.bind == Bind.GLOBAL)
+    ]
+    return tuple(address for address in found if not any(address in function for function in ours))
+
+
+def named(data: bytes, prefix: str) -> tuple[Suspect, ...]:
+    """Names that begin like our own, in an object of a student's: they cannot be guessed, but they can be spied out."""
+    found = dict.fromkeys(re.findall(re.escape(prefix.encode()) + rb"\w*", data))
+    return tuple(Suspect(kind="our-name", symbol=name.decode()) for name in found)
+
+
+def writable_code(program: Elf, student: Elf) -> tuple[Suspect, ...]:
+    """What makes sections of a linked program that can be both written and run: what they do no scan can tell.
+
+    The sections of the student's object that are both, else those of the program that became it.
+    """
+    both = _WRITE | _RUN
+    if not any(segment.type == _LOAD and segment.flags & both == both for segment in program.segments):
+        return ()
+    return _writable_code(student) or _writable_code(program)
+
+
+def _writable_code(elf: Elf) -> tuple[Suspect, ...]:
+    both = Flag.WRITE | Flag.EXECUTE
+    return tuple(_changeable(one.name) for one in elf.sections if one.flags & both == both)
+
+
+def _changeable(name: str) -> Suspect:
+    return Suspect(kind="changeable-code", symbol=name)
+
+
+def functions_before(elf: Elf, addresses: Collection[int]) -> dict[int, int]:
+    """Where the functions that hold these addresses of a program begin; the address itself where nothing tells."""
+    starts = sorted(symbol.value for symbol in _functions(elf)) if addresses else []
+    return {address: starts[at - 1] if (at := bisect_right(starts, address)) else address for address in addresses}
+
+
+def _functions(elf: Elf) -> Iterator[Symbol]:
+    return (symbol for symbol in elf.symbols() if symbol.kind == Kind.FUNCTION and symbol.section != 0)
+
+
+def _of_sections(elf: Elf) -> Iterator[Suspect]:
+    both = Flag.WRITE | Flag.EXECUTE
+    numbers = {id(section): number for number, section in enumerate(elf.sections)}
+    symbols = tuple(elf.symbols())
+    functions = {(one.section, one.value): one.name for one in symbols if one.kind == Kind.FUNCTION and one.section}
+    if any(one.name == _STACK and one.flags & Flag.EXECUTE for one in elf.sections):
+        yield Suspect(kind="stack-code", symbol=_STACK)
+    for section in odd_sections(elf):
+        name = section.name
+        loaded = section.size > 0 and (section.flags & Flag.ALLOC or name.startswith(".gnu.lto_"))
+        kind = _ARRAYS.get(section.type, "")
+        kind = kind or ("constructor" if _CONSTRUCTORS.fullmatch(name) else "")
+        kind = kind or ("destructor" if _DESTRUCTORS.fullmatch(name) else "")
+        if loaded and kind:
+            tables = elf.relocation_tables(numbers[id(section)])
+            entries = list(islice(chain.from_iterable(map(elf.relocations, tables)), _MOST_LISTED))
+            suspect = partial(Suspect, kind=kind, symbol=name)
+            yield from _listed(elf, entries, suspect, symbols=symbols, functions=functions)
+            if len(entries) * _POINTER < section.size:
+                yield Suspect(kind=kind, symbol=name)
+        elif loaded and name in _STARTING:
+            yield Suspect(kind=_STARTING[name], symbol=name, section=name)
+        elif loaded and _STEERING.fullmatch(name):
+            yield Suspect(kind="steering-section", symbol=name)
+        elif section.flags & both == both:
+            yield _changeable(name)
+        else:
+            yield Suspect(kind="odd-section", symbol=name or "without a name")
+
+
+def _listed(
+    elf: Elf,
+    entries: Sequence[tuple[int, int, int, int]],
+    suspect: partial[Suspect],
+    *,
+    symbols: Sequence[Symbol],
+    functions: Mapping[tuple[int, int], str],
+) -> Iterator[Suspect]:
+    """The functions in an array of pointers, by its relocations; the array itself where those do not tell."""
+    for _, _, number, addend in entries:
+        symbol = symbols[number] if number < len(symbols) else symbols[0]
+        if not 0 < symbol.section < len(elf.sections):  # not of this object
+            yield suspect(symbol=symbol.name) if symbol.name else suspect()
+            continue
+        offset = symbol.value + addend
+        function = functions.get((symbol.section, offset)) or symbol.name
+        place = partial(suspect, section=elf.sections[symbol.section].name, offset=offset)
+        yield place(symbol=function) if function else place()
+
+
+def _of_symbols(elf: Elf) -> Iterator[Suspect]:
+    for symbol in elf.symbols():
+        if symbol.kind == Kind.IFUNC and symbol.section:
+            section = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
+            yield Suspect(kind="ifunc", symbol=symbol.name, section=section, offset=symbol.value)
+        elif _REDIRECTION.match(symbol.name):
+            yield Suspect(kind="redirection", symbol=symbol.name)
+    for name in odd_symbols(elf):
+        yield Suspect(kind="odd-symbol", symbol=name or "without a name")
+
+
+def _matches(machine: int, code: bytes) -> Iterator[int]:
+    if machine not in _REQUESTS:
+        return
+    step, rotations, last = _REQUESTS[machine]
+    begin, ends = bytes.fromhex(rotations), tuple(map(bytes.fromhex, last))
+    place = code.find(begin)
+    while place >= 0:
+        if place % step == 0 and code.startswith(ends, place + len(begin)):
+            yield place
+        place = code.find(begin, place + 1)

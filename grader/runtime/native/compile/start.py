@@ -1,0 +1,81 @@
+"""What a linked program runs besides its functions, and what it has the loader do, as words that can be compared.
+
+Innocent programs of one lane (lanes.py) all have the same: what a submission's has besides came from its object,
+whichever way linker and loader took it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grader.runtime.native.compile.elf import Elf, Flag, Shape
+
+__all__ = ["start"]
+
+_INTERPRETER = 3  # PT_INTERP
+_NEEDED, _FLAGS = 1, (30, 0x6FFFFFFB)  # DT_*
+_TAGS = {
+    12: "INIT",
+    13: "FINI",
+    14: "SONAME",
+    15: "RPATH",
+    16: "SYMBOLIC",
+    17: "REL",
+    22: "TEXTREL",
+    29: "RUNPATH",
+    25: "INIT_ARRAY",
+    26: "FINI_ARRAY",
+    32: "PREINIT_ARRAY",
+    0x6FFFFEFA: "CONFIG",
+    0x6FFFFEFB: "DEPAUDIT",
+    0x6FFFFEFC: "AUDIT",
+    0x7FFFFFFD: "AUXILIARY",
+    0x7FFFFFFF: "FILTER",
+}
+"""Of the loader's orders those that run code, load files, or change what loading means."""
+_CHOSEN = {62: 37, 183: 1032}
+"""By machine: the relocation whose value a function chooses while the program is loaded (R_*_IRELATIVE)."""
+_ARRAYS = frozenset({Shape.INIT_ARRAY, Shape.FINI_ARRAY, Shape.PREINIT_ARRAY})
+_CALLED = frozenset({".init", ".fini", ".ctors", ".dtors", "__libc_atexit"})
+
+
+def start(elf: Elf) -> frozenset[str]:
+    """All of it, of one program."""
+    return frozenset([*_loader(elf), *_sections(elf), *_chosen(elf)])
+
+
+def _loader(elf: Elf) -> Iterator[str]:
+    for segment in elf.segments:
+        if segment.type == _INTERPRETER:
+            yield f"interpreter {bytes(elf.content(segment)).decode(errors='replace')}"
+    table = next((one for one in elf.sections if one.type == Shape.DYNAMIC), None)
+    if table is None:
+        return
+    content, texts = elf.content(table), b""
+    if table.link < len(elf.sections):
+        texts = bytes(elf.content(elf.sections[table.link]))
+    numbers = [int.from_bytes(content[at : at + 8], "little") for at in range(0, len(content) // 16 * 16, 8)]
+    for tag, value in zip(numbers[::2], numbers[1::2], strict=True):
+        if tag == _NEEDED:
+            yield f"library {texts[value:].partition(bytes(1))[0].decode(errors='replace')}"
+        elif tag in _FLAGS:
+            yield f"flags {tag:x} {value:x}"
+        elif tag in _TAGS:
+            yield f"DT_{_TAGS[tag]}"
+
+
+def _sections(elf: Elf) -> Iterator[str]:
+    for section in elf.sections:
+        if section.flags & Flag.ALLOC and (section.type in _ARRAYS or section.name in _CALLED):
+            yield f"{section.name} of {section.size} bytes"
+
+
+def _chosen(elf: Elf) -> Iterator[str]:
+    """Values that functions choose, but for those of libc's: which of these there are depends on what is called."""
+    known = elf.choosers()
+    for table in elf.sections:
+        if table.type == Shape.RELA and table.flags & Flag.ALLOC:
+            found = [added for _, kind, _, added in elf.relocations(table) if kind == _CHOSEN.get(elf.machine)]
+            strange = sum(added not in known for added in found)
+            if strange:
+                yield f"{strange} values in {table.name} that functions choose"

@@ -1,0 +1,166 @@
+"""Compile and link one file, and know whose fault it is when that fails: the file's own, or this machine's.
+
+A failure is the file's own when it comes again, and an innocent file of its size is built in between (innocent.py).
+What fails once only is passed over; the rest is raised, so that nobody is graded by it.
+
+    gcc ended by itself   its compiler is asked again with its output thrown away: no disk can be to blame for what it
+                          says then. When it has nothing to say against the file, the assembler has, or the output is
+                          to blame: it is larger than gcc may write here, or there is no room, which an innocent file
+                          of that size shows.
+    gcc was ended         by a limit on what it computes, writes or has in memory: the file's own. So it is when it
+                          sleeps for too long each time. By somebody else, such as a kernel without memory: ours.
+
+How compiler and assembler ended is told by their exit statuses, never by what is printed: the file has a say in that.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from grader.core.errors import OutOfRoom, TooBusy
+from grader.runtime.native.compile import diagnostics
+from grader.runtime.native.compile.elf import Elf
+from grader.runtime.native.compile.foreign import TELL, foreign_files
+from grader.runtime.native.compile.innocent import innocent_program
+from grader.runtime.native.compile.link import Linked, link, most_seconds
+from grader.runtime.native.compile.project import CProject
+from grader.system import capacity, tools
+from grader.system.process import Completed
+from grader.system.sandbox import COMPILE_LIMITS, Workspace
+
+__all__ = ["Compiled", "compile_surely", "link_surely"]
+
+_MOST_FOREIGN = 20
+_LARGE = 48 << 20
+"""Bytes of an object that fits into what gcc may write, and whose programs need more room than any object does."""
+_STATUSES = "statuses"
+_TELL_STATUSES = ("-wrapper", f'sh,-c,"$0" "$@"; status=$?; echo $status >>{_STATUSES}; exit $status')
+"""Of compiler and assembler: gcc's own does not tell whether a signal ended them."""
+_BY_SIGNAL = 128
+"""What the shell adds to its number."""
+_NOBODY = frozenset({signal.SIGKILL, signal.SIGBUS, signal.SIGTERM, signal.SIGHUP})
+"""Signals that no file can send to its compiler."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What gcc made of a file, or what it has against it."""
+
+    done: Completed
+    data: bytes = b""
+    elf: Elf | None = None
+    """What is in it; None when there is no object."""
+    foreign: tuple[str, ...] = ()
+    """Files of others that it took in."""
+    again: Completed | None = None
+    """The second try, with machine-readable messages."""
+    stopped: bool = False
+    """Did it need more than it may use?"""
+    too_large: bool = False
+    """Is that what it writes?"""
+    cpu_seconds: float = 0.0
+
+
+def compile_surely(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
+    """Compile the file. Raises `GraderError` when it cannot be told what is wrong with it."""
+    kills = capacity.memory_kills()
+    most = most_seconds(work, COMPILE_LIMITS)
+    first = _compiled(project, work, source, command)
+    if first.elf is not None and not first.foreign:
+        return first
+    innocent_program(project, work)
+    if first.elf is not None:
+        return first
+    if first.done.timed_out:
+        raise TooBusy(f"gcc did not come to its end in time, although it computed for {first.cpu_seconds:.1f} s only")
+    if first.done.large or first.cpu_seconds >= most:
+        return replace(first, stopped=True)
+    _add(project, work, source)
+    most = most_seconds(work, COMPILE_LIMITS)
+    nowhere = [*command[: command.index("-o")], "-o", "/dev/null"]
+    again, statuses = _told(work, [*nowhere, "-S", *diagnostics.diagnostics_options(tools.gcc_major())])
+    compiled = replace(first, again=again, cpu_seconds=first.cpu_seconds + again.cpu_seconds)
+    if again.succeeded:  # the assembler has something against it, or the output is to blame
+        most = most_seconds(work, COMPILE_LIMITS)
+        done, statuses = _told(work, nowhere)
+        compiled = replace(compiled, done=done, cpu_seconds=compiled.cpu_seconds + done.cpu_seconds)
+        if done.succeeded or (len(statuses) == 1 and not done.slow and not done.large):
+            once_more = _written(project, work, source, command)
+            return replace(once_more, again=again, cpu_seconds=compiled.cpu_seconds + once_more.cpu_seconds)
+        again = done
+    stopped = _is_stopped(again, statuses, most)
+    if capacity.memory_kills() > kills:
+        raise OutOfRoom("the kernel ended processes of this machine for want of memory, perhaps gcc's")
+    return replace(compiled, stopped=stopped)
+
+
+def _told(work: Workspace, command: Sequence[str]) -> tuple[Completed, list[int]]:
+    """Run gcc: how it ended, and the exit statuses of its compiler and then its assembler."""
+    (work.folder / _STATUSES).unlink(missing_ok=True)
+    done = work.run([*command, *_TELL_STATUSES], limits=COMPILE_LIMITS)
+    return done, [int(word) for word in work.read(_STATUSES).split() if word.isdigit()]
+
+
+def _is_stopped(done: Completed, statuses: Sequence[int], most: float) -> bool:
+    """Did gcc fail because it was stopped, not because of what it says? Raises where that is not the file's doing."""
+    if done.timed_out:
+        raise TooBusy(f"gcc did not come to its end in time, although it computed for {done.cpu_seconds:.1f} s only")
+    if done.slow or done.large:
+        return True
+    if not any(statuses) or any(status - _BY_SIGNAL in _NOBODY for status in statuses):
+        if done.cpu_seconds < most:
+            raise OutOfRoom("gcc was ended while it compiled, and not by a limit of its own: is there memory enough?")
+        return True
+    return any(status > _BY_SIGNAL for status in statuses)
+
+
+def link_surely(project: CProject, work: Workspace, compiled: Compiled, missing: Sequence[str]) -> Linked:
+    """Link what was compiled. Raises `GraderError` when nothing as large as it is linked here."""
+    data, elf = compiled.data, compiled.elf
+    assert elf is not None
+    kills = capacity.memory_kills()
+    first = link(project, work, data, elf, missing=missing)
+    if not first.step:
+        return first
+    innocent_program(project, work, min(len(data), _LARGE))
+    if first.exhausted:
+        return first
+    again = link(project, work, data, elf, missing=missing)
+    spent = first.cpu_seconds + again.cpu_seconds
+    if again.done.timed_out:
+        raise TooBusy(f"{again.step} did not come to its end in time")
+    ended = again.done.signal in _NOBODY and not again.exhausted
+    if again.step and (capacity.memory_kills() > kills or ended):
+        raise OutOfRoom(f"{again.step} was ended while it worked: is there memory enough?")
+    return replace(again, cpu_seconds=spent)
+
+
+def _compiled(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
+    """One try."""
+    _add(project, work, source)
+    done = work.run([*command, *TELL], limits=COMPILE_LIMITS)
+    data = work.read(project.object_name) if done.succeeded else b""
+    return Compiled(
+        done=done,
+        data=data,
+        elf=Elf.read(data),
+        foreign=tuple(foreign_files(work)[:_MOST_FOREIGN]),
+        cpu_seconds=done.cpu_seconds,
+    )
+
+
+def _add(project: CProject, work: Workspace, source: bytes) -> None:
+    work.add(project.source_name, source)
+    work.add(project.header.name, project.header.read_bytes())
+
+
+def _written(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
+    """gcc has nothing against the file: now it is written, or too large for that, or there is no room."""
+    once_more = _compiled(project, work, source, command)
+    if once_more.elf is None:
+        innocent_program(project, work, _LARGE)
+        stopped = once_more.done.slow or once_more.done.large
+        return replace(once_more, stopped=stopped, too_large=not stopped)
+    return once_more

@@ -1,0 +1,30 @@
+"""The names in an object file: what it defines for others, and what it wants from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grader.runtime.native.compile.elf import COMMON, Bind, Elf
+
+__all__ = ["Symbols"]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """The names that an object defines for others, and those that it wants from others."""
+
+    defined: frozenset[str]
+    undefined: frozenset[str]
+    stubborn: frozenset[str] = frozenset()
+    """Of the defined those that objcopy cannot hide: common and unique ones. They could take the place of libc's."""
+
+    @classmethod
+    def of(cls, elf: Elf) -> Symbols:
+        """Read them from an object file."""
+        visible = [symbol for symbol in elf.symbols() if symbol.bind != Bind.LOCAL]
+        undefined = {symbol.name for symbol in visible if symbol.section == 0}
+        stubborn = {
+            symbol.name for symbol in visible if symbol.section == COMMON or symbol.bind not in (Bind.GLOBAL, Bind.WEAK)
+        }
+        defined = {symbol.name for symbol in visible} - undefined
+        return cls(frozenset(defined), frozenset(undefined), frozenset(stubborn - undefined))

@@ -1,0 +1,58 @@
+"""Build a C submission once more, so that it tells while it runs of undefined behaviour, or of lines.
+
+The functions that gcc calls then are in harness/trouble.c and harness/lines.c. So nothing of libubsan or libtsan is
+needed, what happens is told of in frames of the report, and the program goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grader.assignment.lab import Built, Program
+from grader.core.errors import DriverError
+from grader.runtime.native.compile.elf import Elf
+from grader.runtime.native.compile.link import link
+from grader.runtime.native.compile.ordinary import too_much
+from grader.runtime.native.compile.project import CProject
+from grader.system.sandbox import COMPILE_LIMITS, Workspace
+
+__all__ = ["build_telling_lines", "build_watched"]
+
+_LINES = ("-O0", "-fno-builtin", "-fsanitize-coverage=trace-pc", "-fsanitize=thread")
+
+
+def build_watched(project: CProject, work: Workspace, source: bytes) -> Built:
+    """So that it tells of undefined behaviour; see `_built`."""
+    return _built(project, work, source, ("-fsanitize=undefined",))
+
+
+def build_telling_lines(project: CProject, work: Workspace, source: bytes) -> Built:
+    """So that it tells which lines it goes through, and which stored what; see `_built`. Nothing is optimized."""
+    return _built(project, work, source, _LINES, tells_stores=True)
+
+
+def _built(
+    project: CProject, work: Workspace, source: bytes, options: Sequence[str], *, tells_stores: bool = False
+) -> Built:
+    """Compile and link `source`, which the handout's command accepts. Without a program in it gcc was stopped.
+
+    Warnings are forgiven: what gcc puts in makes it warn of more.
+    """
+    work.add(project.source_name, source)
+    work.add(project.header.name, project.header.read_bytes())
+    flags = [flag for flag in project.compile_command if flag != "-Werror"]
+    done = work.run([*flags, *options], limits=COMPILE_LIMITS)
+    spent = done.cpu_seconds
+    if not done.succeeded:
+        return Built(program=None, cpu_seconds=spent)
+    data = work.read(project.object_name)
+    elf = Elf.read(data)
+    if elf is None:
+        raise DriverError("gcc says that it compiled the file, and left no object")
+    if too_much(elf):
+        return Built(program=None, cpu_seconds=spent)
+    linked = link(project, work, data, elf, missing=(), tells_stores=tells_stores)
+    program = None
+    if not linked.step:
+        program = Program(content=linked.native, source_name=project.source_name)
+    return Built(program=program, cpu_seconds=spent + linked.cpu_seconds)

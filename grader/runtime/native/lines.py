@@ -1,0 +1,236 @@
+"""The line where a wrong thing was done: the `return` that a call took, or the store that left a wrong value.
+
+Nothing of the program that is graded tells that. So the file is built once more, not optimized, in a way that tells of
+each block of code and each store (harness/lines.c), and the cases that went wrong with no line known are played on it.
+Where that program leaves another state than the graded one it is not believed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from grader.assignment.lab import Lab
+from grader.core.errors import GraderError
+from grader.core.verdict import Visibility
+from grader.runtime.comparison import ALLOCATED, REFUSALS
+from grader.runtime.heap_events import BlockEvent, Event
+from grader.runtime.native.call_path import before_crash, return_taken
+from grader.runtime.native.replay import replay
+from grader.runtime.native.symbolize import source_lines
+from grader.runtime.observation import Played
+from grader.runtime.source_lines import Lines, Named, Place, stack_of
+from grader.runtime.suspicion import Suspicion
+from grader.system.sandbox import Workspace
+from reference.model import STILL_EMPTY, Difference
+
+__all__ = ["find_lines"]
+
+_MOST_CASES = 400
+_WORD, _INT = struct.Struct("<Q"), struct.Struct("<i")
+_Store = tuple[int, int]
+"""The address of a store and the value that it stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a build that tells of lines said of one case."""
+
+    suspicion: Suspicion
+    way: tuple[int, ...]
+    """Where the last blocks of code begin that the call went through; where it entered and left functions."""
+    stores: Mapping[int, int]
+    """By word of the record its last store in the call."""
+    used: BlockEvent | None
+    """Its first use of memory that was freed."""
+
+
+def find_lines(
+    work: Workspace, lab: Lab, source: bytes, suspicions: Sequence[Suspicion]
+) -> tuple[dict[Place, Named], float]:
+    """For case and operation the lines, and the CPU seconds that it took. Raises nothing: points need no lines."""
+    chosen = _chosen(suspicions)
+    if not chosen or work.budget.empty:
+        return {}, 0.0
+    try:
+        built = lab.build_telling_lines(work, source)
+        if built.program is None:
+            return {}, built.cpu_seconds
+        replayed = replay(
+            work,
+            built.program,
+            [suspicion.comparison.case for suspicion in chosen],
+            codes=lab.codes,
+            settings=lab.driver_settings,
+            failing=[suspicion.operation for suspicion in chosen],
+            lines=True,
+        )
+        told = [
+            _told(suspicion, played)
+            for suspicion, played in zip(chosen, replayed.played, strict=True)
+            if _same(suspicion, played)
+        ]
+        stacks = [stack_of(address) for one in told for address in _addresses(one)]
+        lines = source_lines(work, built.program, stacks)
+    except GraderError:
+        return {}, 0.0
+    text = source.decode(errors="replace").split("\n")
+    right = _right_stores(told, lab)
+    places = [(one.suspicion.case, one.suspicion.operation) for one in told]
+    named = [_named(one, lines, lab, text, right=right) for one in told]
+    return dict(zip(places, named, strict=True)), built.cpu_seconds + replayed.cpu_seconds
+
+
+def _chosen(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
+    """Of each cause those first that a report would show: public, plain, short."""
+    groups: dict[str, list[Suspicion]] = {}
+    for suspicion in suspicions:
+        if suspicion.difference is not None or _ended(suspicion):
+            groups.setdefault(suspicion.group, []).append(suspicion)
+    ranked = [
+        (rank, suspicion) for members in groups.values() for rank, suspicion in enumerate(sorted(members, key=_place))
+    ]
+    ranked.sort(key=lambda pair: (pair[0], pair[1].case))
+    return [suspicion for _, suspicion in ranked[:_MOST_CASES]]
+
+
+def _place(suspicion: Suspicion) -> tuple[bool, bool, int]:
+    case = suspicion.comparison.case
+    return case.visibility is Visibility.HIDDEN, not suspicion.plain, len(case.trace.operations)
+
+
+def _ended(suspicion: Suspicion) -> bool:
+    """Did the call crash? One that hangs would take all its time once more, and its line is known."""
+    return suspicion.kind in ("crash", "crash-wild")
+
+
+def _addresses(told: _Told) -> Iterator[int]:
+    yield from told.way
+    yield from told.stores.values()
+    if told.used is not None:
+        yield from (told.used.caller, told.used.freed_at)
+
+
+def _same(suspicion: Suspicion, played: Played) -> bool:
+    """Did the call leave the same record as in the program that is graded?"""
+    at = suspicion.operation
+    if _ended(suspicion):
+        return len(played.steps) == at
+    if played.lines is None:
+        return False
+    steps = suspicion.comparison.played.steps
+    return at < len(played.steps) and at < len(steps) and played.steps[at].record == steps[at].record
+
+
+def _told(suspicion: Suspicion, played: Played) -> _Told:
+    body = played.lines or b""
+    words = [word for (word,) in _WORD.iter_unpack(body[: len(body) // _WORD.size * _WORD.size])]
+    length = words[0] if words else 0
+    pairs = words[1 + length :]
+    used = (event for event in played.events if event.event is Event.USED_AFTER_FREE)
+    return _Told(
+        suspicion,
+        way=tuple(words[1 : 1 + length]),
+        stores=dict(zip(pairs[::2], pairs[1::2], strict=False)),
+        used=next((event for event in used if event.operation == suspicion.operation), None),
+    )
+
+
+def _named(told: _Told, lines: Lines, lab: Lab, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
+    difference = told.suspicion.difference
+    used = _used(told, lines)
+    if used is not None:
+        return used
+    if difference is None:
+        wild = told.suspicion.kind == "crash-wild"  # no function returns such a pointer
+        return Named() if wild else before_crash(told.way, lines, text)
+    if difference.facet == "reply":
+        refused = told.suspicion.comparison.actual[told.suspicion.operation] in REFUSALS
+        return return_taken(told.way, lines, text, refused=refused) if _decides(told.suspicion) else Named()
+    return _stored(told, difference, lines, lab, right=right)
+
+
+def _decides(suspicion: Suspicion) -> bool:
+    """Is it by the return that it goes wrong? Not where a call did its work that it must not do."""
+    judgement = suspicion.judgement
+    if judgement is None or not judgement.expected.refused or judgement.actual.text in REFUSALS:
+        return True
+    return not any(other.facet == "failing" and other.field != "the call" for other in judgement.differences)
+
+
+def _used(told: _Told, lines: Lines) -> Named | None:
+    """Where the call used memory that was freed: all else that is wrong comes of it."""
+    if told.used is None:
+        return None
+    line, freed = lines.get(stack_of(told.used.caller), ())[:1], lines.get(stack_of(told.used.freed_at), ())[:1]
+    if not line:
+        return None
+    at = f" at {freed[0]}" if freed else ""
+    said = f"At {line[0]} it uses memory that was freed{at}. Read what is still needed, such as next, before the free."
+    return Named(lines=line, said=said, freed=True)
+
+
+def _stored(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, right: frozenset[_Store]) -> Named:
+    """The last store to the wrong value; for what is no value itself that of what it changed."""
+    named = _store_of(told, difference, lines, lab, right=right)
+    if ALLOCATED in difference.tags:
+        others = (_store_of(told, other, lines, lab, right=right) for other in _differences(told))
+        named = next((other for other in others if other.lines), named)
+    return named
+
+
+def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, right: frozenset[_Store]) -> Named:
+    word = _places(told, lab).get(difference.place or difference.field)
+    if word is None:
+        return Named()
+    if word in told.stores:
+        line = lines.get(stack_of(told.stores[word]), ())[:1]
+        if STILL_EMPTY not in difference.tags or not line:
+            return Named(lines=line)
+        if (told.stores[word], _value(told, word)) not in right:
+            return Named(lines=line, stored=True)
+        return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
+    if difference.facet == "list":  # who reads it could not tell which link is meant
+        return Named()
+    return Named(said=f"This call never stores to {difference.in_words}.")
+
+
+def _right_stores(told: Iterable[_Told], lab: Lab) -> frozenset[_Store]:
+    """What was stored, and by which store, where it belongs: so does what fills a new table with the mark for nothing.
+
+    Asked only of calls in which something is missing; a store that fills does so in all of them.
+    """
+    found = set()
+    for one in told:
+        if any(STILL_EMPTY in difference.tags for difference in _differences(one)):
+            places = _places(one, lab)
+            wrong = {places.get(difference.place or difference.field) for difference in _differences(one)}
+            found |= {(at, _value(one, word)) for word, at in one.stores.items() if word not in wrong}
+    return frozenset(found)
+
+
+def _differences(told: _Told) -> Sequence[Difference]:
+    """All that was wrong after the call."""
+    judgement = told.suspicion.judgement
+    return judgement.differences if judgement is not None else ()
+
+
+def _places(told: _Told, lab: Lab) -> Mapping[str, int]:
+    """The words of the record by their names."""
+    comparison = told.suspicion.comparison
+    targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
+    try:
+        return lab.places(_record(told), targets)
+    except ValueError:
+        return {}
+
+
+def _value(told: _Told, word: int) -> int:
+    """What the record has there."""
+    (value,) = _INT.unpack_from(_record(told), word * _INT.size)
+    return int(value)
+
+
+def _record(told: _Told) -> bytes:
+    return told.suspicion.comparison.played.steps[told.suspicion.operation].record

@@ -1,0 +1,92 @@
+"""Cases as harness/harness.c reads them, and which of them may share a process.
+
+Whatever runs in a process can look through its memory and leave notes there: in a pipe's size, in the time that it
+takes. So no process is ever given public cases and hidden ones, and what a program says and prints in a public case is
+said by a process that never held a hidden one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from grader.core.case import Case
+from grader.core.identity_key import Same
+from grader.core.verdict import Visibility
+from reference.operation import Operation, Trace
+
+__all__ = ["WATCH", "apart", "plan"]
+
+WATCH = -1
+"""In the place of a failing allocation: none fails, and memory freed by the call that made it is reported."""
+
+_MAGIC = 0x504C414E
+_MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
+_SETTINGS = 4
+_CALL = struct.Struct("<8i")
+_TIMES = (60_000, 3_000, 900_000)  # microseconds: first, least and hangs; see "time" in harness.c
+_TOTAL_SECONDS = 10.0
+
+
+def apart(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:
+    """The public ones of the cases with these numbers, then the hidden ones: one process may have either."""
+    parts: dict[Visibility, list[int]] = {visibility: [] for visibility in Visibility}
+    for number in numbers:
+        parts[cases[number].visibility].append(number)
+    return [part for part in (parts[Visibility.PUBLIC], parts[Visibility.HIDDEN]) if part]
+
+
+def plan(
+    cases: Sequence[Case],
+    numbers: Sequence[int],
+    *,
+    token: int,
+    codes: dict[str, int],
+    settings: Callable[[Trace], tuple[int, ...]],
+    contracts: Mapping[int, bytes] | None = None,
+    failing: Sequence[int] = (),
+    hanging: Iterable[str] = (),
+    total: float = _TOTAL_SECONDS,
+    tracing: bool = False,
+    lines: bool = False,
+    confined: bool = False,
+) -> bytes:
+    """The cases with these numbers, as the driver reads them; under Valgrind each with its `contracts`.
+
+    They are all public or all hidden: else it raises `ValueError`.
+    `failing`: for each case which allocation fails, or with `lines` of which operation to tell; see harness.c.
+    `hanging`: the calls that are known to hang. `total`: seconds for all of the cases.
+    `confined`: a process in which student code runs gives up what rights it can.
+    """
+    if len({cases[number].visibility for number in numbers}) > 1:
+        raise ValueError("public and hidden cases in one process")
+    first, least, hangs = _TIMES
+    share = hangs * len(numbers) // max(1, len(cases))  # all cases of a submission have it together
+    times = (first, least, share, max(1, int(total * 1e6)))
+    mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _CONFINED * confined | _LINES * lines
+    proven = sum(1 << codes[name] for name in set(hanging))
+    parts = [struct.pack("<iQiiiiiQi", _MAGIC, token, mode, *times, proven, len(numbers))]
+    for number in numbers:
+        trace = cases[number].trace
+        head = struct.pack("<3i", number, len(trace.operations), failing[number] if failing else 0)
+        parts += [head, _encode_all(Same(trace), settings, tuple(codes.items())), (contracts or {}).get(number, b"")]
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=1024)
+def _encode_all(
+    trace: Same[Trace], settings: Callable[[Trace], tuple[int, ...]], codes: tuple[tuple[str, int], ...]
+) -> bytes:
+    """Settings and operations of a trace; they are the same for every submission of a class."""
+    values = (*settings(trace.value), *[0] * _SETTINGS)[:_SETTINGS]
+    return struct.pack(f"<{_SETTINGS}i", *values) + b"".join(
+        _encode(operation, dict(codes)) for operation in trace.value.operations
+    )
+
+
+def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
+    values = [argument if isinstance(argument, int) else 0 for argument in operation.arguments]
+    nulls = sum(1 << i for i, argument in enumerate(operation.arguments) if argument is None)
+    padded = (values + [0] * 5)[:5]
+    return _CALL.pack(codes[operation.name], operation.target or 0, nulls, *padded)

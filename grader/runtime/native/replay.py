@@ -1,0 +1,208 @@
+"""Play cases on a built program and take down what it reports: the frames, and what they mean.
+
+Their layout is that of harness/frames.c. Student code shares the driver's process, so nothing that
+comes back is believed further than it goes: frames of one case cannot reach into another, a stream that stops is a
+finding about the case in which it stopped, and states are judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from grader.assignment.lab import Program
+from grader.core.case import Case
+from grader.core.errors import DriverError, TooBusy
+from grader.core.verdict import Visibility
+from grader.runtime.heap_events import BlockEvent, Event
+from grader.runtime.native.plan import apart, plan
+from grader.runtime.native.wire import Frame, Frames, Kind
+from grader.runtime.observation import Fault, Played, PlayedStep, Remark, Replayed
+from grader.system.budget import Budget
+from grader.system.process import MOST_CHANNEL, Completed
+from grader.system.sandbox import RUN_LIMITS, Workspace
+from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
+from reference.delta import length_after, whole
+from reference.operation import Trace
+
+__all__ = ["replay"]
+
+_TOTAL_SECONDS = 5.0  # for all cases; right programs need a tenth of a second
+_TRACING_SECONDS = 2.0
+_STARTING_SECONDS = 1.0  # besides; the harness ends the cases when their time is used up
+_SILENT_SECONDS = 2.0  # the harness says something after every operation, and after every hang
+_MOST_PROCESSES = 3
+_TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory, or has more than {MOST_PROCESSES} processes"
+_TOO_MUCH = (
+    f"it sends the grader more than {MOST_CHANNEL // 1_000_000} MB, or more messages than ten for each operation, a "
+    "thousand for each case and 20,000 besides"
+)
+_MOST_OUTPUT = 2000
+_EXIT_BAD_PLAN = 100
+_HUNG, _WITHOUT_TIME = 1, 2
+_HEAD = struct.Struct("<iiQ")
+_ADDRESS = 8
+_DEEPEST = 32
+"""Addresses of a stack; trouble.c sends no more."""
+_MOST_BLOCKS = 1 << 19
+"""Allocations of a case; inside.h."""
+_MOST_EVENTS, _MOST_LIVE = 1000, 1000
+"""Of one case: what went wrong with its allocations, and those that were never freed, of which heap.c tells no more."""
+_MOST_OF_LINES, _MOST_OF_A_PLACE = 1 << 17, 1 << 13
+"""Bytes of one message of lines.c, and of one of undefined.c."""
+
+
+def replay(
+    work: Workspace,
+    program: Program,
+    cases: Sequence[Case],
+    *,
+    codes: dict[str, int],
+    settings: Callable[[Trace], tuple[int, ...]],
+    failing: Sequence[int] = (),
+    tracing: bool = False,
+    lines: bool = False,
+) -> Replayed:
+    """Run all cases natively, one forked process each. Raises `DriverError` when our own side breaks.
+
+    `failing`: for each case which allocation fails, see harness.c. With `tracing` no states come back, but since when
+    nothing points to memory that was never freed. With `lines` a program that tells of them does (`Played.lines`).
+    Should the whole program end in the middle, the cases that had not begun get another one. Raises `TooBusy` when
+    the machine is so busy that it had to be ended although it worked.
+    """
+    played = [Played(case) for case in cases]
+    output, spent = b"", 0.0
+    planned = partial(plan, cases, codes=codes, settings=settings, failing=failing, tracing=tracing, lines=lines)
+    for numbers in apart(cases, range(len(cases))):
+        if any(one.no_time for one in played):
+            for number in numbers:
+                played[number].no_time = True
+            break
+        hanging = {one.hung_in for one in played if one.hung_in}
+        total = (_TRACING_SECONDS if tracing or lines else _TOTAL_SECONDS) - spent
+        run = partial(_run, work, program, planned=partial(planned, hanging=hanging), total=total)
+        said, seconds = _played_together(played, numbers, run, work.budget)
+        spent += seconds
+        if cases[numbers[0]].visibility is Visibility.PUBLIC:  # what is printed in a hidden one would tell what it asks
+            output = said
+    return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
+
+
+def _run(
+    work: Workspace, program: Program, left: Sequence[int], token: int, *, planned: Callable[..., bytes], total: float
+) -> Completed:
+    """One process for what is left of the cases."""
+    return work.run(
+        lambda ends: [f"./{program.place(work)}", *map(str, ends)],
+        limits=replace(
+            RUN_LIMITS,
+            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
+            silent_seconds=_SILENT_SECONDS,
+            silent_start_seconds=_SILENT_SECONDS,
+            own_seconds=max(0.1, min(total + _STARTING_SECONDS, work.budget.cpu)),
+        ),
+        feeds=[planned(left, token=token, total=min(total, work.budget.cpu), confined=work.confined)],
+        channels=1,
+    )
+
+
+def _played_together(
+    played: list[Played], numbers: Sequence[int], run: Callable[[Sequence[int], int], Completed], budget: Budget
+) -> tuple[bytes, float]:
+    """Play the cases with these numbers, which may share a process: what was printed, and the CPU seconds."""
+    left = list(numbers)
+    output, spent = b"", 0.0
+    for _ in range(_MOST_PROCESSES):
+        token = secrets.randbits(64)
+        done = run(left, token)
+        if done.exit_code == _EXIT_BAD_PLAN:
+            raise DriverError("the driver could not read its plan or had no memory")
+        if done.timed_out and not done.silent:
+            raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
+        operations = sum(len(played[number].case.trace.operations) for number in left)
+        frames = Frames(done.channels[0], token, operations, len(left))
+        begun, finished = _listen(played, left, frames)
+        output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood of one hides not the other
+        spent += done.cpu_seconds
+        left = [number for number in left if number not in begun]
+        if done.large or done.flooded or frames.too_many:
+            for number in begun[-1:] + left:
+                played[number].stop_listening(_TOO_LARGE if done.large else _TOO_MUCH)
+            break
+        if finished or done.silent or done.slow or budget.empty:
+            for number in left + [number for number in begun[-1:] if not played[number].ended]:
+                played[number].no_time = True
+            break
+        if not left:
+            break
+    return output, spent
+
+
+def _listen(played: list[Played], left: Sequence[int], frames: Iterable[Frame]) -> tuple[list[int], bool]:
+    """Take down what one program says of these cases: those that it began, in order; and was it through with all?"""
+    places = {number: place for place, number in enumerate(left)}
+    begun: list[int] = []
+    finished = False
+    for frame in frames:
+        finished |= frame.kind == Kind.DONE
+        now = begun[-1] if begun else left[0]
+        if frame.kind == Kind.BEGIN and places.get(frame.case, -1) >= places[now] and frame.case not in begun[-1:]:
+            begun.append(frame.case)
+        if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
+            try:
+                _take_down(played, frame)
+            except (struct.error, ValueError):  # a body that is none of ours says nothing
+                continue
+    return begun, finished
+
+
+def _take_down(played: list[Played], frame: Frame) -> None:
+    one = played[frame.case]
+    operations = len(one.case.trace.operations)
+    match frame.kind:
+        case Kind.BEGIN:
+            played[frame.case] = Played(one.case)  # a second attempt replaces the first
+        case Kind.STEP | Kind.DELTA if frame.operation == len(one.steps) < operations:
+            before = one.steps[-1] if one.steps else None
+            one.steps.append(_step_of(frame, before, is_whole=frame.kind == Kind.STEP))
+        case Kind.BLOCK if -1 <= frame.operation < operations:
+            event = BlockEvent.read(frame.body, frame.operation)
+            if len(one.events) < _MOST_EVENTS + _MOST_LIVE * (event.event is Event.LIVE):
+                one.events.append(event)
+        case Kind.UNDEFINED if len(one.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
+            one.remarks.append(Remark(frame.operation, frame.body))
+        case Kind.LINES if len(frame.body) <= _MOST_OF_LINES:
+            one.lines = frame.body
+        case Kind.FAULT:
+            one.fault = _fault_of(frame)
+        case Kind.LEFT:
+            one.left = _fault_of(frame)
+        case Kind.MISFIT:
+            one.misfit = True
+        case Kind.END:
+            status, hung, microseconds = struct.unpack("<iiq", frame.body)
+            one.ended, one.status, one.hung, one.no_time = True, status, hung == _HUNG, hung == _WITHOUT_TIME
+            one.live = frame.live
+            one.cpu_seconds = min(max(0.0, microseconds / 1e6), _TOTAL_SECONDS)
+
+
+def _step_of(frame: Frame, before: PlayedStep | None, *, is_whole: bool) -> PlayedStep:
+    """What the frame of an operation tells. Raises `ValueError` or `struct.error` for a body that is not ours."""
+    if is_whole:
+        delta, length = whole(frame.body), len(frame.body)
+    else:
+        delta, length = frame.body, length_after(frame.body, before.length if before is not None else 0)
+    heap = (frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live)
+    if max(frame.allocations, frame.frees, frame.live) > _MOST_BLOCKS:
+        raise ValueError("more blocks than there can be")
+    return PlayedStep(delta, before, length, *heap)
+
+
+def _fault_of(frame: Frame) -> Fault:
+    """What the frame of a bad end tells. Raises `struct.error` for a body that is not ours."""
+    first, second, address = _HEAD.unpack_from(frame.body)
+    depth = min((len(frame.body) - _HEAD.size) // _ADDRESS, _DEEPEST)
+    return Fault(frame.operation, first, address, struct.unpack_from(f"<{depth}Q", frame.body, _HEAD.size), second)

@@ -1,0 +1,121 @@
+"""From addresses to lines of the student's file, by the debug lines of program or object (binutils' addr2line)."""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from grader.assignment.lab import Program
+from grader.core.errors import DriverError
+from grader.core.sanitize import decoded
+from grader.core.verdict import SourceLine
+from grader.system.process import Completed
+from grader.system.sandbox import Limits, Workspace
+
+__all__ = ["asked", "lines_at", "source_lines"]
+
+_PAIR = 2
+_AT_ONCE, _MOST_ADDRESSES = 2000, 20_000
+_TRIES = 2
+_LIMITS = Limits(wall_seconds=30, cpu_seconds=2, address_space=160 << 20)
+"""For an ordinary program 0.02 seconds and 30 MB are enough."""
+_ENDED_BY_LIMIT = (signal.SIGKILL, signal.SIGXCPU)
+_MOST_OF = 0.7  # of a limit of CPU time: the kernel counts by ticks and is not exact
+_INNOCENT = "/bin/sh"
+"""A program whose debug lines nobody has forged: where it makes addr2line fail, addr2line is to blame."""
+_NUMBER = re.compile("[0-9]{1,7}")
+_ADDRESS = re.compile("0x[0-9a-f]+")
+
+
+def source_lines(
+    work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]], *, checked: bool = False
+) -> dict[tuple[int, ...], tuple[SourceLine, ...]]:
+    """The student's lines on each stack of return addresses, innermost first; functions inlined by gcc included.
+
+    The first address of a stack is taken as it is (where a fault happened), the others as return addresses: the
+    call is the instruction before. `checked`: addresses of the program that Valgrind runs. Of very many addresses,
+    which no program needs to name, the last ones have no lines.
+    """
+    wanted = list(dict.fromkeys(stacks))
+    addresses = sorted({address for stack in wanted for address in _call_sites(stack)})
+    if not addresses:
+        return dict.fromkeys(wanted, ())
+    place = program.place(work, checked=checked)
+    lines: dict[int, list[SourceLine]] = {}
+    for start in range(0, min(len(addresses), _MOST_ADDRESSES), _AT_ONCE):
+        lines |= lines_at(work, place, addresses[start : start + _AT_ONCE], program.source_name)
+    found = {}
+    for stack in wanted:
+        frames = [line for address in _call_sites(stack) for line in lines.get(address, ())]
+        found[stack] = tuple(dict.fromkeys(frames))
+    return found
+
+
+def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:
+    return (*stack[:1], *(address - 1 for address in stack[1:] if address))
+
+
+def asked(work: Workspace, command: Sequence[str]) -> Completed | None:
+    """How addr2line or objdump ended, with what is left of their share of the submission's time; None: nothing is.
+
+    A run that used it up leaves nothing: a file that makes one of them slow makes all of them slow.
+    """
+    left = work.budget.lines
+    if left <= 0:
+        return None
+    done = work.run(command, limits=replace(_LIMITS, cpu_seconds=math.ceil(left)))
+    by_limit = done.signal in _ENDED_BY_LIMIT and done.cpu_seconds > _MOST_OF * left
+    work.budget.lines = 0.0 if by_limit else left - done.cpu_seconds
+    return None if by_limit else done
+
+
+def lines_at(
+    work: Workspace, file: str, addresses: Sequence[int], source_name: str, *, section: str = ""
+) -> dict[int, list[SourceLine]]:
+    """The lines of `source_name` at each of these addresses, innermost first, none where there are none.
+
+    In an object file an address is a place in `section`. Debug lines may be forged: where addr2line fails by them, and
+    by nothing else, or needs too long, no line is known.
+    """
+    place = [f"--section={section}"] if section else []
+    command = ["addr2line", "-a", "-i", "-f", *place, "-e", file]
+    for _ in range(_TRIES):
+        done = asked(work, [*command, *map(hex, addresses)])
+        if done is None:
+            return {}
+        found = _answers(decoded(done.stdout), source_name)
+        if done.succeeded and found.keys() >= set(addresses):
+            return found
+        if "stdout" in done.cut and found:  # names of thousands of characters: the rest is not worth more of our time
+            found.popitem()
+            return found
+        if done.timed_out:
+            break
+    innocent = work.run(["addr2line", "-a", "-f", "-e", _INNOCENT, "0x0"], limits=_LIMITS)
+    if not innocent.succeeded or 0 not in _answers(decoded(innocent.stdout), source_name):
+        raise DriverError(f"addr2line failed: {innocent.stderr.decode(errors='replace').strip() or 'it says nothing'}")
+    return {}
+
+
+def _answers(said: str, source_name: str) -> dict[int, list[SourceLine]]:
+    found: dict[int, list[SourceLine]] = {}
+    frames: list[str] = []
+    current = -1
+    for text in [*said.splitlines(), "0x0"]:
+        if len(frames) % _PAIR == 0 and _ADDRESS.fullmatch(text):  # a name may hold anything
+            found[current] = list(_frames(frames, source_name))
+            current, frames = int(text, 16), []
+        else:
+            frames.append(text)
+    return found
+
+
+def _frames(texts: list[str], source_name: str) -> Iterable[SourceLine]:
+    for function, place in zip(texts[::2], texts[1::2], strict=False):
+        file, _, line = place.split(" (discriminator")[0].rpartition(":")
+        if Path(file).name == source_name and _NUMBER.fullmatch(line):
+            yield SourceLine(file=source_name, line=int(line), function=function)

@@ -1,0 +1,87 @@
+"""What Valgrind saw, and which of it are breaches: accesses to shared memory that an operation may not touch.
+
+Only differences of the native pass cost points: a breach is no memory error, it gives such a difference its line. What
+nobody sees after the call (a read, the same value stored again) is not even that.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from grader.core.case import Case
+from grader.core.verdict import SourceLine
+from grader.runtime.memory_faults import LEAK, STORE, MemoryFault
+from grader.runtime.source_lines import Place
+from reference.model import Access, Span
+
+__all__ = ["Contract", "Told"]
+
+_MOST_SPANS = 2
+_CONTRACT = struct.Struct(f"<{1 + 3 * _MOST_SPANS}i")
+_NOTHING_ALLOWED = _CONTRACT.pack(1, *[0] * 3 * _MOST_SPANS)
+
+
+class Contract:
+    """What each operation of a case may touch. Operations behind those of `allowed` may touch everything."""
+
+    def __init__(self, case: Case, allowed: Sequence[tuple[Span, ...]], *, strict: bool) -> None:
+        self.calls = [operation.name for operation in case.trace.operations]
+        self.allowed = allowed
+        self.strict = strict
+
+    def guards(self, operation: int) -> bool:
+        """Is anything forbidden in this operation?"""
+        return operation < len(self.allowed)
+
+    def encoded(self) -> bytes:
+        """As the driver reads it: struct contract, one for each operation."""
+        free = bytes(_CONTRACT.size * (len(self.calls) - len(self.allowed)))
+        return b"".join([*map(self._encode, self.allowed), free])
+
+    def _encode(self, spans: tuple[Span, ...]) -> bytes:
+        if not spans:
+            return _NOTHING_ALLOWED
+        places = [span[:3] for span in spans if not (self.strict and span.access is Access.READ)]
+        numbers = [number for place in places for number in place]
+        return _CONTRACT.pack(1, *numbers, *[0] * (3 * _MOST_SPANS - len(numbers)))
+
+
+class Told:
+    """Tells breaches from memory errors where Valgrind only counted: it prints the same stack once."""
+
+    def __init__(
+        self, contracts: Mapping[int, Contract], errors: Sequence[MemoryFault], counted: Mapping[Place, int]
+    ) -> None:
+        self.contracts = contracts
+        self.guarded = {place: count for place, count in counted.items() if contracts[place[0]].guards(place[1])}
+        self.breaches = [error for error in errors if error.breach]
+        others = [error for error in errors if not error.breach and not error.kind.startswith(LEAK)]
+        self.printed = Counter((breach.case, breach.operation) for breach in self.breaches)
+        self.faulty = {(error.case, error.operation) for error in others}
+        self.faulty_calls = {self._call(error.case, error.operation) for error in others}
+        self.breaching_calls = {self._call(breach.case, breach.operation) for breach in self.breaches}
+
+    def is_breach(self, place: Place) -> bool:
+        """Is everything that was counted there a breach? In a call that has shown both, what repeats counts as both."""
+        if place not in self.guarded or place in self.faulty:
+            return False
+        call = self._call(*place)
+        repeats = self.guarded[place] > self.printed[place]
+        return call in self.breaching_calls and not (repeats and call in self.faulty_calls)
+
+    def lines(self, *, stores: bool) -> dict[Place, tuple[SourceLine, ...]]:
+        """The lines behind the breaches of each operation; of one that only repeats, those of the same call."""
+        here: dict[Place, MemoryFault] = {}
+        same: dict[str, MemoryFault] = {}
+        for one in self.breaches:
+            if (one.kind == STORE) is stores:
+                here.setdefault((one.case, one.operation), one)
+                same.setdefault(self._call(one.case, one.operation), one)
+        first = {place: here.get(place) or same.get(self._call(*place)) for place in self.guarded}
+        return {place: one.lines for place, one in first.items() if one is not None}
+
+    def _call(self, case: int, operation: int) -> str:
+        calls = self.contracts[case].calls
+        return calls[min(operation, len(calls) - 1)]

@@ -1,0 +1,181 @@
+"""Valgrind over the same cases: one process for the public and one for the hidden ones, each error with its operation.
+
+Its XML comes through a pipe.
+
+Errors and leaks come in the order in which they happened, and the harness puts a client message behind those of each
+operation; so every one of them belongs to a case, an operation and lines of the student's file (valgrind_xml.py).
+
+A call's contract says which bytes of a lab's shared memory it may touch (`Model.allowed`); see contract.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from grader.assignment.lab import Program
+from grader.core.case import Case
+from grader.core.verdict import SourceLine
+from grader.runtime.memory_faults import Checked
+from grader.runtime.native.plan import apart, plan
+from grader.runtime.native.valgrind.contract import Contract, Told
+from grader.runtime.native.valgrind.divergence import enough, strayed
+from grader.runtime.native.valgrind.one_process import Run, run_once
+from grader.runtime.observation import PlayedStep
+from grader.system.budget import Budget
+from grader.system.sandbox import Workspace
+from reference.model import Span
+from reference.operation import Trace
+
+__all__ = ["MOST_PROCESSES", "memcheck"]
+
+MOST_PROCESSES = 4
+"""So many for one submission, whatever it does."""
+
+_MOST_TOGETHER = 3
+"""So many for its public cases, and for its hidden ones."""
+
+_CPU_SECONDS = 8  # for programs that are far too slow; a right one needs half a second
+_SLOW_SECONDS = 0.03  # of a case natively; they come last, so that a slow one keeps no other from being seen
+_SILENT_SECONDS = 0.3  # between two operations; right ones need a few milliseconds
+_SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those around it
+
+
+def memcheck(
+    work: Workspace,
+    program: Program,
+    cases: Sequence[Case],
+    numbers: Sequence[int],
+    *,
+    natively: Mapping[int, float],
+    building: float,
+    codes: dict[str, int],
+    settings: Callable[[Trace], tuple[int, ...]],
+    allowed: Mapping[int, Sequence[tuple[Span, ...]]] | None = None,
+    steps: Mapping[int, Sequence[PlayedStep]] | None = None,
+    strict: bool = False,
+    origins: bool = False,
+    most_processes: int = MOST_PROCESSES,
+) -> Checked:
+    """Run the cases with these numbers under Valgrind. If a process dies the rest goes on in another one.
+
+    `natively` is the CPU time that each of them needs without Valgrind, `building` that of making the program, `steps`
+    what it did natively: a program that is another one here hides something. A silent case is run again, alone, with
+    twice the time, before it is said to hang. `allowed` is the contract of the first operations of each case; `strict`
+    gives a store or a copy there where they may only read its line too. `origins`: where unset values came from.
+    """
+    contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
+    encoded = {number: contract.encoded() for number, contract in contracts.items()}
+    parts = apart(cases, sorted(numbers, key=lambda number: natively[number] > _SLOW_SECONDS))
+    patience = _patience(cases, parts, natively)
+    once = _Starts(partial(run_once, work, program, origins=origins), work.budget)
+
+    def most(chosen: Sequence[int]) -> float:
+        return enough((natively[number] for number in chosen), building)
+
+    def run(chosen: Sequence[int], times: int) -> Run:
+        feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded, confined=work.confined)
+        planned, limit = {i: len(cases[i].trace.operations) for i in chosen}, min(_CPU_SECONDS, most(chosen))
+        done = once(feed, times * patience[chosen[0]], planned=planned, cpu_seconds=limit)
+        return replace(done, drags=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))
+
+    runs, stopped, hung = _all_parts(run, parts, most_processes, work.budget)
+    seen = {number for one in runs for number in one.ended} | stopped.keys() | hung.keys()
+    errors = [error for one in runs for error in one.errors]
+    counted = {place: count for one in runs for place, count in one.counted.items()}
+    told = Told(contracts, errors, counted)
+    return Checked(
+        errors=tuple(error for error in errors if not error.breach),
+        counted={place: count for place, count in counted.items() if not told.is_breach(place)},
+        stopped=stopped,
+        hung=hung,
+        strayed=strayed(((run.did, run.ended) for run in runs), steps or {}, counted.keys()),
+        unchecked=tuple(number for number in numbers if number not in seen),
+        processes=len(runs),
+        cpu_seconds=sum(one.cpu_seconds for one in runs),
+        breaches=tuple(told.breaches),
+        stores=told.lines(stores=True),
+        copies=told.lines(stores=False) if strict else {},
+        cut=any(run.cut for run in runs),
+        unexplained=any(run.unexplained for run in runs),
+        unread=tuple((run.at, run.unread, run.begun) for run in runs if run.unread and run.begun),
+        refused=next((run.said or "it says nothing" for run in runs if not run.begun), ""),
+    )
+
+
+@dataclass(slots=True)
+class _Starts:
+    """Processes of Valgrind. When one does not begin, debug information may be forged: then all are without it."""
+
+    run: Callable[..., Run]
+    budget: Budget
+    bare: bool = False
+
+    def __call__(self, feed: Callable[..., bytes], patience: float, **options: Any) -> Run:
+        done = self.run(feed, patience, bare=self.bare, **options)
+        if done.begun or self.bare or self.budget.empty:
+            return done
+        self.bare = True
+        return self.run(feed, patience, bare=True, **options)
+
+
+def _patience(cases: Sequence[Case], parts: Iterable[Sequence[int]], natively: Mapping[int, float]) -> dict[int, float]:
+    """How long it may be silent, by the seconds that an operation needs natively.
+
+    Of its own part: public cases must not be told how long hidden ones took.
+    """
+    slowest = ((part, max(natively[i] / len(cases[i].trace.operations) for i in part)) for part in parts)
+    return {number: max(_SILENT_SECONDS, _SLOWER * seconds) for part, seconds in slowest for number in part}
+
+
+_Runs = tuple[list[Run], dict[int, int], dict[int, tuple[int, tuple[SourceLine, ...]]]]
+"""The runs; besides, what stopped and what hangs, and where."""
+
+
+def _all_parts(
+    run_of: Callable[[Sequence[int], int], Run], parts: Sequence[Sequence[int]], most_processes: int, budget: Budget
+) -> _Runs:
+    """Part after part: cases that may share a process."""
+    runs: list[Run] = []
+    stopped: dict[int, int] = {}
+    hung: dict[int, tuple[int, tuple[SourceLine, ...]]] = {}
+    for later, part in zip(reversed(range(len(parts))), parts, strict=True):
+        most = min(_MOST_TOGETHER, most_processes - len(runs) - later)  # one is left for each part that follows
+        more = _all_runs(run_of, part, most, budget)
+        runs, stopped, hung = runs + more[0], stopped | more[1], hung | more[2]
+        if runs and runs[-1].gives_up:
+            break
+    return runs, stopped, hung
+
+
+def _all_runs(run_of: Callable[[Sequence[int], int], Run], numbers: Sequence[int], most: int, budget: Budget) -> _Runs:
+    """Process after process, until every case was seen, but no more than so many."""
+    runs: list[Run] = []
+    stopped: dict[int, int] = {}
+    hung: dict[int, tuple[int, tuple[SourceLine, ...]]] = {}
+    left, suspect = list(numbers), None
+    while (left or suspect is not None) and len(runs) < most and not budget.empty:
+        run = run_of(left, 1) if suspect is None else run_of([suspect], 2)
+        if not run.begun:
+            runs.append(replace(run, errors=()))
+            break
+        left = [number for number in left if number not in run.begun]
+        cut_off = run.begun[-1] if run.begun[-1] not in run.ended else None
+        if suspect is not None:
+            runs = [earlier.without(suspect) for earlier in runs]
+        runs.append(run)
+        if run.drags and cut_off is not None:
+            hung[cut_off] = run.at[1], run.where
+        if run.gives_up:
+            break
+        if run.hangs and cut_off is not None and suspect is None:
+            suspect = cut_off
+            continue
+        if run.hangs and cut_off is not None:
+            hung[cut_off] = run.at[1], run.where
+        elif cut_off is not None and not run.unread:
+            stopped[cut_off] = run.at[1]
+        suspect = None
+    return runs, stopped, hung

@@ -1,0 +1,115 @@
+"""Name lines that the first Valgrind process could not: only when something is wrong, in one further process.
+
+Memcheck knows no memory that may be read but not written. So a store into a block that is shared, and a copy that is
+wrong, have their lines only where that block is forbidden altogether; and where an unset value came from is found out
+at a price that a right program need not pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from grader.core.verdict import Advice, Visibility
+from grader.runtime.comparison import Comparison
+from grader.runtime.memory_faults import STORE, UNSET, Checked, MemoryFault
+from reference.model import SHARED_MEMORY, Access
+
+__all__ = ["advice", "cases_with_unset", "cases_without_line", "completed", "unfinished"]
+
+_MOST_CASES = 3
+
+
+def cases_without_line(comparisons: Sequence[Comparison], checked: Checked, shown: str | None) -> list[int]:
+    """A few cases whose first difference is in memory that the operation also reads, with no line known.
+
+    `shown` is the case of the diagnosis; it goes first, then short public ones.
+    """
+    numbers = [number for number, one in enumerate(comparisons) if _lacks_line(number, one, checked)]
+
+    def place(number: int) -> tuple[bool, str, int]:
+        case = comparisons[number].case
+        return case.name != shown, case.visibility, -len(case.trace.operations)
+
+    return sorted(numbers, key=place)[:_MOST_CASES]
+
+
+def cases_with_unset(checked: Checked) -> list[int]:
+    """A few cases in which a value was used that was never set."""
+    return list(dict.fromkeys(error.case for error in checked.errors if error.kind.startswith(UNSET)))[:_MOST_CASES]
+
+
+def completed(checked: Checked, more: Checked) -> Checked:
+    """What is known after the further process. It adds lines, and neither errors nor cases."""
+    origins = {_identity(error): error.auxiliary for error in more.errors if error.kind.startswith(UNSET)}
+    return replace(
+        checked,
+        errors=tuple(
+            replace(one, auxiliary=one.auxiliary or origins.get(_identity(one), ())) for one in checked.errors
+        ),
+        stores=more.stores | checked.stores,
+        copies=more.copies,
+        processes=checked.processes + more.processes,
+        cpu_seconds=checked.cpu_seconds + more.cpu_seconds,
+    )
+
+
+def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advice]:
+    """Stores by calls that may touch nothing, of which nothing is left afterwards: each line once.
+
+    Of public cases only: by its choice of lines a program could tell what a hidden one asks.
+    """
+    told = set()
+    for breach in checked.breaches:
+        comparison = comparisons[breach.case]
+        touches_nothing = comparison.allowed[breach.operation : breach.operation + 1] == ((),)
+        visible = _touched(comparison, breach.operation)
+        hidden = comparison.case.visibility is Visibility.HIDDEN
+        if hidden or breach.kind != STORE or visible or not touches_nothing or breach.lines[:1] in told:
+            continue
+        told.add(breach.lines[:1])
+        call = comparison.case.trace.operations[breach.operation].name
+        yield Advice(
+            kind="breach",
+            message=f"{call} writes here to memory that it should leave alone, though nothing of it is left afterwards",
+            case=comparison.case.name,
+            operation=breach.operation + 1,
+            source=breach.lines,
+        )
+
+
+def unfinished(checked: Checked, asked: int) -> Iterator[Advice]:
+    """What Valgrind could not see, of so many cases."""
+    if checked.unchecked:
+        message = (
+            f"Valgrind saw {asked - len(checked.unchecked)} of {asked} cases only: the program is far too slow or does "
+            "not come back under it. Run Valgrind yourself."
+        )
+        yield Advice(kind="memcheck-unfinished", message=message)
+
+
+def _lacks_line(number: int, comparison: Comparison, checked: Checked) -> bool:
+    """Is the last operation with a contract a bad one that had to read?"""
+    last = len(comparison.allowed) - 1
+    return (
+        last >= 0
+        and any(span.access is Access.READ for span in comparison.allowed[last])
+        and _touched(comparison, last)
+        and (number, last) not in checked.stores
+        and number not in {*checked.stopped, *checked.hung, *checked.unchecked}
+        and comparison.played.complete
+    )
+
+
+def _touched(comparison: Comparison, operation: int) -> bool:
+    """Does the native pass show a difference in shared memory?"""
+    return any(
+        SHARED_MEMORY in difference.tags
+        for deviation in comparison.deviations
+        if deviation.operation == operation
+        for difference in deviation.judgement.differences
+    )
+
+
+def _identity(error: MemoryFault) -> tuple[object, ...]:
+    return error.case, error.operation, error.kind, error.lines

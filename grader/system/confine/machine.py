@@ -1,0 +1,77 @@
+"""What this machine lets us take from a program. All of it is tried, nothing is assumed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from grader.core.errors import CannotStart
+from grader.system import process
+from grader.system.confine.bubble import bubble
+from grader.system.confine.launcher import launcher
+from grader.system.process import Patience
+
+__all__ = ["Machine", "machine"]
+
+_LANDLOCK_CREATE, _VERSION = 444, 1
+_EVERYTHING = ("/usr", "/bin", "/lib", "/lib64", "/nix")
+_NOBODY = 61_183
+"""A user id like those that student code gets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What can be had here."""
+
+    user: bool
+    """May we become another user? Only root may, and not in every container."""
+    landlock: int
+    """The version of Landlock; 0 where the kernel has none, or does not let us use it."""
+    seccomp: bool
+    bubblewrap: str = ""
+    """Where it is; "" where it is missing, or where the kernel does not let it make namespaces."""
+
+    def words(self) -> Iterator[str]:
+        """For the launcher, without what needs a value."""
+        if self.landlock:
+            yield "landlock"
+        if self.seccomp:
+            yield "seccomp"
+
+
+@cache
+def machine() -> Machine:
+    """Try everything once. Raises `CannotStart` where nothing starts: then nothing is known of what can be had."""
+    if not _works([]):
+        raise CannotStart("programs cannot be started here by the grader's own launcher; `ulimit -a` may say why")
+    return Machine(
+        user=os.geteuid() == 0 and _works([f"user={_NOBODY}"]),
+        landlock=_landlock() if _works(["landlock", *(f"read={path}" for path in _EVERYTHING)]) else 0,
+        seccomp=_works(["seccomp"]),
+        bubblewrap=_bubblewrap(),
+    )
+
+
+def _bubblewrap() -> str:
+    found = shutil.which("bwrap") or ""
+    return found if found and _works(["init"], bubble(found)) else ""
+
+
+def _works(words: Sequence[str], around: Sequence[str] = ()) -> bool:
+    """Does a program start with these words? It does not when one of them cannot be done."""
+    done = process.run(
+        [*around, str(launcher()), *words, "--", "true"],
+        cwd=Path("/"),
+        limits=Patience(wall_seconds=10),
+        environment={"PATH": "/usr/bin:/bin"},
+    )
+    return done.succeeded
+
+
+def _landlock() -> int:
+    return int(ctypes.CDLL(None).syscall(_LANDLOCK_CREATE, None, 0, _VERSION))

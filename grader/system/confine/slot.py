@@ -1,0 +1,72 @@
+"""Users that are nobody, one for each of our processes: no submission can see or signal another."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.core.errors import CannotStart, TooBusy
+
+__all__ = ["USERS", "user_of_this_process"]
+
+_FIRST, _COUNT = 61_184, 64
+_PARENTS = ("/run", "/var/lib")
+_NAME = "paged-kv-grader-users"
+
+USERS = range(_FIRST, _FIRST + _COUNT)
+"""All users that it may be."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """What a process has taken. A forked one has this too, but the slot is its parent's."""
+
+    by: int = 0
+    number: int = 0
+    lock: int = -1
+
+
+_held = _Held()
+
+
+def user_of_this_process() -> int:
+    """A user id that no other grader has, until this process ends. Raises `TooBusy` when all are taken."""
+    if _held.by != os.getpid():
+        _held.number, _held.lock = _take()
+        _held.by = os.getpid()
+    return _FIRST + _held.number
+
+
+def _take() -> tuple[int, int]:
+    """The first free number, and the file whose lock says that it is taken. The kernel frees it, however we end."""
+    folder = _folder()
+    try:
+        for number in range(_COUNT):
+            lock = os.open(str(_FIRST + number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600, dir_fd=folder)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+            else:
+                return number, lock
+    finally:
+        os.close(folder)
+    raise TooBusy(f"{_COUNT} gradings are under way on this machine, and there are no more users for them")
+
+
+def _folder() -> int:
+    """Where the locks are: ours alone, so that nobody else on this machine can take them."""
+    for parent in (*_PARENTS, tempfile.gettempdir()):
+        place = Path(parent, _NAME)
+        with contextlib.suppress(OSError):
+            place.mkdir(mode=0o700, exist_ok=True)
+            folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            status = os.fstat(folder)
+            if status.st_uid == os.geteuid() and not status.st_mode & 0o077 and os.access(place, os.W_OK):
+                return folder
+            os.close(folder)
+    raise CannotStart(f"there is no place for locks: none of {', '.join(_PARENTS)} can be written to")

@@ -1,0 +1,184 @@
+"""Pipes to and from a running program: bytes move both ways and neither side waits for the other for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import selectors
+import time
+from enum import Enum, auto
+from typing import Self
+
+from grader.system.watchdog import LOOK, Silence
+
+__all__ = ["Pipes", "Stopped", "Traffic"]
+
+_CHUNK = 1 << 20
+_BREATH = 0.002
+"""Seconds to wait between two looks at a program's output: one look at much costs less than many at little."""
+_MUCH = 1 << 16
+"""Bytes, after which nobody waits: who prints much is not to wait for us."""
+
+
+def widen(end: int) -> None:
+    """Make a pipe larger, if the system allows: fewer switches between writer and reader."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _CHUNK)
+
+
+class Pipes:
+    """Pipes whose ends are each closed exactly once: a closed number soon belongs to somebody else."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in list(self._open):
+            self.close(end)
+
+    def make(self, count: int) -> tuple[list[int], list[int]]:
+        """`count` pipes, as (ends to read, ends to write)."""
+        pairs: list[tuple[int, int]] = []
+        for _ in range(count):
+            pair = os.pipe()
+            self._open.update(pair)
+            pairs.append(pair)
+        return [reader for reader, _ in pairs], [writer for _, writer in pairs]
+
+    def close(self, end: int) -> None:
+        """Close one end, if it is still open."""
+        if end in self._open:
+            self._open.remove(end)
+            os.close(end)
+
+
+class Stopped(Enum):
+    """Why the traffic with a program came to its end."""
+
+    ENDED = auto()  # the program ended by itself
+    LATE = auto()  # the deadline came first
+    SILENT = auto()  # it said nothing for too long
+    SLOW = auto()  # it took more time in all than it has, asleep or not
+    LARGE = auto()  # it took more memory than any program needs
+    FLOODED = auto()  # it said more through one of its channels than anybody listens to
+
+
+def _why(silence: Silence) -> Stopped:
+    return Stopped.LARGE if silence.too_large else Stopped.SLOW if silence.too_slow else Stopped.SILENT
+
+
+_CHANNEL, _WORDS = "channel", "channel 0"
+
+
+class Traffic:
+    """Moves bytes between us and a running program, so that neither waits for the other for ever."""
+
+    def __init__(self, outputs: dict[int, str], room: dict[str, int], feeds: dict[int, bytes], pipes: Pipes) -> None:
+        self.outputs = outputs
+        self.pipes = pipes
+        self.room = {name: room[name.split()[0]] for name in outputs.values()}
+        self.feeds = {end: memoryview(data) for end, data in feeds.items()}
+        self.parts: dict[str, list[bytes]] = {name: [] for name in outputs.values()}
+        self.cut: set[str] = set()
+        self.selector = selectors.DefaultSelector()
+        self.moved = 0
+        """Bytes that were read in the last look."""
+
+    def pump(self, pid: int, deadline: float, silence: Silence | None = None) -> Stopped:
+        """Work until the program has ended and its pipes are empty, or the deadline comes, or it is silent too long."""
+        with self.selector:
+            for end in self.outputs:
+                os.set_blocking(end, False)
+                widen(end)
+                self.selector.register(end, selectors.EVENT_READ)
+            for end in self.feeds:
+                os.set_blocking(end, False)
+                widen(end)
+                self.selector.register(end, selectors.EVENT_WRITE)
+            watch = os.pidfd_open(pid)
+            self.selector.register(watch, selectors.EVENT_READ)
+            try:
+                while True:
+                    due = LOOK if silence is None else silence.due
+                    ready = self.selector.select(max(0.0, min(due, deadline - time.monotonic())))
+                    ended = any(key.fd == watch for key, _ in ready)
+                    self._move(ready)
+                    if ended:
+                        self._drain()
+                    if self.flooded:
+                        return Stopped.FLOODED
+                    if ended:
+                        return Stopped.SILENT if silence is not None and silence.asked else Stopped.ENDED
+                    if silence is not None and silence.end(heard=self._said(ready)):
+                        return _why(silence)
+                    if time.monotonic() >= deadline:
+                        return Stopped.LATE
+                    if ready and self.moved < _MUCH:
+                        time.sleep(_BREATH)
+            finally:
+                os.close(watch)
+
+    def _move(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """A piece each way where there is something to move."""
+        self.moved = 0
+        for key, _ in ready:
+            if key.fd in self.feeds:
+                self._feed(key.fd)
+            elif key.fd in self.outputs:
+                self._take(key.fd)
+
+    def _said(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
+        """Did something come on the channel where a program that works says something again and again?"""
+        return any(self.outputs.get(key.fd) == _WORDS for key, _ in ready)
+
+    @property
+    def flooded(self) -> bool:
+        """Did more come through a channel than there is room for? The rest of an output is thrown away instead."""
+        return any(name.startswith(_CHANNEL) for name in self.cut)
+
+    def taken(self, name: str) -> bytes:
+        """Everything that was read and kept of that output; asked for once, for it may be large."""
+        return b"".join(self.parts.pop(name))
+
+    def _drain(self) -> None:
+        """What is left in the pipes; a grandchild that keeps them open delays nothing."""
+        for end in list(self.outputs):
+            while not self.flooded and self._take(end):
+                pass
+
+    def _take(self, end: int) -> bool:
+        if end not in self.outputs:
+            return False
+        try:
+            data = os.read(end, _CHUNK)
+        except BlockingIOError:
+            return False
+        name = self.outputs[end]
+        self.moved += len(data)
+        if not data:
+            self.selector.unregister(end)
+            del self.outputs[end]
+            return False
+        kept = data[: self.room[name]]
+        self.room[name] -= len(kept)
+        if len(kept) < len(data):
+            self.cut.add(name)
+        self.parts[name].append(kept)
+        return True
+
+    def _feed(self, end: int) -> None:
+        try:
+            sent = os.write(end, self.feeds[end][:_CHUNK])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            sent = len(self.feeds[end])
+        self.feeds[end] = self.feeds[end][sent:]
+        if not self.feeds[end]:
+            self.selector.unregister(end)
+            del self.feeds[end]
+            self.pipes.close(end)

@@ -1,0 +1,225 @@
+"""The only door to other programs: argument lists, patience, bounded output, and an end for every one of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grader.core.errors import CannotStart, OutOfRoom
+from grader.system.orphans import Family, adopt_orphans
+from grader.system.pipes import Pipes, Stopped, Traffic
+from grader.system.watchdog import Silence
+
+__all__ = ["MOST_CHANNEL", "Completed", "Patience", "run"]
+
+_PAUSES = (0.05, 0.5, None)
+"""Seconds between tries to get a process."""
+
+MOST_CHANNEL = 64_000_000
+"""Bytes: five times what any sample reports of 276 cases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long we wait for a program."""
+
+    wall_seconds: float = 60.0
+    silent_seconds: float | None = None
+    """Between two words on its first channel, in its own time (see grader.system.watchdog). None: for ever."""
+    silent_start_seconds: float = 0.0
+    """Before the first word."""
+    own_seconds: float | None = None
+    """In all, in its own time. Looked at only with `silent_seconds`, and so is its memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a program ended. `exit_code` is None when a signal ended it."""
+
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    """Was it ended, because it was late or silent?"""
+    cpu_seconds: float
+    own_seconds: float = 0.0
+    """The time that it computed, and, where it was listened to, that in which it slept."""
+    wall_seconds: float = 0.0
+    silent: bool = False
+    """Did it say nothing for too long?"""
+    slow: bool = False
+    """Was it ended, because it took more of its own time in all than allowed?"""
+    large: bool = False
+    """Was it ended, because it took more memory, or more processes, than any program needs?"""
+    flooded: bool = False
+    """Was it ended, because it said more through an extra pipe than allowed?"""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    channels: tuple[bytes, ...] = ()
+    """What came through each of the extra pipes, in the order asked for."""
+    cut: frozenset[str] = field(default_factory=frozenset)
+    """Which outputs were longer than allowed: "stdout", "stderr", "channel 0", ..."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Did it end by itself with exit code 0?"""
+        return self.exit_code == 0
+
+
+Command = Callable[[Sequence[int]], Sequence[str]]
+"""Makes the argument list from the descriptor numbers: first those to read from, then those to write to."""
+
+
+def run(
+    command: Sequence[str] | Command,
+    *,
+    cwd: Path,
+    limits: Patience,
+    environment: Mapping[str, str],
+    feeds: Sequence[bytes] = (),
+    channels: int = 0,
+    most_output: int = 1 << 20,
+    most_channel: int = MOST_CHANNEL,
+    becomes: int | None = None,
+    wrapped: bool = False,
+) -> Completed:
+    """Run a program to its end, or to the end of its time, in a process group of its own that is killed afterwards.
+
+    `feeds` are given to it through pipes, `channels` more pipes are read from it beside stdout and stderr; a
+    `command` that needs the descriptor numbers is a function of them.
+    Output beyond `most_output` bytes is read and thrown away; who says more than `most_channel` bytes through an extra
+    pipe is ended. `becomes` is the user that the program turns into, and whose processes are killed too. `wrapped`: it
+    is a child of what we start.
+    """
+    with _machine_trouble(), Pipes() as pipes:
+        read_ends, feed_ends = pipes.make(len(feeds))
+        channel_ends, write_ends = pipes.make(channels)
+        theirs = [*read_ends, *write_ends]
+        arguments = command(theirs) if callable(command) else command
+        started = time.monotonic()
+        with _no_interrupt():
+            process, family = _start(arguments, cwd=cwd, environment=environment, pass_fds=theirs, user=becomes)
+        try:
+            for end in theirs:
+                pipes.close(end)
+            room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
+            traffic = Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
+            silence = _silence(process.pid, limits, family, wrapped=wrapped)
+            stopped = traffic.pump(process.pid, started + limits.wall_seconds, silence)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            status, computed = _reap(process)
+            computed = _at_least_seen(computed + family.end_leftovers(), silence)
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+    return Completed(
+        exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
+        signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+        timed_out=stopped in (Stopped.LATE, Stopped.SILENT),
+        silent=stopped is Stopped.SILENT,
+        slow=stopped is Stopped.SLOW,
+        large=stopped is Stopped.LARGE,
+        flooded=stopped is Stopped.FLOODED,
+        cpu_seconds=computed,
+        own_seconds=max(computed, silence.whole if silence is not None else 0.0),
+        wall_seconds=time.monotonic() - started,
+        stdout=traffic.taken("stdout"),
+        stderr=traffic.taken("stderr"),
+        channels=tuple(traffic.taken(f"channel {i}") for i in range(channels)),
+        cut=frozenset(traffic.cut),
+    )
+
+
+@contextlib.contextmanager
+def _machine_trouble() -> Iterator[None]:
+    """What the system refuses us (descriptors, processes, memory) says nothing about a program."""
+    try:
+        yield
+    except OSError as error:
+        raise OutOfRoom(
+            f"no program can be run and listened to here: {error.strerror or error}. The machine, or a limit of this "
+            "shell (ulimit -a), leaves too little"
+        ) from error
+
+
+def _at_least_seen(computed: float, silence: Silence | None) -> float:
+    """The kernel counts nobody who was killed with a process namespace."""
+    return computed if silence is None else max(computed, silence.cpu)
+
+
+def _silence(pid: int, limits: Patience, family: Family, *, wrapped: bool) -> Silence | None:
+    if limits.silent_seconds is None:
+        return None
+    most, at_start, in_all = limits.silent_seconds, limits.silent_start_seconds, limits.own_seconds
+    return Silence(pid, family.members, most=most, at_start=at_start, in_all=in_all, wrapped=wrapped)
+
+
+def _start(
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    pass_fds: Sequence[int],
+    user: int | None,
+) -> tuple[subprocess.Popen[bytes], Family]:
+    """Start a program in a session of its own, with nothing of ours but these descriptors."""
+    adopt_orphans()
+    made: list[subprocess.Popen[bytes]] = []
+
+    def start() -> int:
+        one = subprocess.Popen(
+            list(arguments),
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+        made.append(one)
+        return one.pid
+
+    for pause in _PAUSES:
+        try:
+            family = Family(start, user)
+            return made[0], family
+        except BlockingIOError as error:  # no process is free; one may soon be
+            if pause is None:
+                raise CannotStart(f"{arguments[0]} cannot be started: {error.strerror} (ulimit -u)") from error
+            time.sleep(pause)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise CannotStart(f"{arguments[0]} cannot be started: {error}") from error
+    raise AssertionError
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C waits until a program that is being started has a number, so that it can be ended."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _outputs(process: subprocess.Popen[bytes], channel_ends: Sequence[int]) -> dict[int, str]:
+    """What is read from a program, by descriptor."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    plain = {process.stdout.fileno(): "stdout", process.stderr.fileno(): "stderr"}
+    return plain | {end: f"channel {i}" for i, end in enumerate(channel_ends)}
+
+
+def _reap(process: subprocess.Popen[bytes]) -> tuple[int, float]:
+    """Wait for the killed or ended program ourselves: its status and its CPU seconds."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return status, usage.ru_utime + usage.ru_stime

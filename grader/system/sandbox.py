@@ -1,0 +1,267 @@
+"""Where a student's code is compiled and run: a private folder, few rights, and an end for everything it starts.
+
+What protection a machine really gives is probed, never assumed, and goes into every record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from grader.core.errors import CannotStart, Unprotected
+from grader.core.record import Protection
+from grader.system import capacity, process
+from grader.system.budget import Budget
+from grader.system.confine.bubble import bubble
+from grader.system.confine.launcher import launcher
+from grader.system.confine.machine import machine
+from grader.system.confine.slot import USERS, user_of_this_process
+from grader.system.private_folder import private_folder, remove, remove_abandoned
+from grader.system.process import Command, Completed, Patience
+
+__all__ = [
+    "COMPILE_LIMITS",
+    "LEVELS",
+    "LINK_LIMITS",
+    "RUN_LIMITS",
+    "Limits",
+    "Workspace",
+    "is_of_the_system",
+    "protection",
+    "require",
+    "sweep",
+    "workspace",
+]
+
+LEVELS = ("limits", "confine", "bubblewrap")
+"""What stands between student code and the machine, from the least: limits and, for root, another user; besides,
+refused system calls (and Landlock, where the kernel has it); besides, namespaces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(Patience):
+    """What a program may use, and how long we wait for it. None: as much as we may."""
+
+    cpu_seconds: int | None = None
+    address_space: int | None = None
+    file_size: int | None = None
+    processes: int | None = None
+    open_files: int | None = 64
+    sees_processes: bool = False
+    """May it read /proc, as our harness and Valgrind must?"""
+
+    def words(self) -> Iterator[str]:
+        """For the launcher."""
+        values = (self.cpu_seconds, self.address_space, self.file_size, self.processes, self.open_files)
+        for name, value in zip(("cpu", "space", "file", "processes", "files"), values, strict=True):
+            if value is not None:
+                yield f"{name}={value}"
+
+
+COMPILE_LIMITS = Limits(
+    wall_seconds=30,
+    silent_seconds=30,  # they say nothing while they work; what they use together is looked at
+    silent_start_seconds=30,
+    own_seconds=2.5,
+    cpu_seconds=3,
+    address_space=512 << 20,
+    file_size=64 << 20,
+    processes=64,
+)
+"""Compiler and assembler share `own_seconds`, in which they also sleep, and the memory of `grader.system.watchdog`."""
+LINK_LIMITS = replace(COMPILE_LIMITS, silent_seconds=None, own_seconds=None, file_size=128 << 20)
+"""A program may be larger than the largest object that it is made of; to merge 30 MB of strings ld needs 350 MB."""
+RUN_LIMITS = Limits(
+    wall_seconds=120, cpu_seconds=12, address_space=8 << 30, file_size=1 << 20, processes=64, sees_processes=True
+)
+
+_ALWAYS = ("resource limits", "no privileges", "clean environment", "private folder", "own session")
+
+_SYSTEM = (
+    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/include"),
+    *("/usr/local/bin", "/usr/local/lib", "/usr/local/lib64", "/usr/local/libexec", "/usr/local/include"),
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/alternatives"),
+    *("/etc/ld.so.cache", "/etc/ld.so.preload"),
+)
+"""What compilers, Valgrind and the dynamic loader read. Not all of /usr: it may hold the cases."""
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_TOOLS = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """A private folder, the rights of what runs there, and its time."""
+
+    folder: Path
+    user: int | None
+    confined: bool = False
+    """Can a process give up rights of its own accord, as our harness does before it runs student code?"""
+    budget: Budget = field(default_factory=Budget)
+
+    def run(
+        self,
+        command: Sequence[str] | Command,
+        *,
+        limits: Limits,
+        feeds: Sequence[bytes] = (),
+        channels: int = 0,
+    ) -> Completed:
+        """Run a program in the folder with few rights, paid from the budget; see `grader.system.process.run`."""
+        environment = _environment(self.folder)
+        paid = replace(
+            limits,
+            wall_seconds=self.budget.wall_limit(limits.wall_seconds),
+            cpu_seconds=self.budget.cpu_limit(limits.cpu_seconds),
+            # it counts all processes of a user: with our own user it would count our own
+            processes=limits.processes if self.user is not None else None,
+        )
+        reads = (*_readable(environment["PATH"]), *(["/proc"] if limits.sees_processes else []))
+
+        bubblewrap = machine().bubblewrap
+        around = bubble(bubblewrap, readable=reads, folder=self.folder) if bubblewrap else []
+
+        def confined(ends: Sequence[int]) -> list[str]:
+            *theirs, errors = ends
+            arguments = command(theirs) if callable(command) else command
+            words = [f"errors={errors}", *(["init"] if bubblewrap else []), *paid.words(), *self._rights(reads)]
+            return [*around, str(launcher()), *words, "--", *arguments]
+
+        done = process.run(
+            confined,
+            cwd=self.folder,
+            limits=paid,
+            environment=environment,
+            feeds=feeds,
+            channels=channels + 1,
+            becomes=self.user,
+            wrapped=bool(bubblewrap),
+        )
+        *channels_read, trouble = done.channels
+        if trouble.startswith(b"="):
+            done = _as_inside(done, int(trouble[1:]))
+        elif trouble:
+            raise CannotStart(f"a program for the submission cannot be started: {trouble.decode(errors='replace')}")
+        self.budget.take(done.own_seconds, done.wall_seconds)
+        return replace(done, channels=tuple(channels_read))
+
+    def _rights(self, reads: Sequence[str]) -> Iterator[str]:
+        """For the launcher."""
+        if self.user is not None:
+            yield f"user={self.user}"
+        yield from machine().words()
+        if machine().landlock:
+            yield from (f"read={path}" for path in reads)
+            yield from ("write=/dev/null", f"write={self.folder}")
+
+    def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
+        """Put a file of ours there in the place of what is there; what runs there may not write to it."""
+        path = self.folder / name
+        try:
+            if path.is_dir() and not path.is_symlink():
+                remove(path)
+            path.unlink(missing_ok=True)
+            path.write_bytes(content)
+            path.chmod(mode)
+        except OSError as error:
+            raise capacity.no_room(path, error) from error
+        return path
+
+    def read(self, name: str) -> bytes:
+        """What a program wrote there; nothing when it did not."""
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise capacity.no_room(self.folder / name, error) from error
+
+    def clear(self) -> None:
+        """Take everything away, so that what comes next finds the folder as the first did."""
+        try:
+            for path in self.folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    remove(path)
+                else:
+                    path.unlink()
+        except OSError as error:
+            raise capacity.no_room(self.folder, error) from error
+
+
+@contextlib.contextmanager
+def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
+    """A fresh private folder, gone with everything in it at the end; with what is left of a budget, or a new one.
+
+    Raises `OutOfRoom` where this machine has less left than a grading may need.
+    """
+    user = user_of_this_process() if machine().user else None  # first: nothing may come between the folder and its end
+    _swept()
+    capacity.check_limits()
+    capacity.check_room(Path(tempfile.gettempdir()))
+    with private_folder(user) as folder:
+        yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget or Budget())
+
+
+def sweep() -> None:
+    """Remove the folders that killed graders left."""
+    remove_abandoned((os.geteuid(), *(USERS if os.geteuid() == 0 else ())))
+
+
+_swept = cache(sweep)
+"""Before we take more room; once for each process."""
+
+
+def _as_inside(done: Completed, status: int) -> Completed:
+    """The end of the program, not of what stood around it."""
+    if os.WIFSIGNALED(status):
+        return replace(done, exit_code=None, signal=os.WTERMSIG(status))
+    return replace(done, exit_code=os.waitstatus_to_exitcode(status), signal=None)
+
+
+def protection() -> Protection:
+    """What is active on this machine."""
+    here = machine()
+    active = [*_ALWAYS]
+    if here.user:
+        active.append("unprivileged user")
+    if here.landlock:
+        active.append(f"Landlock {here.landlock}")
+    if here.seccomp:
+        active.append("seccomp")
+    if here.bubblewrap:
+        active.append("bubblewrap")
+    return Protection(level=LEVELS[here.seccomp + (here.seccomp and bool(here.bubblewrap))], active=tuple(active))
+
+
+def require(level: str) -> None:
+    """Raise `Unprotected` where less than this one of `LEVELS` is active."""
+    here = protection()
+    if LEVELS.index(here.level) < LEVELS.index(level):
+        raise Unprotected(
+            f"nothing was run: student code is held by '{here.level}' only on this machine, not by '{level}'; "
+            "`grade doctor` says what is missing"
+        )
+
+
+def is_of_the_system(path: Path) -> bool:
+    """Does it lie in a place that every program may read?"""
+    return any(path.is_relative_to(place) for place in _readable(_PATH) if not place.startswith(("/dev", "/etc")))
+
+
+@cache
+def _readable(path: str) -> tuple[str, ...]:
+    """What everything may read: the system's places, and where the tools on this PATH really are."""
+    found = [shutil.which(tool, path=path) for tool in _TOOLS]
+    places = {place for one in found if one for place in (Path(one).parent, Path(one).resolve().parents[1])}
+    elsewhere = [str(place) for place in sorted(places) if not any(place.is_relative_to(known) for known in _SYSTEM)]
+    return (*_SYSTEM, *(place for place in elsewhere if place not in ("/", "/usr", "/usr/local")))
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Nothing of ours; messages in plain English, so that tools' texts are the same everywhere."""
+    return {"PATH": _PATH, "LC_ALL": "C", "TMPDIR": str(folder), "HOME": str(folder)}

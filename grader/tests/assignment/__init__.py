@@ -1,0 +1,1 @@
+"""Tests of case files, rubrics and submitted sources."""

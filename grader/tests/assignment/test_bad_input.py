@@ -1,0 +1,253 @@
+"""What users type wrong and what files may hold: one line that says what to write, never a traceback, never a zero."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from grader.assignment import load
+from grader.core.errors import CaseFileError
+from grader.labs.paged_kv.lab import lab
+from grader.tests.support.command import FEW, ROOT, SAMPLES, copy_of_the_house, grade
+
+RIGHT = SAMPLES / "accepted" / "yoda_crlf"
+WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
+NAME = "llm_memory.c"
+
+GOOD = """title       = "a title"
+handout     = "Task 4/store"
+rule        = "address"
+visibility  = "public"
+pool_blocks = 4
+operations  = '''
+create_sequence 1 5 -> seq
+'''
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("run", RIGHT, "--format", "jsn"), "there is no format 'jsn' (did you mean json?); there are text, json, "),
+        (("run", RIGHT, "--lab", "paged"), "there is no lab 'paged'; write --lab paged_kv"),
+        (("run", RIGHT, "--case", "nosuch/*"), "no case fits 'nosuch/*'; `grade cases` lists them all"),
+        (("run", RIGHT, "--case", "["), "no case fits '['"),
+        (("run", RIGHT, "--case", ""), "no case fits ''"),
+        (("run", "nowhere"), "nowhere: there is no such file or folder; write the path of llm_memory.c or its folder"),
+        (("run", "x" * 300), "x: "),
+        (("run", SAMPLES / "accepted"), "which one is to be graded? beginner_overcommented/llm_memory.c, "),
+        (("run", RIGHT, "--output", "/nonexistent/x"), "there is no folder /nonexistent"),
+        (("run", RIGHT, "--output", "/tmp", *FEW), "--output /tmp"),
+        (("run", RIGHT, "--output", "/dev/null", *FEW), "--output /dev/null: that is no file"),
+        (("repro", RIGHT, "--output", "/tmp"), "--output /tmp"),
+        (("run", RIGHT, WRONG, "--output", "x"), "--output takes the report of one submission"),
+        (("cases", "--lab", "x"), "there is no lab 'x'"),
+        (("cases", "--case", "x"), "no case fits 'x'"),
+        (("explain", "one_recrd"), "there is no case 'one_recrd'; did you mean 'one_record'?"),
+        (("explain", "frok/counts_two"), "there is no case 'frok/counts_two'; did you mean 'fork/counts_two'?"),
+        (("explain", "append/first_append"), "did you mean 'append/first_append_after_fork_copies'?"),
+        (("repro", RIGHT, "frok/counts_two"), "there is no case 'frok/counts_two'; did you mean 'fork/counts_two'?"),
+        (("explain", "every_place"), "which one? "),
+        (("explain", ""), "there is no case ''; see `grade cases`"),
+        (("explain", ROOT / "README.md"), "there is no case"),
+        (("repro", RIGHT, "nosuch"), "there is no case 'nosuch'"),
+        (("repro", SAMPLES / "compile_error" / "sign_compare"), "it does not compile, so no case can be played"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_one_line_that_says_what_to_write(arguments: tuple[str | Path, ...], says: str) -> None:
+    """Exit code 2, nothing on stdout."""
+    said = grade(*arguments)
+
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("grade: ")
+    assert says in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nonsense",), "nonsense"),
+        (("rum", RIGHT), "there is no command 'rum' (did you mean run?)"),
+        (("run", RIGHT, "--fromat", "json"), "there is no option --fromat (did you mean --format?)"),
+        (("run", RIGHT, "--advice=yes"), "--advice"),
+        (("run", RIGHT, "--seed"), "--seed"),
+        (("run",), "PATH"),
+        (("run", RIGHT, "--nonsense"), "--nonsense"),
+        (("run", RIGHT, "--seed", "x"), "--seed"),
+        (("run", RIGHT, "--seed", "-1"), "--seed"),
+        (("run", RIGHT, "--seed", "2147483648"), "--seed"),
+        (("run", "-dash"), "-d"),
+        (("explain",), "CASE"),
+        (("schema", "more"), "more"),
+    ],
+)
+def test_what_the_command_line_does_not_know_is_2(arguments: tuple[str | Path, ...], says: str) -> None:
+    """It is named, and help is pointed to."""
+    said = grade(*arguments)
+
+    assert (said.code, said.out) == (2, "")
+    assert says in said.err
+    assert "-h" in said.err
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "it's", 'say "hi"', "new\nline", "-dash", "🙂", "[/red]", "[bold]", "esc\x1b[31m", "\udcff\udcfe"]
+)
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """It is graded and shown, and cannot write to the terminal."""
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    (folder / NAME).write_bytes(b"int x\n")
+    said = grade("run", "--", name, cwd=tmp_path)
+
+    assert (said.code, said.err) == (1, "")
+    assert "does not compile" in said.out.splitlines()[0]
+    assert "\x1b" not in said.out
+
+
+def test_a_bad_path_among_good_ones() -> None:
+    """All of them are told, and nothing is graded: half of the reports would look like all of them."""
+    said = grade("run", RIGHT, "nowhere", WRONG, "gone", "--without-valgrind", *FEW)
+
+    assert (said.code, said.out) == (2, "")
+    assert "nowhere: there is no such file or folder" in said.err
+    assert "gone: there is no such file or folder" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("run", WRONG, *FEW), ("cases",), ("explain", "append/copy_takes_all_64_bytes"), ("doctor",)]
+)
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_knows_no_unicode(arguments: tuple[str | Path, ...], encoding: str) -> None:
+    """Lines and dashes become something else; the report is not lost."""
+    said = grade(*arguments, variables={"PYTHONIOENCODING": encoding})
+
+    assert said.code in (0, 1)
+    assert said.err == ""
+    assert said.out
+
+
+def test_a_file_of_an_old_editor(tmp_path: Path) -> None:
+    """A source in GBK or Latin-1 is graded, and its lines are shown as what they are, in their places."""
+    source = (RIGHT / NAME).read_bytes()
+    for encoding, comment in (("gbk", "内存"), ("latin-1", "für")):
+        (tmp_path / NAME).write_bytes(f"/* {comment} */\n".encode(encoding) + source)
+        said = grade("run", tmp_path, *FEW, "--without-valgrind", "--format", "json")
+
+        assert (said.code, said.err) == (0, "")
+        assert json.loads(said.out)["submission"]["source"][:2] == [f"/* {comment} */", source.decode().splitlines()[0]]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "1: title is missing: write title = "),
+        (b"\x00\x01\xff\xfe", "1: is not UTF-8 text"),
+        ("title = 'é'".encode("latin-1"), "1: is not UTF-8 text"),
+        (b"title = 'a\x00b'", "1: is not TOML: "),
+        (b"\xef\xbb\xbf" + GOOD.encode(), "1: "),
+        (b"title = 'x'\nnot toml at all", "2: is not TOML: "),
+        (GOOD.encode() + GOOD.encode(), "9: is not TOML: "),
+        (b"weight = " + b"9" * 5000, "1: "),
+        (b"weight = " + b"[" * 20_000, "1: "),
+        (b"operations = '''\nnever ended", "is not TOML: "),
+        (b"[operations]\nx = 1\n", "operations"),
+    ],
+    ids=["empty", "binary", "latin-1", "NUL", "BOM", "text", "twice", "digits", "nested", "open", "table"],
+)
+def test_a_file_that_is_no_case(tmp_path: Path, content: bytes, says: str) -> None:
+    """Whatever it holds, its path and a line are told, and all other files are read."""
+    folder = tmp_path / "append"
+    folder.mkdir()
+    (folder / "bad.toml").write_bytes(content)
+    (folder / "good.toml").write_text(GOOD, encoding="utf-8")
+    (folder / "worse.toml").write_text(GOOD.replace("address", "adress"), encoding="utf-8")
+
+    with pytest.raises(CaseFileError) as caught:
+        load.load_folder(tmp_path, lab().grammar, seed=1)
+
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith(f"{folder / 'bad.toml'}:")
+    assert any(says in line for line in lines)
+    assert lines[-1] == f"{folder / 'worse.toml'}:3: unknown rule 'adress' (did you mean address?)"
+    assert not any("good.toml" in line for line in lines)
+
+
+def test_a_case_that_cannot_be_read(tmp_path: Path) -> None:
+    """A folder, a link that leads nowhere, nothing at all."""
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "link.toml").symlink_to("nowhere")
+    for name, says in (("folder", "Is a directory"), ("link", "No such file"), ("none", "No such file")):
+        with pytest.raises(CaseFileError, match=rf"{name}\.toml:1: cannot be read: {says}"):
+            load.load(tmp_path / f"{name}.toml", lab().grammar, seed=1)
+
+
+def test_a_pattern_chooses_by_folder_or_by_name(tmp_path: Path) -> None:
+    """What does not fit is not even read."""
+    for name in ("append/one", "append/two", "free/one"):
+        path = tmp_path / f"{name}.toml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(GOOD, encoding="utf-8")
+    (tmp_path / "free" / "broken.toml").write_text("", encoding="utf-8")
+
+    def fitting(pattern: str) -> list[str]:
+        return [case.name for case in load.load_folder(tmp_path, lab().grammar, seed=1, pattern=pattern)]
+
+    assert fitting("append/*") == ["append/one", "append/two"]
+    assert fitting("one") == fitting("*/one") == ["append/one", "free/one"]
+    assert fitting("free/o*") == ["free/one"]
+    assert fitting("none") == []
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy with two broken cases and a broken rubric in turn."""
+    return copy_of_the_house(tmp_path_factory.mktemp("house"))
+
+
+def test_all_broken_cases_are_told_before_anything_is_graded(house: Path) -> None:
+    """Each mistake is a line of its own; exit code 2."""
+    cases = house / "cases" / "paged_kv"
+    paths = [cases / "append" / "copy_takes_all_64_bytes.toml", cases / "create" / "one_record.toml"]
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    try:
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text.replace("create_sequence", "create_sequense", 1), encoding="utf-8")
+        said = grade("run", RIGHT, root=house, cwd=house)
+    finally:
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text, encoding="utf-8")
+
+    assert (said.code, said.out) == (2, "")
+    for path in paths:
+        assert f"{path}:" in said.err
+    assert said.err.count("unknown operation 'create_sequense' (did you mean create_sequence?)") == 2
+
+
+def test_a_broken_rubric_is_told(house: Path) -> None:
+    """Whichever command needs it."""
+    path = house / "cases" / "paged_kv" / "rubric.toml"
+    text = path.read_text(encoding="utf-8")
+    try:
+        path.write_text(text.replace("points = 8", "points = 9", 1), encoding="utf-8")
+        said = [grade(*arguments, root=house, cwd=house) for arguments in (("run", RIGHT), ("cases",))]
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+    for one in said:
+        assert (one.code, one.out) == (2, "")
+        assert one.err.endswith("rubric.toml:1: the points of all rules sum to 101; they must sum to 100\n")
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_place_of_the_file_stops_nothing(tmp_path: Path) -> None:
+    """A finding with the exit code of a failed submission."""
+    os.mkfifo(tmp_path / NAME)
+    said = grade("run", tmp_path)
+
+    assert said.code == 1
+    assert "is no regular file" in said.out

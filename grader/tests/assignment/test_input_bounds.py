@@ -1,0 +1,208 @@
+"""Files that nobody would write: each ends in a few lines, and the work for it does not grow beyond its size."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grader.assignment import load, rubric, toml_source
+from grader.classroom import overrides, roster, submission_metadata
+from grader.core.errors import MOST_SHOWN, CaseFileError, InputError
+from grader.labs.paged_kv.lab import FACETS, lab
+from grader.tests.assignment.test_load import CREATED, HEADER
+
+_OVERRIDE = '[[override]]\nsubmission = "{}"\nrule = "address"\npoints = 1\nreason = "r"\nby = "b"\n'
+
+
+def case_text(operations: str, header: str = HEADER) -> str:
+    """A case file."""
+    return f"{header}operations = '''\n{CREATED}\n{operations}\n'''\n"
+
+
+def read_case(path: Path) -> object:
+    """As a command does."""
+    return load.load(path, lab().grammar, seed=1)
+
+
+def read_overrides(path: Path) -> object:
+    """In a class of a thousand."""
+    return overrides.load(path, lab().rubric, [f"student_{number:04}" for number in range(1000)])
+
+
+def read_rubric(path: Path) -> object:
+    """With the facets and calls of the lab."""
+    return rubric.load(path, FACETS, lab().grammar.operations)
+
+
+def complaint(path: Path, content: str | bytes, read: Callable[[Path], object]) -> list[str]:
+    """What is said of a file, without its path."""
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError) as caught:
+        read(path)
+    lines = str(caught.value).splitlines()
+
+    assert 0 < len(lines) <= MOST_SHOWN + 1
+    assert all(line.startswith(f"{path}:") and len(line) < len(str(path)) + 600 for line in lines)
+    return [line.removeprefix(f"{path}:") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        ("".join(f"key{number} = 1\n" for number in range(9000)) + case_text(""), read_case),
+        (case_text("") + "".join(f"[t{number}]\n" for number in range(9000)), read_case),
+        (case_text("create_sequense 2 5 -> seq\n" * 4000), read_case),
+        (case_text("append_kv 77 1 -> 0\n" * 4000), read_case),
+        (case_text("@2 append_kv 1 1 -> 0\n" * 4000), read_case),
+        (case_text("").replace("Task 4/store", ";".join(f"Task {number}/x" for number in range(9000))), read_case),
+        ("seed = 1\n" + "".join(f"[rules.r{number}]\npoints = 1\n" for number in range(5000)), read_rubric),
+        ("seed = 1\n[rules.r]\n" + "".join(f"k{number} = 1\n" for number in range(9000)), read_rubric),
+        ("".join(_OVERRIDE.format(f"studemt_{number}") for number in range(2000)), read_overrides),
+        ("[[override]]\n" * 5000, read_overrides),
+        ("folder,name\n" + "a,\n" * 19_000, roster.load),
+        ("folder,name\n" + "a,b\n" * 19_000, roster.load),
+    ],
+    ids=[
+        *("keys", "tables", "operations", "claims", "engines", "clauses", "rules", "keys of a rule"),
+        *("unknown submissions", "empty overrides", "empty names", "rows twice"),
+    ],
+)
+def test_of_thousands_of_mistakes_a_few_are_told(
+    tmp_path: Path, content: str, read: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of the others is said, and a similar word is looked for only where somebody will read it."""
+    looked_up: list[str] = []
+
+    def counted(word: str, *_: object, **__: object) -> list[str]:
+        looked_up.append(word)
+        return ["something"]
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    said = complaint(tmp_path / "file.toml", content, read)
+
+    assert len(said) == MOST_SHOWN + 1
+    assert said[-1].startswith(" and ")
+    assert said[-1].endswith(" more")
+    assert len(looked_up) <= MOST_SHOWN
+
+
+@pytest.mark.parametrize(
+    ("content", "read", "says"),
+    [
+        (case_text("#" * 300_000), read_case, "1: has more than 256 KB"),
+        ("a" + ".a" * 2000 + " = 1\n", read_case, "1: holds a key of more than 16 parts"),
+        ("x = 1\n[a" + ".a" * 2000 + "]\n", read_case, "2: holds a key of more than 16 parts"),
+        ("weight = 0x" + "f" * 9000 + "\n" + case_text(""), read_case, "not a number with very many digits"),
+        (case_text("").replace('"address"', "0x" + "f" * 9000), read_case, "rule must be text in quotes"),
+        (case_text("x" * 499), read_case, "unknown operation 'xxx"),
+        (case_text("append_kv" + " " * 20_000 + "1 2 -> 0"), read_case, "8: the line has more than 500 characters"),
+        (case_text("repeat i 1..2: append_kv 1 {i" + " " * 20_000 + "x}"), read_case, "more than 500 characters"),
+        (case_text("repeat i 1..999999999: # {i}\n" * 99), read_case, "more than 5000 operations"),
+        (case_text("repeat i 1..4000: append_kv 1 {i} -> 0\n" * 9), read_case, "more than 5000 operations"),
+        (case_text("repeat i 1..9: repeat k 1..9: append_kv 1 {i} -> 0"), read_case, "unknown operation 'repeat'"),
+        (
+            case_text("@2 llm_init 1048576 -> engine\n@2 llm_destroy -> 0\n" * 9),
+            read_case,
+            "at most 8388608 are played",
+        ),
+        ("folder,name\na," + "x" * 200_000 + "\n", roster.load, "2: cannot be read as CSV"),
+        ("folder,name\na," + "x" * 2000 + "\n", roster.load, "2: name has more than 1000 characters"),
+        ("folder,name\n" + "a,b\n" * 30_000, roster.load, "more"),
+        ("folder,name\n" + "\n" * 30_000, roster.load, "20002: there are more than 20000 rows"),
+        ("folder,name,name\na,b,c\n", roster.load, "1: the column 'name' stands there twice"),
+        ("folder,name\n" + "x" * (5 << 20), roster.load, "1: has more than 4096 KB"),
+        ("a: " + "[" * 100_000, submission_metadata.submitters, "1: is nested too deeply"),
+        (
+            "\n".join(" " * depth + "a:" for depth in range(300)),
+            submission_metadata.submitters,
+            ": is nested too deeply",
+        ),
+        ("a: b\n---\na: b\n", submission_metadata.submitters, "2: holds more than one list"),
+        ("%TAG !a! b\n" * 9 + "--- a", submission_metadata.submitters, "1: a line may not begin with %"),
+        (
+            "a: b\nc: {submitters: jane}\n",
+            submission_metadata.submitters,
+            "2: c: its :submitters: must be a list of people",
+        ),
+        ("a: b\nc: \x01\n", submission_metadata.submitters, "is not YAML (control characters are not allowed)"),
+    ],
+)
+def test_what_is_too_much_is_one_sentence(
+    tmp_path: Path, content: str, read: Callable[[Path], object], says: str
+) -> None:
+    """With path and line: a file of megabytes, keys of thousands of parts, lines of blanks, repeats of repeats."""
+    assert any(says in line for line in complaint(tmp_path / "file.toml", content, read))
+
+
+def test_a_list_that_refers_to_itself_names_each_student_once_a_submission(tmp_path: Path) -> None:
+    """An alias is the very same value: neither copied nor followed into itself; no tag makes an object."""
+    path = tmp_path / "submission_metadata.yml"
+    path.write_text(
+        "a: &a\n- {name: &n Jane}\n- *n\nb: {submitters: &p [{name: *n , sid: 1}]}\nc: {submitters: *p }\n"
+        "d: &d {submitters: *d }\ne: !!python/object/apply:os.system [true]\nf: !!int x\n",
+        encoding="utf-8",
+    )
+    found = submission_metadata.submitters(path)
+
+    assert [(name, student.name, student.sid) for name, student in found.rows] == [
+        ("b", "Jane", "1"),
+        ("c", "Jane", "1"),
+    ]
+
+
+def test_a_list_of_very_many_values_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is kept, and of what is left out."""
+    monkeypatch.setattr(submission_metadata, "_MOST_KEPT", 300)
+    monkeypatch.setattr(submission_metadata, "_MOST_EVENTS", 1000)
+    kept = "a:\n submitters:\n" + " - {name: x}\n" * 200
+    said = complaint(tmp_path / "m.yml", kept, submission_metadata.submitters)[0]
+    passed_over = complaint(tmp_path / "m.yml", "a:\n" + " - x\n" * 1100, submission_metadata.submitters)[0]
+
+    assert said.endswith(": holds more than 300 names; name the class yourself, with --roster FILE")
+    assert passed_over.endswith(": holds more than 1000 values; name the class yourself, with --roster FILE")
+
+
+def test_a_short_file_cannot_name_millions(tmp_path: Path) -> None:
+    """A thousand submissions of the same thousand people."""
+    people = "a: &a\n" + "- {name: x}\n" * 1000
+    text = people + "".join(f"s{number}: {{submitters: *a }}\n" for number in range(1000))
+
+    assert complaint(tmp_path / "m.yml", text, submission_metadata.submitters)[0].startswith(
+        "1: names more than 20000 students"
+    )
+
+
+def test_a_class_of_thousands_is_matched_once(tmp_path: Path) -> None:
+    """By folder and by user, where one name is the end of another; more rows than anybody could compare in pairs."""
+    rows = "".join(f"u{number},Name {number}\nx-u{number},Other {number}\n" for number in range(9000))
+    for key, before in (("folder", ""), ("github_username", "hw3-")):
+        path = tmp_path / f"{key}.csv"
+        path.write_text(f"{key},name\n{rows}", encoding="utf-8")
+        people = roster.load(path)
+        names = [f"{before}{name}" for name, _ in people.rows]
+        found = people.students(names)
+
+        assert people.missing(names) == ()
+        assert [one.name for one in found[f"{before}u7"]] == ["Name 7"]
+        assert [one.name for one in found[f"{before}x-u7"]] == ["Other 7"]
+
+
+def test_the_line_of_a_key_is_found_however_it_is_written() -> None:
+    """Quotes and blanks make no other key of it."""
+    text = 'a = 1\n[ rules . "x y" ]\n"points" = 3\n[[row]]\nb = 1\n[[row]]\n  b  = 2\n'
+
+    assert toml_source.line_of(text, "points", "rules.x y") == 3
+    assert toml_source.line_of(text, "b", "row", 1) == 7
+    assert toml_source.line_of(text, "c", "row", 0) == 4
+    assert toml_source.line_of(text, "b", "row", 2) == 1
+    assert toml_source.line_of(text, "nothing") == 1
+
+
+def test_a_device_is_no_file(tmp_path: Path) -> None:
+    """What never ends is not read to its end."""
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    with pytest.raises(CaseFileError, match="1: has more than 256 KB"):
+        read_case(tmp_path / "zero.toml")

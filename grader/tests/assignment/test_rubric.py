@@ -1,0 +1,170 @@
+"""The rubric: an instructor edits it, so every slip is said with its line, and the points always sum to 100."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader.assignment import rubric
+from grader.assignment.rubric import Rubric
+from grader.core.errors import RubricError
+from grader.core.verdict import Judged
+from grader.labs.paged_kv.lab import FACETS, lab
+
+REAL = (lab().cases / "rubric.toml").read_text(encoding="utf-8")
+CALLS = tuple(lab().grammar.operations)
+
+
+def loaded(folder: Path, text: str) -> Rubric:
+    """The rubric of that text."""
+    path = folder / "rubric.toml"
+    path.write_text(text, encoding="utf-8")
+    return rubric.load(path, FACETS, CALLS)
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    """What is wrong with the text, `line: message` each."""
+    with pytest.raises(RubricError) as caught:
+        loaded(folder, text)
+    return [line.removeprefix(f"{folder / 'rubric.toml'}:") for line in str(caught.value).splitlines()]
+
+
+def edited(*changes: tuple[str, str]) -> str:
+    """The real rubric with the first of each text replaced."""
+    text = REAL
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+def line_of(text: str, part: str) -> int:
+    """The line on which a part of a text begins."""
+    return text[: text.index(part)].count("\n") + 1
+
+
+def test_the_real_rubric() -> None:
+    """Eighteen rules in the design's order of importance, 100 points, one rule for the build."""
+    real = lab().rubric
+
+    assert real.max_score == 100
+    assert len(real.rules) == 18
+    assert real.judged(Judged.BUILD) == "compile"
+    assert real.rule("cow").points == 10
+    assert real.rule("destroy").covers_cleanup
+    with pytest.raises(KeyError):
+        real.rule("cows")
+
+
+@pytest.mark.parametrize(("points", "total"), [("9", 101), ("7", 99), ("0", 92)])
+def test_points_must_sum_to_100(tmp_path: Path, points: str, total: int) -> None:
+    """One point more or less is a mistake."""
+    found = mistakes(tmp_path, edited(("points = 8", f"points = {points}")))
+
+    assert found == [f"1: the points of all rules sum to {total}; they must sum to 100"]
+
+
+def test_unknown_facets_calls_and_ways_of_judging(tmp_path: Path) -> None:
+    """All of them at once, each with its line and what may stand there."""
+    text = edited(('"choice"', '"choise"'), ('"append_kv"', '"apend_kv"'), ('judged = "leak"', 'judged = "leek"'))
+    found = mistakes(tmp_path, text)
+
+    assert len(found) == 3
+    lines = [line_of(text, word) for word in ("choise", "apend_kv", "leek")]
+    assert [int(line.partition(":")[0]) for line in found] == lines
+    assert ": unknown word 'choise' in rules.first-fit.facets (did you mean choice?)" in found[0]
+    assert ": unknown word 'apend_kv' in rules.traversal.allocated_by (did you mean append_kv?)" in found[1]
+    assert ": unknown rules.leak.judged 'leek' (did you mean leak?)" in found[2]
+
+
+def test_wrong_types_all_at_once(tmp_path: Path) -> None:
+    """Nothing is converted quietly, and each has the line of its key."""
+    text = edited(
+        ("seed = 20110", 'seed = "x"'),
+        ("points = 8", 'points = "8"'),
+        ("points = 10", "points = true"),
+        ('facets = ["reply"]', 'facets = "reply"'),
+        ("covers_cleanup = true", "covers_cleanup = 1"),
+    )
+    found = mistakes(tmp_path, text)
+
+    lines = [line_of(text, part) for part in ('seed = "x"', 'facets = "reply"', 'points = "8"', "points = true")]
+    assert [int(line.partition(":")[0]) for line in found] == [*lines, line_of(text, "covers_cleanup = 1")]
+    assert [line.split()[1] for line in found] == [
+        "seed",
+        "rules.null-check.facets",
+        "rules.check-before-allocate.points",
+        "rules.cow.points",
+        "rules.destroy.covers_cleanup",
+    ]
+
+
+def test_mistakes_of_all_kinds_at_once(tmp_path: Path) -> None:
+    """A wrong type does not hide an unknown facet."""
+    found = mistakes(tmp_path, edited(("points = 8", 'points = "8"'), ('"choice"', '"choise"')))
+
+    assert "rules.check-before-allocate.points must be a whole number from 0 to 100, not '8'" in found[0]
+    assert "unknown word 'choise' in rules.first-fit.facets" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("seed = 20110", "seed = -1"), "seed"),
+        (("seed = 20110", "seed = 2147483648"), "seed"),
+        (("seed = 20110", "seed = 20110\nsede = 3"), "sede"),
+        (("seed = 20110", ""), "seed"),
+        (("points = 8", "points = -8"), "points"),
+        (("points = 8", "point = 8"), "point"),
+        (
+            ('title  = "a successful call returns 0 or the sequence"', ""),
+            f"{line_of(REAL, '[rules.return-value]')}: rules.return-value.title",
+        ),
+        (('facets = ["choice"]', ""), "rules.first-fit needs either facets or judged"),
+        (('judged = "leak"', 'judged = "leak"\nfacets = ["reply"]'), "rules.leak needs either facets or judged"),
+        (("seed = 20110", "seed = 20110\nrules.odd = 3"), "1: rules may hold tables only: write [rules.NAME]"),
+        (('judged = "leak"', 'judged = ["leak"]'), "rules.leak.judged must be text in quotes; one of: "),
+        (('facets = ["choice"]', 'facets = [["choice"]]'), "rules.first-fit.facets must be a list of words such as ["),
+        (("[rules.list]", "[rules.cow]"), "is not TOML"),
+        (("seed = 20110", "seed = " + "9" * 5000), ""),
+        (('judged = "build"', 'facets = ["reply"]'), "1: no rule is judged by build"),
+        (('judged = "leak"', 'judged = "build"'), "compile is judged by build already, not leak"),
+        (('judged = "leak"', 'judged = "build"'), "1: no rule is judged by leak"),
+    ],
+)
+def test_a_rubric_that_cannot_be_used(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    """Limits, keys that are unknown or missing, and rules that nothing or two things would judge."""
+    found = mistakes(tmp_path, edited(change))
+
+    assert any(says in line for line in found), found
+    assert all(line.partition(":")[0].isdecimal() for line in found)
+
+
+@pytest.mark.parametrize("content", [b"", b"not toml", b"\xff\xfe\x00", b"seed = 1", b"seed = 1\nrules = 3"])
+def test_a_file_that_is_no_rubric(tmp_path: Path, content: bytes) -> None:
+    """Empty, binary, half: always a path and a line, never a traceback."""
+    path = tmp_path / "rubric.toml"
+    path.write_bytes(content)
+
+    with pytest.raises(RubricError) as caught:
+        rubric.load(path, FACETS, CALLS)
+
+    assert all(str(problem).startswith(f"{path}:") and problem.line >= 1 for problem in caught.value.problems)
+
+
+def test_a_rubric_that_is_not_there(tmp_path: Path) -> None:
+    """A missing file and a folder are said in words of the system."""
+    for path, says in ((tmp_path / "none.toml", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(RubricError, match=f"cannot be read: {says}"):
+            rubric.load(path, FACETS, CALLS)
+
+
+@pytest.mark.parametrize("text", ["x = 1", "clauses = [1]", '[clauses]\na = "b"\nc = 3'])
+def test_the_handouts_sentences_are_a_table_of_strings(tmp_path: Path, text: str) -> None:
+    """Anything else is said with what to write."""
+    path = tmp_path / "handout.toml"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(RubricError, match=r"handout.toml:\d+: write a table \[clauses\]"):
+        rubric.load_clauses(path)

@@ -1,0 +1,65 @@
+"""The skeleton that lies in a bundle, within its copy of the grader, is nobody's submission."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from grader.assignment.case_selection import part
+from grader.bundles import BUNDLES
+from grader.labs.paged_kv.lab import lab
+from grader.tests.assignment.test_source import NAME, collected, complaint, handed_in
+from grader.tests.support.command import ROOT
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_a_skeleton_that_belongs_to_a_bundle_is_never_graded(tmp_path: Path, name: str) -> None:
+    """Not where there is nothing else, nor where the student's own lies deeper; the message says where to put that."""
+    files = list(BUNDLES[name].make(lab(), part(lab(), seed=1).cases))
+    for file in files:
+        if file.name != NAME:  # that one the student has removed
+            (tmp_path / file.name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file.name).write_bytes(file.content)
+    if name == "gradescope":
+        with ZipFile(tmp_path / "gradescope.zip") as packed:
+            packed.extractall(tmp_path)
+    (skeleton,) = (path.relative_to(tmp_path) for path in tmp_path.rglob(NAME))
+    copy = Path(*skeleton.parts[: skeleton.parts.index("grader") + 1])
+    said = complaint(tmp_path)
+
+    assert said == (
+        f"there is no {NAME} in the folder, and no other C file. Put yours at the top of the folder: "
+        f"what is in {copy} is the grader's own, and {NAME} there is never graded"
+    )
+    own = handed_in(tmp_path.joinpath(*"abcdefg"))
+    assert collected(tmp_path).path == own / NAME
+    assert collected(tmp_path).notes == ()
+    assert collected(tmp_path / skeleton).content == (tmp_path / skeleton).read_bytes()
+
+
+def test_the_skeleton_of_a_bundle_is_no_reason_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is as near as the student's own, seen from where we stand too; the file beside the grader counts."""
+    skeleton = tmp_path / "grading" / "grader" / "labs" / "any" / "starter"
+    handed_in(skeleton, b"int skeleton;\n")
+    harness = tmp_path / "grading" / "grader" / "runtime" / "native" / "harness"
+    harness.mkdir(parents=True)
+    (harness / "harness.c").touch()
+    handed_in(tmp_path.joinpath(*"abcde"))
+    monkeypatch.chdir(tmp_path)
+
+    assert collected(Path()).content == b"int x;\n"
+
+    handed_in(tmp_path / "grading", b"int beside;\n")
+    assert collected(Path()).content == b"int beside;\n"
+
+
+def test_a_folder_with_the_name_of_ours_is_searched(tmp_path: Path) -> None:
+    """It is no copy of the grader without its harness, and a link to one is none."""
+    handed_in(tmp_path / "grader" / "labs" / "paged_kv" / "starter")
+    harness = Path("grader", "runtime", "native", "harness", "harness.c")
+    (tmp_path / harness.parent).mkdir(parents=True)
+    (tmp_path / harness).symlink_to(ROOT / harness)
+
+    assert collected(tmp_path).content == b"int x;\n"

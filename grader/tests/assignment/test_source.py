@@ -1,0 +1,267 @@
+"""Finding the file to grade: nearest wins, a tie is asked about, and what is no good file is a finding."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grader.assignment import source as collect_module
+from grader.assignment.source import Source, collect
+from grader.core.errors import UsageError
+from grader.core.verdict import Verdict
+
+NAME = "llm_memory.c"
+NOBODY = 65_534
+
+
+def collected(path: Path) -> Source:
+    """What `grade run path` would grade."""
+    return collect(path, NAME, "compile")
+
+
+def handed_in(folder: Path, content: bytes = b"int x;\n") -> Path:
+    """A folder that holds the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / NAME).write_bytes(content)
+    return folder
+
+
+def complaint(path: Path) -> str:
+    """The finding on what lies there."""
+    source = collected(path)
+
+    assert source.finding is not None
+    assert source.finding.verdict is Verdict.COMPILE_ERROR
+    assert source.finding.rule == "compile"
+    assert source.content == b""
+    assert source.sha256 == ""
+    return source.finding.message
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that another user may enter; pytest's own are ours alone."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def powerless() -> Iterator[None]:
+    """Be a user who may not read everything, also where the tests run as root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    yield
+    os.seteuid(0)
+
+
+def test_it_says_where_in_the_folder_the_file_lies(tmp_path: Path) -> None:
+    """Nothing, when the path is that of the file or there is none; an empty file has a place too."""
+    handed_in(tmp_path / "a" / "src")
+    handed_in(tmp_path / "b", b"")
+    paths = (tmp_path / "a", tmp_path / "b", tmp_path / "a" / "src" / NAME, tmp_path / "a" / "src")
+
+    assert [collected(path).file for path in paths] == [f"src/{NAME}", NAME, "", NAME]
+
+
+def test_a_file_and_its_folder_are_the_same_submission(tmp_path: Path) -> None:
+    """Both ways to write the path lead to the same bytes; only the name differs."""
+    folder = handed_in(tmp_path / "alice")
+    by_folder, by_file = collected(folder), collected(folder / NAME)
+
+    assert by_folder.content == by_file.content == b"int x;\n"
+    assert by_folder.sha256 == by_file.sha256 != ""
+    assert by_folder.name == str(folder)
+    assert by_folder.path == by_file.path == folder / NAME
+
+
+def test_a_file_of_another_name_may_be_graded_by_its_own_path(tmp_path: Path) -> None:
+    """Whoever writes the whole path means that file."""
+    (tmp_path / "alice.c").write_bytes(b"int y;\n")
+
+    assert collected(tmp_path / "alice.c").content == b"int y;\n"
+
+
+def test_the_shallowest_is_graded_and_the_others_are_named(tmp_path: Path) -> None:
+    """An old copy in a backup folder is not what was handed in."""
+    handed_in(tmp_path / "a", b"int wanted;\n")
+    handed_in(tmp_path / "a" / "backup")
+    handed_in(tmp_path / "b" / "c" / "d")
+    source = collected(tmp_path)
+
+    assert source.content == b"int wanted;\n"
+    assert set(source.notes) == {f"not graded: a/backup/{NAME}", f"not graded: b/c/d/{NAME}"}
+
+
+def test_two_equally_near_are_asked_about(tmp_path: Path) -> None:
+    """A tie is a question to the user, never a zero for the student."""
+    handed_in(tmp_path / "a")
+    handed_in(tmp_path / "b")
+
+    with pytest.raises(UsageError) as caught:
+        collected(tmp_path)
+
+    assert f"a/{NAME}, b/{NAME}; write the path of one of them" in str(caught.value)
+
+
+def test_any_depth_is_searched(tmp_path: Path) -> None:
+    """Unpacked archives nest deeply; one that says the file is there must also grade it."""
+    handed_in(tmp_path.joinpath(*"abcdefghij"))
+
+    assert collected(tmp_path).content == b"int x;\n"
+
+
+def test_a_search_without_end_is_our_users_slip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever names a whole disk means another path; the file may still be there, so that it is no zero."""
+    monkeypatch.setattr("grader.assignment.source._MOST_ENTRIES", 10)
+    for number in range(8):
+        (tmp_path / "notes" / f"{number}").mkdir(parents=True)
+    handed_in(tmp_path / "notes" / "7")
+
+    assert collected(tmp_path).content == b"int x;\n"
+
+    (tmp_path / "notes" / "8").touch()
+    with pytest.raises(UsageError, match=f"more than 10 files in it; write the path of {NAME} itself"):
+        collected(tmp_path)
+
+
+def test_hidden_folders_are_not_searched(tmp_path: Path) -> None:
+    """What git keeps in .git is not handed in."""
+    handed_in(tmp_path / ".git" / "x")
+
+    assert f"there is no {NAME}" in complaint(tmp_path)
+
+
+def test_a_missing_file_is_a_finding_that_names_other_c_files(tmp_path: Path) -> None:
+    """Most often it only has another name."""
+    assert complaint(tmp_path) == f"there is no {NAME} in the folder, and no other C file"
+
+    (tmp_path / "LLM_Memory.c").touch()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "memory.c").touch()
+
+    assert complaint(tmp_path).endswith("there is: LLM_Memory.c, src/memory.c")
+
+
+def test_a_link_is_never_followed(tmp_path: Path) -> None:
+    """It could lead to a file of ours."""
+    (tmp_path / NAME).symlink_to("/etc/passwd")
+
+    assert complaint(tmp_path) == f"{NAME} is a symbolic link; hand in the file itself"
+    assert complaint(tmp_path / NAME) == f"{NAME} is a symbolic link; hand in the file itself"
+
+
+@pytest.mark.parametrize("swapped", [NAME, "src", "own.h"])
+def test_what_is_swapped_for_a_link_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str) -> None:
+    """After we looked and before we read: the file, a folder on the way to it, a header."""
+    submission, theirs = tmp_path / "alice", handed_in(tmp_path / "secret", b"int secret;\n")
+    (theirs / "own.h").write_bytes(b"#define SECRET\n")
+    folder = handed_in(submission / "src")
+    (folder / "own.h").write_bytes(b"#define MINE\n")
+
+    def looked(*where: object) -> Iterator[list[os.DirEntry[str]]]:
+        yield from levels(*where)  # type: ignore[arg-type]
+        if swapped == "src":
+            folder.rename(tmp_path / "old")
+            folder.symlink_to(theirs)
+        else:
+            (folder / swapped).unlink()
+            (folder / swapped).symlink_to(theirs / swapped)
+
+    levels = collect_module.levels_below
+    monkeypatch.setattr(collect_module, "levels_below", looked)
+    try:
+        source = collected(submission)
+    except UsageError:
+        assert swapped == "src"
+        return
+
+    assert b"secret" not in source.content
+    assert b"#define SECRET\n" not in source.own_headers.values()
+    assert (source.finding is None) == (swapped == "own.h")
+
+
+def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    """In a folder it is what the student handed in; as our user's own path it is a slip."""
+    (tmp_path / NAME).symlink_to("nowhere")
+
+    assert "symbolic link" in complaint(tmp_path)
+    with pytest.raises(UsageError, match="the link leads nowhere"):
+        collected(tmp_path / NAME)
+
+
+def test_a_folder_of_that_name(tmp_path: Path) -> None:
+    """Told apart from a folder that merely lacks the file."""
+    (tmp_path / NAME).mkdir()
+
+    assert complaint(tmp_path) == f"{NAME} is a folder; hand in a file of that name"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("below", ["", NAME])
+def test_a_pipe_is_not_read(tmp_path: Path, below: str) -> None:
+    """Opening it would wait for ever, named directly or found in a folder."""
+    os.mkfifo(tmp_path / NAME)
+
+    assert complaint(tmp_path / below) == f"{NAME} is no regular file"
+
+
+def test_an_empty_and_a_huge_file(tmp_path: Path) -> None:
+    """Nothing to compile, or more than anybody writes by hand."""
+    assert complaint(handed_in(tmp_path / "empty", b"")) == f"{NAME} is empty"
+    assert complaint(handed_in(tmp_path / "huge", b"/" * 5_000_000)).startswith(f"{NAME} has 5.0 MB; at most 1.0 MB")
+
+
+def test_nothing_there_is_our_users_slip(tmp_path: Path) -> None:
+    """A path that does not exist is no submission, however long it is."""
+    for name in ("nowhere", "x" * 300):
+        with pytest.raises(UsageError) as caught:
+            collected(tmp_path / name)
+
+        assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("closed", [NAME, ".", "inner"])
+def test_what_we_may_not_read_is_never_a_zero(open_folder: Path, powerless: None, closed: str) -> None:
+    """A file, its folder or a folder below it that is closed to us says nothing about the student."""
+    folder = open_folder / "alice"
+    handed_in(folder / "inner") if closed == "inner" else handed_in(folder)
+    (folder / closed).chmod(0)
+    try:
+        with pytest.raises(UsageError, match="we may not read it"):
+            collected(folder)
+    finally:
+        (folder / closed).chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "it's", 'say "hi"', "new\nline", "-dash", "🙂", "[/red]", "esc\x1b[31m", "\udcff\udcfe"]
+)
+def test_odd_names_of_folders_are_read_and_can_be_shown(tmp_path: Path, name: str) -> None:
+    """A name may hold any bytes but / and NUL; the record holds it as UTF-8."""
+    source = collected(handed_in(tmp_path / name))
+
+    assert source.content == b"int x;\n"
+    assert source.name.encode("utf-8")
+
+
+def test_own_headers_come_along_but_only_files_of_moderate_size(tmp_path: Path) -> None:
+    """They explain a failing build; links, pipes and folders among them are passed over."""
+    handed_in(tmp_path)
+    (tmp_path / "llm_memory.h").write_bytes(b"#define MINE 1\n")
+    (tmp_path / "link.h").symlink_to("/etc/passwd")
+    (tmp_path / "folder.h").mkdir()
+    (tmp_path / "huge.h").write_bytes(b"/" * 5_000_000)
+    os.mkfifo(tmp_path / "pipe.h")
+
+    assert collected(tmp_path).own_headers == {"llm_memory.h": b"#define MINE 1\n"}

@@ -1,0 +1,217 @@
+"""The benchmark: that its arithmetic is right and that what it measures does the work; never how long that takes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from grader.bench import lines
+from grader.bench.command import main
+from grader.bench.figures import as_rows
+from grader.bench.measure import rounds_of
+from grader.bench.operations import compared
+from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
+from grader.bench.subject import Subject, prepared
+from grader.bench.traces import on_pool
+from grader.core.verdict import Verdict
+from grader.system import sandbox
+from grader.tests.support.command import ROOT, SAMPLES
+from grader.tests.support.programs import ACCEPTED, POSIX, around, first_case
+from reference.operation import Operation, Reply
+from reference.paged_kv import PagedKV
+
+_CASES = ("append/first_append_after_fork_copies", "append/record_zero")
+"""Both append, and only the first one to sequence 2."""
+_SAMPLE = SAMPLES / "accepted" / "visitor_camel_case_allman"
+
+
+def quiet(_: str) -> None:
+    """Tell nobody."""
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[Subject]:
+    """A right program with two cases."""
+    with prepared(_SAMPLE, "paged_kv") as made:
+        yield replace(made, cases=tuple(case for case in made.cases if case.name in _CASES))
+
+
+def other(subject: Subject, folder: Path, source: str) -> Subject:
+    """The same with another program."""
+    (folder / "llm_memory.c").write_text(source, encoding="utf-8")
+    with prepared(folder, "paged_kv") as made:
+        return replace(made, cases=subject.cases)
+
+
+def test_the_naive_harness_judges(subject: Subject, tmp_path: Path) -> None:
+    """It finds a right program right, a wrong one wrong, and by Valgrind alone a value that was never set."""
+    tmp_path.joinpath("wrong").mkdir()
+    tmp_path.joinpath("unset").mkdir()
+    wrong = other(
+        subject, tmp_path / "wrong", around("append_kv", after="if (seq_id == 2) engine->free_local_blocks++;")
+    )
+    reads = "int *volatile p = malloc(4); if (*p == 12345) abort(); free(p);"
+    unset = other(subject, tmp_path / "unset", around("append_kv", reads, top=f"{POSIX}#include <stdlib.h>\n"))
+    found = [
+        naive(one, plain(tmp_path, f"work{number}"), program, one.cases)
+        for number, one in enumerate((subject, wrong, unset))
+        for program in (one.program,)
+    ]
+
+    assert found == [2, 1, 0]
+
+
+def test_the_naive_harness_links_like_the_handout(subject: Subject, tmp_path: Path) -> None:
+    """With the system's libc, which is what makes Valgrind's start dear; the program is as right as before."""
+    program = dynamic(subject)
+
+    assert [
+        ELFFile(io.BytesIO(one.checked)).get_section_by_name(".interp") is not None
+        for one in (program, subject.program)
+    ] == [True, False]
+    assert naive(subject, plain(tmp_path, "work"), program, subject.cases) == 2
+
+
+def test_the_pytest_harness_judges(subject: Subject, tmp_path: Path) -> None:
+    """One test for each case; a program with a wrong state fails."""
+    tmp_path.joinpath("source").mkdir()
+    text = around("append_kv", after="if (seq_id == 2) engine->free_local_blocks++;")
+    wrong = other(subject, tmp_path / "source", text)
+    right_folder, wrong_folder = (plain(tmp_path, name).folder for name in ("right", "wrong"))
+    pytest_files(subject, right_folder, subject.program)
+    pytest_files(subject, wrong_folder, wrong.program)
+
+    assert len(list(right_folder.glob("*.plan"))) == 2
+    assert (pytest_run(right_folder), pytest_run(wrong_folder)) == (True, False)
+
+
+def test_the_plain_way_says_what_the_sandbox_says(subject: Subject, tmp_path: Path) -> None:
+    """The same stage, the same result: what is compared is the wrapping alone."""
+    reads = "int *volatile p = malloc(4); if (*p == 12345) abort(); free(p);"
+    unset = other(subject, tmp_path, around("append_kv", reads, top=f"{POSIX}#include <stdlib.h>\n"))
+    with sandbox.workspace() as work:
+        there = unset.memcheck(work, unset.cases)
+    here = unset.memcheck(plain(tmp_path, "work"), unset.cases)
+
+    assert there.errors
+    assert (here.errors, here.counted, here.stopped) == (there.errors, there.counted, there.stopped)
+
+
+def test_the_plain_way_knows_how_a_program_ended(tmp_path: Path) -> None:
+    """By exit code or by signal, with what it wrote to the extra channel."""
+    work, limits = plain(tmp_path, "work"), sandbox.Limits()
+    wrote = work.run(
+        lambda ends: ["sh", "-c", f"cat /dev/fd/{ends[0]} > /dev/fd/{ends[1]}; exit 3"],
+        limits=limits,
+        feeds=[b"hello"],
+        channels=1,
+    )
+    killed = work.run(["sh", "-c", "kill -9 $$"], limits=limits)
+
+    assert (wrote.exit_code, wrote.channels) == (3, (b"hello",))
+    assert (killed.exit_code, killed.signal) == (None, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("blocks", [64, 4096])
+def test_long_traces_are_right_programs_bread(subject: Subject, blocks: int) -> None:
+    """The same calls on every pool, most of them successful, and a right program does them right."""
+    case = on_pool(first_case(), blocks, operations=150, seed=3)
+    with sandbox.workspace() as work:
+        (comparison,) = subject.compare(subject.replay(work, [case]))
+
+    assert case.trace.operations[1:] == on_pool(first_case(), 1024, operations=150, seed=3).trace.operations[1:]
+    assert len(comparison.actual) == len(case.trace.operations) == 151
+    assert sum(reply.refused for reply in comparison.expected) < 15
+    assert not comparison.deviations
+
+
+def test_the_reference_plays_in_every_round(subject: Subject) -> None:
+    """What the grader keeps of cases that it knows is no speed of reference and comparison."""
+    applied = []
+
+    class Counting(PagedKV):
+        def apply(self, operation: Operation) -> Reply:
+            applied.append(operation)
+            return super().apply(operation)
+
+    counting = replace(subject, lab=replace(subject.lab, model=Counting))
+    both = compared(counting, quiet)
+    taken = rounds_of([candidate for one in both for candidate in one.candidates(counting, 3)], 3, quiet)
+    figures = [figure for one in both for figure in one.figures(taken)]
+    once = sum(len(case.trace.operations) for case in subject.cases)
+    targets = [figure.name for figure in figures if figure.target is not None]
+
+    assert len(applied) == (1 + 3) * (once + 20 * 201)
+    assert all(figure.high >= figure.value >= figure.low > 0 for figure in figures)
+    assert targets == ["operations/s played and compared, 64 blocks"]
+
+
+def test_everything_is_measured(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line for every target of the design, on few cases and few samples."""
+    few = {
+        verdict: subject.samples(verdict)[:1] for verdict in Verdict if verdict in ("run_time_error", "memory_error")
+    }
+    monkeypatch.setattr(Subject, "samples", lambda _, verdict: few.get(verdict, ACCEPTED[:1]))
+    monkeypatch.setattr(lines, "_DEAR_ROUNDS", 1)
+    sections = {section.title: section.figures for section in lines.full(subject, 1, quiet)}
+    targets = {str(figure.target) for figure in sections["Targets"]}
+
+    assert {"<= 4.5", "<= 1.4", ">= 30", "<= 2", "<= 3", "<= 4", ">= 300,000", "<= 0.1"} <= targets
+    assert (">= 0.85" in targets) == (len(os.sched_getaffinity(0)) > 1)
+    assert set(sections) == {"Targets", "Rivals without a target", "Parts", "Growth"}
+    assert all(figure.value > 0 for title in ("Parts", "Growth") for figure in sections[title])
+
+
+def test_the_command_says_all_in_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON of a real run: 1 exactly when something in it is missed."""
+    with pytest.raises(SystemExit) as end:
+        main(["--quick", "--rounds", "1", "--json", "--submission", str(_SAMPLE)])
+    said = capsys.readouterr()
+    rows = json.loads(said.out)
+
+    assert said.err == ""
+    assert all(list(row) == ["name", "value", "target", "held"] for row in rows)
+    assert all((row["held"] is None) == (row["target"] is None) for row in rows)
+    assert end.value.code == int(any(row["held"] is False for row in rows))
+    assert as_rows([]) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--rounds", "0"],
+        ["--submission", "no/such/place"],
+        ["--submission", str(SAMPLES / "compile_error" / "sign_compare")],
+    ],
+)
+def test_a_wrong_option_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """And says why, before anything is measured."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    said = capsys.readouterr()
+
+    assert (end.value.code, said.out) == (2, "")
+    assert said.err
+
+
+def test_an_interrupt_is_130() -> None:
+    """No traceback, nothing printed that looks like a result."""
+    bench = subprocess.Popen(
+        [sys.executable, "-m", "grader.bench"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    time.sleep(3)
+    bench.send_signal(signal.SIGINT)
+    out, err = bench.communicate(timeout=60)
+
+    assert (bench.returncode, out, err) == (130, b"", b"bench: interrupted\n")

@@ -1,0 +1,274 @@
+"""What students get, used where nothing else of ours is: it grades, says how far it goes, and hides what is hidden."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from grader.assignment.case_selection import HIDDEN_FILE, part
+from grader.bundles.bundle import File
+from grader.bundles.public import public_tree
+from grader.bundles.tree import tree
+from grader.core.case import Case
+from grader.core.verdict import Visibility
+from grader.labs.paged_kv.lab import lab
+from grader.report.view import View
+from grader.tests.support.bundled import clean, packed, ran, ready, workflow_ran
+from grader.tests.support.command import SAMPLES
+from grader.tests.support.injected import obeyed
+from grader.tests.support.readers import READERS, RUNNER
+
+PUBLIC = ("starter", "classroom50", "actions")
+RIGHT, WRONG = SAMPLES / "accepted" / "yoda_crlf", SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
+NOISY = SAMPLES / "wrong_answer" / "hostile_injects_printed_lines"
+"""Prints orders to GitHub, among others."""
+WORDS = re.compile(r"public part: (\d+) of (\d+) points; hidden cases not run here")
+
+
+@cache
+def hidden_cases() -> tuple[Case, ...]:
+    """Those that nobody may get to know."""
+    return tuple(case for case in part(lab(), seed=1).cases if case.visibility is Visibility.HIDDEN)
+
+
+def told(files: Iterable[tuple[str, bytes]]) -> set[str]:
+    """The hidden cases of which a name, a title or a trace stands in these files; layout of a trace does not matter."""
+    texts = [b"\0".join([name.encode(), content]) for name, content in files]
+    whole = b"\0".join(texts)
+    packed_tight = re.sub(rb"\s+", b"", whole)
+    known = set()
+    for case in hidden_cases():
+        lines = case.path.read_text(encoding="utf-8").partition("operations")[2].partition("'''")[2].splitlines()
+        trace = re.sub(r"\s+", "", "".join(lines).partition("'''")[0]).encode()
+        if case.path.stem.encode() in whole or case.title.encode() in whole or trace in packed_tight:
+            known.add(case.name)
+    return known
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_nothing_of_a_hidden_case_is_in_a_public_bundle(name: str, tmp_path: Path) -> None:
+    """Nor any program that was graded once: some are right ones."""
+    bundle = packed(name, tmp_path / "bundle")
+    files = [(str(path.relative_to(bundle)), path.read_bytes()) for path in bundle.rglob("*") if path.is_file()]
+    right = {path.read_bytes() for path in SAMPLES.glob("accepted/*/*.c")}
+
+    assert told(files) == set()
+    assert right.isdisjoint(content for _, content in files)
+    assert not [path for path, _ in files if re.search(r"tests/|submissions/|\.sqlite|\.git/", path)]
+    assert not [path for path in bundle.rglob("*") if path.is_symlink()]
+
+
+def test_the_search_for_hidden_cases_finds_each_of_them() -> None:
+    """In a bundle that holds them all; else the test above would show nothing."""
+    files = [(file.name, file.content) for file in tree(lab(), part(lab(), seed=1).cases)]
+
+    assert told(files) == {case.name for case in hidden_cases()} != set()
+
+
+def test_a_public_bundle_says_of_hidden_cases_what_they_weigh() -> None:
+    """A number for each rule, and no word more."""
+    files: dict[str, File] = {file.name: file for file in public_tree(lab(), part(lab(), seed=1).cases)}
+    text = files[f"grading/cases/{lab().name}/{HIDDEN_FILE}"].content.decode()
+    rules = "|".join(rule.id for rule in lab().rubric.rules)
+
+    assert re.fullmatch(rf"(#.*\n)+\n\[weights\]\n((?:{rules}) = \d+\n)+", text)
+
+
+def points(text: str) -> tuple[int, int]:
+    """N and M, the same wherever they stand."""
+    ((score, most),) = set(WORDS.findall(text))
+    return int(score), int(most)
+
+
+with_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed, and nothing else needs it")
+
+
+@with_make
+def test_the_starter_kit_grades_what_a_student_writes(tmp_path: Path) -> None:
+    """First nothing, in the end all of the public part; our modules are those in the kit."""
+    kit = packed("starter", tmp_path / "kit")
+    environment = ready(kit / "grading", tmp_path / "environment")
+    variables = clean(environment)
+    said = ran("make", "build", "check", cwd=kit, variables=variables)
+
+    assert said.code == 2  # make's own, for the 1 of the check
+    assert "Error 1" in said.err
+    assert points(said.out) == (0, points(said.out)[1])
+
+    shutil.copy(RIGHT / "llm_memory.c", kit)
+    said = ran(kit / "check", cwd=tmp_path, variables=variables)
+    score, most = points(said.out)
+
+    assert (said.code, said.err, score) == (0, "", most)
+    assert 0 < most < lab().rubric.max_score
+    where = "import grader, reference; print(grader.__file__, reference.__file__)"
+    assert ran(environment / "bin" / "python", "-c", where, cwd=tmp_path, variables=variables).out.split() == [
+        str(kit / "grading" / name / "__init__.py") for name in ("grader", "reference")
+    ]
+
+
+@with_make
+def test_an_editor_finds_the_lines_of_what_is_wrong(tmp_path: Path) -> None:
+    """The task of the kit reads what `make problems` prints: file, line and message of each cause that has a line."""
+    kit = packed("starter", tmp_path / "kit")
+    variables = clean(ready(kit / "grading", tmp_path / "environment"))
+    shutil.copy(WRONG / "llm_memory.c", kit)
+    (task,) = json.loads((kit / ".vscode" / "tasks.json").read_text(encoding="utf-8"))["tasks"]
+    matcher = task["problemMatcher"]["pattern"]
+    said = ran("make", "--silent", "problems", cwd=kit, variables=variables)
+    assert task["command"] in (kit / "Makefile").read_text(encoding="utf-8")
+
+    found = [one for line in said.out.splitlines() if (one := re.fullmatch(matcher["regexp"], line))]
+    assert found
+    for one in found:
+        assert one[matcher["file"]] == "llm_memory.c"
+        assert 0 < int(one[matcher["line"]]) <= len((kit / "llm_memory.c").read_bytes().splitlines())
+        assert one[matcher["severity"]] in ("error", "note")
+        assert "[" in one[matcher["message"]]
+
+
+def test_the_commands_that_a_report_of_the_kit_writes_can_be_typed(tmp_path: Path) -> None:
+    """Hidden cases are in no list of it, and `repro` makes a program that fails as the report says."""
+    kit = packed("starter", tmp_path / "kit")
+    variables = clean(ready(kit / "grading", tmp_path / "environment"))
+    shutil.copy(WRONG / "llm_memory.c", kit)
+    said = ran("scripts/grade", "repro", "llm_memory.c", "--without-valgrind", cwd=kit, variables=variables)
+    (kit / "repro.c").write_text(said.out, encoding="utf-8")
+    built = subprocess.run(lab().reproduce_command.split(), cwd=kit, check=False, capture_output=True)
+    listed = ran("scripts/grade", "cases", cwd=kit, variables=variables)
+
+    assert (said.code, built.returncode) == (0, 0)
+    assert subprocess.run(["./repro"], cwd=kit, check=False, capture_output=True).returncode == 1
+    assert "hidden cases are not in this list" in listed.out
+
+
+def autograder(tmp_path: Path, source: Path) -> tuple[Path, Path, dict[str, str]]:
+    """The bundle as the runner of Classroom 50 extracts it, a student's checkout, and the runner's variables."""
+    slug = packed("classroom50", tmp_path / "classroom") / "autograders" / "paged-kv"
+    checkout = tmp_path / "checkout"
+    (checkout / "src").mkdir(parents=True)
+    shutil.copy(source / "llm_memory.c", checkout / "src")
+    outputs = tmp_path / "outputs"
+    variables = clean(
+        ready(slug / "grading", tmp_path / "environment"),
+        **RUNNER,
+        CLASSROOM50_BUNDLE_DIR=str(slug),
+        GITHUB_ACTIONS="true",
+        GITHUB_OUTPUT=str(outputs),
+    )
+    return slug, checkout, variables
+
+
+@pytest.mark.parametrize(("source", "status"), [(RIGHT, "success"), (WRONG, "failure")])
+def test_classroom_50_gets_its_result(source: Path, status: str, tmp_path: Path) -> None:
+    """In the checkout, whatever a student has put there; 0 when something was graded."""
+    slug, checkout, variables = autograder(tmp_path, source)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("kept", encoding="utf-8")
+    (checkout / "result.json").symlink_to(elsewhere)
+    (checkout / "release-body.md").mkdir()
+    said = ran("python3", slug / "autograder.py", cwd=checkout, variables=variables)
+    result = json.loads((checkout / "result.json").read_text(encoding="utf-8"))
+    body = (checkout / "release-body.md").read_text(encoding="utf-8")
+    score, most = result["score"], result["max-score"]
+
+    READERS["classroom50"](json.dumps(result), View(variables=RUNNER))
+    READERS["summary"](body, View())
+    assert (said.code, obeyed(said.all)) == (0, [])
+    assert (score == most) == (status == "success")
+    assert (result["assignment"], result["submission"]) == ("a", "submit/1")
+    assert points(said.out + result["part"]) == (score, most) == tuple(map(sum, zip(*_scores(result), strict=True)))
+    assert points(body.replace("&#58;", ":").replace("&#59;", ";")) == (score, most)
+    assert (tmp_path / "outputs").read_text(encoding="utf-8") == f"status={status}\nsummary={result['part']}\n"
+    assert elsewhere.read_text(encoding="utf-8") == "kept"
+
+
+def _scores(result: dict[str, Any]) -> list[tuple[int, int]]:
+    return [(test["score"], test["max-score"]) for test in result["tests"]]
+
+
+@pytest.mark.parametrize(("broken", "code"), [("two files", 2), ("set-up", 3)])
+def test_classroom_50_gets_no_result_where_nothing_was_graded(broken: str, code: int, tmp_path: Path) -> None:
+    """Then the runner says that the autograder failed, and nobody has a zero."""
+    slug, checkout, variables = autograder(tmp_path, RIGHT)
+    (checkout / "result.json").write_text('{"score": 100}', encoding="utf-8")
+    if broken == "two files":
+        shutil.copytree(checkout / "src", checkout / "old")
+    else:
+        (slug / "grading" / "pyproject.toml").write_text("changed", encoding="utf-8")
+    said = ran("python3", slug / "autograder.py", cwd=checkout, variables=variables)
+
+    assert said.code == code
+    assert "nothing was graded, which costs no points" in said.err
+    assert sorted(path.name for path in checkout.iterdir() if path.is_file()) == []
+    assert not (tmp_path / "outputs").exists()
+
+
+def sudo(folder: Path) -> str:
+    """A PATH on which `sudo apt-get` has nothing to do."""
+    folder.mkdir()
+    (folder / "sudo").write_text('#!/bin/sh\n[ "$1" = apt-get ]\n', encoding="utf-8")
+    (folder / "sudo").chmod(0o755)
+    return f"{folder}:{clean(None)['PATH']}"
+
+
+@pytest.mark.parametrize(("source", "code"), [(RIGHT, 0), (NOISY, 1)])
+def test_the_workflow_checks_a_repository(source: Path, code: int, tmp_path: Path) -> None:
+    """Its shell steps, as a runner starts them: messages at lines, a summary, reports; red where points are missing."""
+    repository = packed("actions", tmp_path / "repository")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    shutil.copy(source / "llm_memory.c", repository)
+    environment = ready(repository / "grading", tmp_path / "environment")
+    said, files = workflow_ran(repository, temporary, clean(environment, PATH=sudo(tmp_path / "bin")))
+    orders = [line for line in obeyed(said.out) if not line.startswith("::notice")]
+    reports = Path(files["GITHUB_OUTPUT"].partition("=")[2].strip())
+
+    READERS["summary"](files["GITHUB_STEP_SUMMARY"], View())
+    assert said.code == code
+    assert all(line.startswith("::error file=llm_memory.c,") for line in orders)
+    assert bool(orders) == bool(code)
+    score, most = points(said.out)
+    assert (score == most) == (code == 0)
+    assert points(files["GITHUB_STEP_SUMMARY"].replace("&#58;", ":").replace("&#59;", ";")) == (score, most)
+    for name, file in {"junit": "junit.xml", "sarif": "report.sarif", "html": "report.html"}.items():
+        READERS[name]((reports / file).read_text(encoding="utf-8"), View())
+
+
+def test_a_check_that_could_not_be_done_is_said_to_be_that(tmp_path: Path) -> None:
+    """A repository without the file has points; one in which it is ambiguous has a message, and none."""
+    repository = packed("actions", tmp_path / "repository")
+    for name in ("a", "b"):
+        (repository / name).mkdir()
+        shutil.copy(RIGHT / "llm_memory.c", repository / name)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = ready(repository / "grading", tmp_path / "environment")
+    said, files = workflow_ran(repository, temporary, clean(environment, PATH=sudo(tmp_path / "bin")))
+
+    assert said.code == 2
+    assert obeyed(said.out)[-1].startswith("::error title=self-check::nothing was checked")
+    assert files == {"GITHUB_OUTPUT": "", "GITHUB_STEP_SUMMARY": ""}
+
+
+def test_the_workflow_takes_what_it_needs_and_no_more(tmp_path: Path) -> None:
+    """It may read; others' actions are pinned; nothing that a student wrote is put into a script."""
+    repository = packed("actions", tmp_path / "repository")
+    (path,) = (repository / ".github" / "workflows").iterdir()
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    ((_, job),) = workflow["jobs"].items()
+
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "permissions" not in job
+    assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", step["uses"]) for step in job["steps"] if "uses" in step)
+    assert all("${{" not in step.get("run", "") for step in job["steps"])
+    assert job["steps"][0]["with"] == {"persist-credentials": False}

@@ -1,0 +1,1 @@
+"""Tests of batches, stores and classes."""

@@ -1,0 +1,298 @@
+"""A class is graded on any executor: each result is kept at once, and nobody's trouble is another one's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader import pipeline
+from grader.classroom import batch, fingerprint, workers
+from grader.classroom.discover import gather
+from grader.classroom.locks import claims
+from grader.classroom.store import Run, Store, open_store
+from grader.classroom.stored_result import Kept
+from grader.classroom.workers import Graded, Task, grade, processes
+from grader.core.errors import DriverError, OtherGrader
+from grader.core.record import from_json
+from grader.tests.support.command import ROOT, SAMPLES, environment
+from grader.tests.support.made import outcome, record_of
+
+_FEW = fingerprint.Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
+_NAMES = ("accepted/yoda_crlf", "compile_error/sign_compare", "wrong_answer/no_copy_on_write", "wrong_answer/all_null")
+
+
+class Here(Executor):
+    """Does everything at once, in this process."""
+
+    def __init__(self, breaks_at: bytes | None = None) -> None:
+        self.breaks_at, self.broken = breaks_at, False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call it now; die at a source that holds what it breaks at."""
+        self.broken = self.broken or (self.breaks_at is not None and self.breaks_at in args[0].source.content)
+        future: Future[Any] = Future()
+        if self.broken:
+            future.set_exception(BrokenExecutor())
+        else:
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@contextmanager
+def here(breaks_at: bytes | None = None) -> Iterator[Executor]:
+    """Workers of this process."""
+    yield Here(breaks_at)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A class of four, two of whom handed in the same."""
+    made = tmp_path / "class"
+    made.mkdir()
+    for name in _NAMES[:3]:
+        (made / f"{Path(name).name}.c").write_bytes((SAMPLES / name / "llm_memory.c").read_bytes())
+    (made / "copied.c").write_bytes((SAMPLES / _NAMES[2] / "llm_memory.c").read_bytes())
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty one, which does not matter to the folder."""
+    with open_store(tmp_path / "grades.sqlite", create=True) as made:
+        yield made
+
+
+def planned(store: Store, folder: Path, settings: fingerprint.Settings = _FEW) -> Run:
+    """The class as a run."""
+    return batch.plan(store, fingerprint.asked(settings), folder, gather(folder, "llm_memory.c", "compile"))
+
+
+def graded(
+    store: Store,
+    folder: Path,
+    run: Run,
+    make: workers.Workers = here,
+    *,
+    window: int = 2,
+    again: Collection[str] = (),
+) -> list[Graded]:
+    """Grade a run; returns what was told."""
+    told: list[Graded] = []
+    with claims(folder) as claimed:
+        batch.grade_run(store, run, make, claimed, window=window, tell=told.append, again=again)
+    return told
+
+
+def test_a_batch_gives_the_records_of_single_gradings(store: Store, folder: Path) -> None:
+    """Whoever handed in the same has the same points, by one grading, and each the own name."""
+    run = planned(store, folder)
+    told = graded(store, folder, run)
+    chosen = fingerprint.asked(_FEW)
+
+    assert len(told) == 3
+    for result in store.results(run):
+        alone = pipeline.grade(folder / f"{result.name}.c", chosen.lab, chosen.cases, seed=chosen.seed, valgrind=False)
+        record = result.record
+        assert record.submission.name == result.name
+        assert record.submission.sha256 == alone.submission.sha256
+        assert (record.verdict, record.score, record.rules) == (alone.verdict, alone.score, alone.rules)
+        assert record.outcomes == alone.outcomes
+        assert record.max_score == run.max_score == chosen.max_score < 100
+
+
+def test_what_did_not_change_is_not_graded_again(store: Store, folder: Path) -> None:
+    """The same class is the same run; a new one has what it shares with an older one from the start."""
+    run = planned(store, folder)
+    graded(store, folder, run)
+    assert planned(store, folder) == run
+    assert store.pending(run) == []
+
+    (folder / "copied.c").write_bytes((SAMPLES / _NAMES[3] / "llm_memory.c").read_bytes())
+    (folder / "notes.h").write_text("nobody includes this\n", encoding="utf-8")
+    second = planned(store, folder)
+
+    assert second.id != run.id
+    assert len(store.pending(second)) == 1
+    assert store.pending(run) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"seed": 9}, {"valgrind": True}, {"case": "append/*"}, {"allowed": ("main",)}, {"advise": True}],
+    ids=["seed", "Valgrind", "cases", "allowed symbols", "advice"],
+)
+def test_whatever_changes_a_record_changes_its_key(store: Store, folder: Path, changed: dict[str, Any]) -> None:
+    """A record of other options is never taken for one of these."""
+    values = {"lab": "paged_kv", "case": _FEW.case, "valgrind": False, **changed}
+    keys = [
+        {one.entry.key for one in store.results(planned(store, folder, by))}
+        for by in (_FEW, fingerprint.Settings(**values))
+    ]
+
+    assert keys[0] & keys[1] == set()
+
+
+def test_a_record_depends_on_the_machine_as_far_as_its_numbers_do() -> None:
+    """Counts depend on what libc chooses for a processor; and what differs somewhere is said."""
+    counting = fingerprint.asked(replace(_FEW, instructions=True)).made_of
+
+    assert counting.keys() - fingerprint.asked(_FEW).made_of.keys() == {"valgrind", "processor"}
+    assert (
+        fingerprint.differences({"cases": "1", "gcc": "2"}, {"cases": "3", "gcc": "4"})
+        == "other cases; gcc '2', not '4'"
+    )
+    assert fingerprint.differences(counting, counting) == ""
+
+
+def test_a_header_matters_where_the_source_names_it(store: Store, tmp_path: Path) -> None:
+    """Directly or by another header; one that nobody can mean does not."""
+    (tmp_path / "in" / "jane").mkdir(parents=True)
+    files = {"llm_memory.c": '#include "a.h"\n', "a.h": '#include "b.h"\n', "b.h": "int b;\n", "c.h": "int c;\n"}
+    keys = []
+    for changed in ("", "b.h", "c.h"):
+        for name, text in files.items():
+            more = "int more;\n" if name == changed else ""
+            (tmp_path / "in" / "jane" / name).write_text(text + more, encoding="utf-8")
+        keys.append(next(store.results(planned(store, tmp_path / "in"))).entry.key)
+
+    assert keys[0] != keys[1]
+    assert keys[0] == keys[2]
+
+
+def test_a_judge_error_stops_no_other_and_is_tried_again(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No score and the reason instead; the next time it may go well."""
+    right = pipeline.grade
+
+    def broken(path: Path, *rest: Any, source: Any, **how: Any) -> Any:
+        if b"yoda" in source.content.lower():
+            raise DriverError("the driver broke")
+        return right(path, *rest, source=source, **how)
+
+    (folder / "yoda_crlf.c").write_bytes(b"/* yoda */" + (folder / "yoda_crlf.c").read_bytes())
+    run = planned(store, folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "grade", broken)
+        graded(store, folder, run)
+    troubles = {one.name: one.entry.trouble for one in store.results(run) if not one.is_graded}
+    assert troubles == {"yoda_crlf": "the driver broke"}
+
+    graded(store, folder, run)
+    assert [one.entry.trouble for one in store.results(run) if not one.is_graded or one.entry.trouble] == []
+
+
+def test_when_an_executor_breaks_only_the_guilty_one_is_left_out(store: Store, folder: Path) -> None:
+    """Those that were under way with it are graded all the same."""
+    run = planned(store, folder)
+    source = (folder / "sign_compare.c").read_bytes()
+    graded(store, folder, run, partial(here, source), window=3)
+    troubles = {one.name: one.entry.trouble for one in store.results(run) if not one.is_graded}
+
+    assert list(troubles) == ["sign_compare"]
+    assert "killed" in troubles["sign_compare"]
+
+
+def deadly(task: Task) -> Graded:
+    """Instead of a grading: one source ends its process, the others have a point."""
+    if b"deadly" in task.source.content:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Graded(key=task.key, kept=Kept.of(task.key, record_of(outcome("append/one"))))
+
+
+def test_a_worker_that_is_killed_takes_nobody_with_it(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With real processes: the pool breaks, another one goes on."""
+    (folder / "sign_compare.c").write_text("deadly", encoding="utf-8")
+    monkeypatch.setattr(batch, "grade", deadly)
+    run = planned(store, folder)
+    graded(store, folder, run, partial(processes, 2))
+
+    assert [one.name for one in store.results(run) if not one.is_graded] == ["sign_compare"]
+
+
+def test_a_worker_with_another_grader_refuses(store: Store, folder: Path) -> None:
+    """On another machine, or when a case was changed meanwhile: the batch ends, nobody has a record or a trouble."""
+    (source, *_) = [one.source for one in gather(folder, "llm_memory.c", "compile") if one.source is not None]
+    other = Task(
+        key="k",
+        source=source,
+        settings=_FEW,
+        fingerprint="x",
+        made_of={**fingerprint.asked(_FEW).made_of, "gcc": "another"},
+    )
+    with pytest.raises(OtherGrader, match=r"what the batch began with: gcc 'gcc .*', not 'another'"):
+        grade(other)
+
+    run = planned(store, folder)
+    with pytest.raises(OtherGrader):
+        graded(store, folder, replace(run, fingerprint="another"))
+    assert len(store.pending(run)) == 3
+    assert {one.entry.trouble for one in store.results(run)} == {""}
+
+
+_SHARED = """import sys
+from contextlib import contextmanager
+from pathlib import Path
+from grader.classroom import batch, workers
+from grader.classroom.locks import claims
+from grader.classroom.store import open_store
+from grader.tests.classroom.test_batch import Here
+path, log = map(Path, sys.argv[1:])
+def counted(task):
+    log.open("a").write("x")
+    return workers.grade(task)
+batch.grade = counted
+@contextmanager
+def here():
+    yield Here()
+with open_store(path) as store, claims(path) as claimed:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    batch.grade_run(store, store.run(1), here, claimed, window=1, tell=lambda one: None)
+"""
+
+
+def test_two_batches_share_the_work(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started together on one store, they grade each submission once, and both see the end."""
+    path, log = tmp_path / "shared.sqlite", tmp_path / "log"
+    with open_store(path, create=True) as store:
+        run = planned(store, folder)
+        both = [
+            subprocess.Popen(
+                [sys.executable, "-c", _SHARED, str(path), str(log)],
+                cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+            for _ in range(2)
+        ]  # fmt: skip
+        for one in both:
+            assert one.stdout is not None
+            assert one.stdout.readline() == "ready\n"
+        for one in both:
+            one.communicate("\n", timeout=60)
+
+        assert [one.returncode for one in both] == [0, 0]
+        assert all(result.is_graded for result in store.results(run))
+        assert len(log.read_text(encoding="utf-8")) == 3
+
+
+def test_records_are_kept_as_json_that_reads_back(store: Store, folder: Path) -> None:
+    """What stands in the file is the record, with nothing about whose it is."""
+    run = planned(store, folder)
+    for done in graded(store, folder, run):
+        assert done.kept is not None
+        record = from_json(done.kept.json)
+        assert (record.score, record.verdict) == (done.kept.score, done.kept.verdict)
+        assert record.submission.students == ()

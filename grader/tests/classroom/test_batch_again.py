@@ -1,0 +1,151 @@
+"""What is kept is graded anew where somebody asks for it, and what was handed in and is damaged stops no other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sqlite3
+import threading
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from grader.classroom import batch
+from grader.classroom.store import Store, open_store
+from grader.classroom.worker_pool import Pool
+from grader.classroom.workers import LATE, Graded, Task, processes
+from grader.cli.batch import _named
+from grader.core.errors import DriverError, StoreTrouble, UsageError
+from grader.system.budget import MOST_SECONDS
+from grader.tests.classroom.test_batch import folder, graded, planned, store
+from grader.tests.support.classes import until
+from grader.tests.support.command import SAMPLES, grade
+
+__all__ = ["folder", "store"]
+
+_QUICK = ("--case", "append/copy_*", "--without-valgrind", "--jobs", "2")
+
+
+def test_names_and_patterns_choose_and_all_that_fit_none_are_said() -> None:
+    """With the one that is near; a name that looks like a pattern is a name first."""
+    names = ["jane", "joe", "team_1", "team_2", "team_[1]"]
+
+    assert _named(["jane", "team_?", "team_[1]"], names) == {"jane", "team_1", "team_2", "team_[1]"}
+    with pytest.raises(UsageError) as error:
+        _named(["jnae", "x*", "joe"], names)
+    said = str(error.value).splitlines()
+    assert said[0] == "--again jnae: there is no such submission (did you mean jane?)"
+    assert (len(said), said[1].startswith("--again x*: there is no such submission")) == (2, True)
+
+
+def test_what_is_kept_is_graded_again_on_demand(tmp_path: Path) -> None:
+    """Only that; what machine trouble made of it is gone, and both are said. Without the option nothing is graded."""
+    (tmp_path / "in").mkdir()
+    for name in ("accepted/yoda_crlf", "wrong_answer/all_null", "wrong_answer/last_fit"):
+        shutil.copytree(SAMPLES / name, tmp_path / "in" / Path(name).name)
+    call = partial(grade, "batch", "in", *_QUICK, cwd=tmp_path)
+    assert call().code == 1
+    path = tmp_path / "grades.sqlite"
+    with open_store(path) as store:
+        yoda = next(store.results(store.run(1), "yoda_crlf")).kept
+        wrong = next(store.results(store.run(1), "all_null")).kept
+        assert yoda is not None
+        assert wrong is not None
+        lost = replace(wrong, key=yoda.key)
+        store.add_record(lost, anew=True)
+
+    unknown = call("--again", "yoda_crfl")
+    assert (unknown.code, "did you mean yoda_crlf?" in unknown.err) == (2, True)
+    assert "yoda_crlf" not in call().err
+    anew = call("--again", "yoda*", "--again", "last_fit")
+    assert "run 1: 3 submissions, 1 of them graded already" in anew.err
+    assert f"yoda_crlf: {yoda.score} points, 0 points before" in anew.err
+    assert "last_fit: " in anew.err
+    assert anew.err.count("points, as before") == 1
+    with open_store(path, read_only=True) as store:
+        again = next(store.results(store.run(1), "yoda_crlf"))
+        assert (again.score, again.record.score) == (yoda.score, yoda.score)
+
+
+def test_a_record_stays_until_there_is_a_new_one(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot be graded again has what it had."""
+    run = planned(store, folder)
+    graded(store, folder, run)
+    before = [one.kept for one in store.results(run)]
+    keys = {one.entry.key for one in store.results(run)}
+
+    def broken(*_: object, **__: object) -> None:
+        raise DriverError("no time")
+
+    monkeypatch.setattr("grader.pipeline.grade", broken)
+    told = graded(store, folder, run, again=keys)
+
+    assert [one.trouble for one in told] == ["no time"] * 3
+    assert [one.kept for one in store.results(run)] == before
+
+
+def test_what_was_handed_in_and_is_damaged_stops_no_other(tmp_path: Path, store: Store, folder: Path) -> None:
+    """It has no score and a reason; to hand it in once more mends that."""
+    run = planned(store, folder)
+    with contextlib.closing(sqlite3.connect(tmp_path / "grades.sqlite")) as connection, connection:
+        one = next(store.results(run, "yoda_crlf")).entry.source
+        connection.execute("UPDATE sources SET content = x'00' WHERE id = ?", (one,))
+    connection.close()
+    graded(store, folder, run)
+    troubles = {one.name: one.entry.trouble for one in store.results(run) if not one.is_graded}
+    assert list(troubles) == ["yoda_crlf"]
+    assert "`grade batch FOLDER` puts it back" in troubles["yoda_crlf"]
+
+    graded(store, folder, planned(store, folder))
+    assert all(one.is_graded for one in store.results(run))
+
+
+def stuck(task: Task) -> Graded:
+    """Instead of a grading: one source never comes back, the others cannot be graded."""
+    if b"stuck" in task.source.content:
+        Path(task.source.content.decode().split()[1]).touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return Graded(key=task.key, trouble="not today")
+
+
+def test_a_grading_that_does_not_end_is_noted_and_the_class_goes_on(
+    tmp_path: Path, store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a score: it is no verdict."""
+    mark = tmp_path / "mark"
+    (folder / "sign_compare.c").write_text(f"stuck {mark}", encoding="utf-8")
+    monkeypatch.setattr(batch, "grade", stuck)
+    run = planned(store, folder)
+    with processes(1) as pool:
+        assert isinstance(pool, Pool)
+        (place,) = pool._places
+
+        def look_at_the_clock() -> None:
+            until(mark.exists, 120)
+            place.wait_less(MOST_SECONDS)
+
+        thread = threading.Thread(target=look_at_the_clock)
+        thread.start()
+        graded(store, folder, run, lambda: nullcontext(pool))
+        thread.join()
+    troubles = {one.name: one.entry.trouble for one in store.results(run) if not one.is_graded}
+
+    assert troubles.pop("sign_compare") == LATE
+    assert set(troubles.values()) == {"not today"}
+
+
+def test_a_store_that_is_gone_ends_a_batch(
+    tmp_path: Path, store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soon, though nothing ends that could be kept."""
+    (folder / "sign_compare.c").write_text(f"stuck {tmp_path / 'mark'}", encoding="utf-8")
+    monkeypatch.setattr(batch, "grade", stuck)
+    run = planned(store, folder)
+    (tmp_path / "grades.sqlite").unlink()
+    with pytest.raises(StoreTrouble, match=r"grades\.sqlite: somebody removed or replaced it"):
+        graded(store, folder, run, partial(processes, 2))

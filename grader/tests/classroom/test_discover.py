@@ -1,0 +1,165 @@
+"""A class's submissions are found wherever they come from, and known by their students' names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader.classroom import roster
+from grader.classroom.discover import Handed, gather
+from grader.core.errors import ClassFileError, UsageError
+from grader.core.record import Student
+
+_EXPORT = r"""---
+submission_11:
+  :submitters:
+  - :name: Jane Doe
+    :sid: '007'
+    :email: jane@example.edu
+  - :name: "J\xF6rg"
+    :sid: 12
+    :email: joerg@example.edu
+  :created_at: 2026-09-25 13:16:26.371093000 -07:00
+  :score: 0.0
+  :history: !ruby/array:Hamster
+  - :id: 1
+submission_12: !ruby/hash:ActiveSupport::HashWithIndifferentAccess
+  :submitters:
+  - :name:
+    :email: mail@example.edu
+"""
+
+
+def put(folder: Path, *names: str, text: str = "int x;\n") -> None:
+    """Files with that text."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def found(folder: Path, who: roster.Roster | None = None) -> dict[str, Handed]:
+    """What is gathered, by name."""
+    return {one.name: one for one in gather(folder, "llm_memory.c", "compile", who)}
+
+
+def test_a_folder_of_repositories(tmp_path: Path) -> None:
+    """Each folder is a submission, at whatever depth its file is; what is hidden is none."""
+    put(tmp_path, "jane/llm_memory.c", "joe/src/llm_memory.c", ".git/llm_memory.c", "README.md")
+    (tmp_path / "empty").mkdir()
+    handed = found(tmp_path)
+
+    assert list(handed) == ["empty", "jane", "joe"]
+    assert handed["joe"].source is not None
+    assert handed["joe"].source.content == b"int x;\n"
+    assert handed["empty"].source is not None
+    assert handed["empty"].source.finding is not None
+
+
+def test_a_flat_folder_of_files(tmp_path: Path) -> None:
+    """Each C file is a submission; folders of the same name are others, and none takes another one's place."""
+    put(tmp_path, "jane.c", "joe_llm_memory.c", "jane/llm_memory.c", "jane.c.old/llm_memory.c", "notes.txt", "j\n.c")
+    put(tmp_path / "more", "jane.c/llm_memory.c", "jane/llm_memory.c", "joe.c")
+
+    assert list(found(tmp_path)) == ["j\\x0a", "jane", "jane.c", "jane.c.old", "joe_llm_memory", "more"]
+    assert list(found(tmp_path / "more")) == ["jane", "jane.c", "joe"]
+
+
+def test_one_that_cannot_be_graded_stops_no_other(tmp_path: Path) -> None:
+    """Two files as near: no score for anybody to guess, and the others are found."""
+    put(tmp_path, "jane/llm_memory.c", "tie/a/llm_memory.c", "tie/b/llm_memory.c")
+    handed = found(tmp_path)
+
+    assert handed["tie"].source is None
+    assert "which one is to be graded? a/llm_memory.c, b/llm_memory.c" in handed["tie"].trouble
+    assert handed["jane"].source is not None
+
+
+@pytest.mark.parametrize("inner", ["", "assignment_9_export/"])
+def test_a_gradescope_export(tmp_path: Path, inner: str) -> None:
+    """Its list says who handed in what, groups too; unpacked into a folder of its own or not."""
+    put(tmp_path, f"{inner}submission_metadata.yml", text=_EXPORT)
+    put(tmp_path, f"{inner}submission_11/llm_memory.c", f"{inner}submission_12/llm_memory.c", f"{inner}other/x.c")
+    handed = found(tmp_path)
+
+    assert list(handed) == ["submission_11", "submission_12"]
+    assert handed["submission_11"].students == (
+        Student(name="Jane Doe", sid="007", email="jane@example.edu"),
+        Student(name="Jörg", sid="12", email="joerg@example.edu"),
+    )
+    assert handed["submission_12"].students == (Student(name="mail@example.edu", email="mail@example.edu"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("a: [\n", "is not YAML"), ("- a\n", "no list of submissions")], ids=["no YAML", "a list"]
+)
+def test_an_export_whose_list_is_broken_says_so(tmp_path: Path, text: str, said: str) -> None:
+    """With its path, and no object is made of what it asks for."""
+    put(tmp_path, "submission_1/llm_memory.c")
+    put(tmp_path, "submission_metadata.yml", text=text)
+
+    with pytest.raises(ClassFileError, match=said):
+        found(tmp_path)
+
+
+def test_a_folder_that_is_no_class_says_what_to_write(tmp_path: Path) -> None:
+    """One submission, nothing, a file, a name that is not there."""
+    (tmp_path / "nothing").mkdir()
+    put(tmp_path, "one/llm_memory.c")
+
+    for name, said in (
+        ("one", "it is one submission: grade run"),
+        ("nothing", "no submission in it"),
+        ("one/llm_memory.c", "that is a file"),
+        ("none", "no such folder"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            found(tmp_path / name)
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_roster_names_students(tmp_path: Path, separator: str) -> None:
+    """Two rows with one folder are a group; whoever handed in nothing is missing; Excel's mark and `;` are read."""
+    lines = ["Folder,Name,SID,more", 'team,"Doe, Jane",1,x', "team,Joe,2,y", "gone,Jim,3,z", ",,,"]
+    if separator == ";":
+        lines = [line.replace('"Doe, Jane"', "Doe+ Jane").replace(",", ";").replace("+", ",") for line in lines]
+    put(tmp_path, "class.csv", text="\ufeff" + "\n".join([*lines, ""]))
+    put(tmp_path / "in", "team/llm_memory.c", "stranger/llm_memory.c")
+    who = roster.load(tmp_path / "class.csv")
+    handed = found(tmp_path / "in", who)
+
+    assert [one.name for one in handed["team"].students] == ["Doe, Jane", "Joe"]
+    assert handed["stranger"].students == ()
+    assert who.missing(list(handed)) == (Student(name="Jim", sid="3"),)
+
+
+def test_a_classroom_roster_names_users(tmp_path: Path) -> None:
+    """GitHub's folders end with the user's name."""
+    put(tmp_path, "class.csv", text="identifier,github_username,name\n1,Jane-D,Jane\n2,D,Dora\n")
+    put(tmp_path / "in", "hw3-jane-d/llm_memory.c")
+
+    handed = found(tmp_path / "in", roster.load(tmp_path / "class.csv"))
+    assert [one.name for one in handed["hw3-jane-d"].students] == ["Jane"]
+
+
+def test_a_wrong_roster_says_all_its_mistakes(tmp_path: Path) -> None:
+    """With path and line."""
+    path = tmp_path / "class.csv"
+    put(tmp_path, path.name, text="folder,name\na,\n,b\nc,c\nc,c\nd,d,d\n")
+    with pytest.raises(ClassFileError) as caught:
+        roster.load(path)
+    put(tmp_path, path.name, text="who,what\n")
+    with pytest.raises(ClassFileError, match=r"class.csv:1: a column 'folder' or 'name' is missing"):
+        roster.load(path)
+    path.write_bytes(b"folder,name\na,\xff\n")
+    with pytest.raises(ClassFileError, match="UTF-8"):
+        roster.load(path)
+    with pytest.raises(ClassFileError, match="cannot be read"):
+        roster.load(tmp_path / "none.csv")
+
+    assert str(caught.value).splitlines() == [
+        f"{path}:2: name is empty",
+        f"{path}:3: folder is empty",
+        f"{path}:5: c stands there twice",
+        f"{path}:6: more values than columns; put values that hold a comma in quotes",
+    ]

@@ -1,0 +1,260 @@
+"""Stores that are damaged, old, lost, or on a disk that fails: what is said, what is kept, and how it is mended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader.assignment.source import Source
+from grader.classroom import database, migrations
+from grader.classroom.database import opened
+from grader.classroom.store import Store, open_store
+from grader.classroom.stored_result import Entry, Kept
+from grader.core.errors import StoreError, StoreTrouble
+from grader.core.verdict import Verdict
+from grader.report import GRADEBOOKS, LINE_BY_LINE
+from grader.tests.classroom.test_store import JANE, RUN, entry, kept
+from grader.tests.support.command import ROOT, environment, grade
+from grader.tests.support.injected import INJECTIONS, filled
+
+_SOURCE = Source(name="llm_memory.c", content=b"int x;\n" * 1000, own_headers={"a.h": b"\xe4"}, finding=None)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store with a run of three, two of whom are graded."""
+    made = tmp_path / "grades.sqlite"
+    with open_store(made, create=True) as store:
+        store.add_sources([("s", _SOURCE)])
+        store.add_run(RUN, entries())
+        for name in ("ann", "bob"):
+            store.add_record(kept(f"key of {name}"))
+    return made
+
+
+def entries() -> list[Entry]:
+    """Those of the run."""
+    return [replace(entry(name, students=(JANE,), notes=("n",)), source="s") for name in ("ann", "bob", "cem")]
+
+
+def changed(path: Path, statement: str, *values: object) -> None:
+    """As a bad disk would."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A store of the version before points stood apart, with a record that is damaged."""
+    path = tmp_path / "old.sqlite"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(database, "MIGRATIONS", migrations.MIGRATIONS[:4])
+        with opened(path, create=True) as made:
+            made.change("INSERT INTO runs VALUES (1, 'i', 'paged_kv', '/class', '{}', 'f', 6, NULL, 'then', '')")
+            made.change("INSERT INTO sources VALUES ('s', ?, ?, '')", _SOURCE.content, '{"a.h": "\\u00e4"}')
+            for name in ("ann", "bob"):
+                made.change("INSERT INTO results VALUES (1, ?, '[]', '[]', 's', ?, '')", name, name)
+                packed = kept("k").packed[: None if name == "ann" else 20]
+                values = (name, packed, "wrong_answer", 1, 6, None, "then")
+                made.change("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", *values)
+    return path
+
+
+def test_an_old_store_is_read_by_nobody_and_upgraded_once(old: Path) -> None:
+    """Who only reads changes nothing and says which command does; a damaged record is one that is to be graded."""
+    before = old.read_bytes()
+    for words in (("runs",), ("diff", "1", "1")):
+        said = grade(*words, "--store", old)
+        assert (said.code, f"grade runs --upgrade --store {old}" in said.err) == (2, True)
+    assert old.read_bytes() == before
+
+    assert grade("runs", "--upgrade", "--store", old).code == 0
+    assert grade("runs", "--store", old).code == 0
+    with open_store(old, read_only=True) as store:
+        ann, bob = store.results(store.run(1))
+        assert (ann.kept, ann.score) == (replace(kept("k"), key="ann"), 1)
+        assert (bob.kept, store.pending(store.run(1))) == (None, [("bob", "s")])
+        assert store.source("s") == (_SOURCE.content, _SOURCE.own_headers, "")
+
+
+def test_an_upgrade_that_is_killed_leaves_the_old_store(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All steps or none."""
+    broken = (*migrations.MIGRATIONS[4], "UPDATE sources SET content = no_such_function()")
+    monkeypatch.setattr(database, "MIGRATIONS", (*migrations.MIGRATIONS[:4], broken))
+    with pytest.raises(StoreError, match="no_such_function"), open_store(old):
+        pass
+    monkeypatch.undo()
+
+    with open_store(old) as store:
+        assert store.source("s")[0] == _SOURCE.content
+
+
+def test_what_was_handed_in_takes_little_room(path: Path) -> None:
+    """And comes back as it was."""
+    with open_store(path, read_only=True) as store:
+        assert store.source("s") == (_SOURCE.content, _SOURCE.own_headers, "")
+        (size,) = store.database.row("SELECT length(content) FROM sources") or ()  # type: ignore[misc]
+
+    assert size < len(_SOURCE.content) / 10
+
+
+_DAMAGED = [
+    ("records", "packed", b"certainly no record"),
+    ("records", "packed", "text"),
+    ("records", "score", 6),
+    ("records", "score", "six"),
+    ("records", "verdict", "accepted"),
+    ("records", "points", '{"address": [6, 6]}'),
+    ("records", "points", b"\xff"),
+    ("records", "complete", "no"),
+    ("records", "checksum", 7),
+    ("results", "students", "[{"),
+    ("results", "students", '[{"who": 1}]'),
+    ("results", "notes", b"\xff"),
+    ("results", "notes", "7"),
+]
+
+
+@pytest.mark.parametrize(("table", "column", "value"), _DAMAGED)
+def test_a_damaged_row_counts_as_not_graded_and_is_made_anew(
+    path: Path, table: str, column: str, value: object
+) -> None:
+    """It names submission and file; the others are as they were."""
+    name = "key = 'key of ann'"
+    changed(path, f"UPDATE {table} SET {column} = ? WHERE {name}", value)
+    with open_store(path, read_only=True) as store:
+        ann, bob, cem = store.results(store.run(1))
+
+        assert (ann.is_graded, ann.verdict, ann.record.score) == (False, Verdict.JUDGE_ERROR, None)
+        assert f"{path} is damaged" in ann.entry.trouble
+        assert (bob.score, cem.is_graded, cem.entry.trouble) == (1, False, "")
+    with open_store(path) as store:
+        run = store.add_run(RUN, entries())
+        assert run.id == 1
+        for key, _ in store.pending(run):
+            store.add_record(kept(key))
+        assert [(one.score, one.entry.students, one.entry.notes) for one in store.results(run)] == [
+            (1, (JANE,), ("n",))
+        ] * 3
+
+
+def test_commands_tell_of_a_damaged_row(path: Path) -> None:
+    """It is one that has no score."""
+    changed(path, "UPDATE records SET score = 5 WHERE key = 'key of ann'")
+    changed(path, "UPDATE results SET students = '[{' WHERE submission = 'bob'")
+    shown = grade("show", "ann", "--store", path)
+    assert (shown.code, f"ann: its row in {path} is damaged" in shown.err) == (3, True)
+    assert (grade("runs", "--store", path).code, grade("diff", "1", "1", "--store", path).code) == (0, 0)
+    refused = grade("export", "--store", path)
+    assert (refused.code, "3 without a score: ann, bob, cem" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("value", [b"", b"no source", "text", 7])
+def test_a_damaged_source_is_said_and_put_back(path: Path, value: object) -> None:
+    """By whoever hands it in once more."""
+    changed(path, "UPDATE sources SET content = ?", value)
+    with open_store(path) as store:
+        with pytest.raises(StoreTrouble, match=r"grades\.sqlite; `grade batch FOLDER` puts it back"):
+            store.source("s")
+        store.add_sources([("s", _SOURCE)])
+
+        assert store.source("s")[0] == _SOURCE.content
+
+
+def test_a_store_that_is_only_read_is_not_changed(path: Path) -> None:
+    """Not even where one may; and it can be read where one may not."""
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    with open_store(path, read_only=True) as store:
+        with pytest.raises(StoreTrouble, match="readonly"), opened(path, read_only=True) as read:
+            read.change("DELETE FROM records")
+        assert len(list(store.results(store.run(1)))) == 3
+    for words in (("runs",), ("show", "ann"), ("export", "--partial"), ("diff", "1", "1")):
+        assert grade(*words, "--store", path).code == 0
+
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+def test_a_store_in_a_folder_of_somebody_else_is_read(path: Path) -> None:
+    """Whoever may read the file may look at it."""
+    os.umask(0o022)
+    for parent in (path.parent, *path.parent.parents[:3]):
+        parent.chmod(0o755)
+    path.chmod(0o644)
+    program = (
+        "import os, sqlite3, sys; from pathlib import Path; from grader.classroom.store import Store, open_store\n"
+    )
+    program += "os.setuid(61_000)\nwith open_store(Path(sys.argv[1]), read_only=True) as s: print(s.run(1).id)"
+    words = [sys.executable, "-c", program, str(path)]
+    said = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+
+    assert (said.returncode, said.stdout) == (0, "1\n"), said.stderr
+
+
+@pytest.mark.parametrize("which", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_store_that_is_gone_is_no_silent_loss(path: Path, which: str, how: str) -> None:
+    """The next word to it names it."""
+    file = path.with_name(f"{path.name}{which}")
+    with open_store(path) as store:
+        store.add_record(kept("before"))
+        content = file.read_bytes()
+        file.unlink()
+        if how == "replaced":
+            file.write_bytes(content)
+        with pytest.raises(StoreTrouble, match=f"grades.sqlite{which}: somebody removed or replaced it"):
+            store.database.check()
+        with pytest.raises(StoreTrouble, match="somebody removed or replaced it"):
+            store.add_record(kept("after"))
+
+
+def fill(store: Store) -> None:
+    """Until there is no room, which comes soon."""
+    for _ in store.database.rows("PRAGMA max_page_count = 1"):
+        pass
+    for number in range(1000):
+        store.add_record(kept(f"more {number}"))
+
+
+def test_a_full_disk_names_the_store_and_what_to_do(path: Path) -> None:
+    """What was kept before is there, and nothing is half."""
+    said = r"grades\.sqlite: .*the disk is full: make room there.*same command goes on"
+    with pytest.raises(StoreTrouble, match=said), open_store(path) as store:
+        fill(store)
+    with open_store(path) as store:
+        assert [one.score for one in store.results(store.run(1))] == [1, 1, None]
+
+
+def test_a_file_that_is_no_database_any_more_is_named(path: Path) -> None:
+    """With what sqlite3 itself can do for it."""
+    with open_store(path) as store:
+        for number in range(200):
+            store.add_record(kept(f"more {number}"))
+    content = bytearray(path.read_bytes())
+    content[8192:40960] = b"\xa5" * 32768
+    path.write_bytes(content)
+    for words in (("runs",), ("show", "ann"), ("export",)):
+        said = grade(*words, "--store", path)
+        assert (said.code, f"{path}: " in said.err, ".recover" in said.err) == (3, True, True), said.err
+
+
+@pytest.mark.parametrize("name", sorted(GRADEBOOKS.keys() - LINE_BY_LINE))
+def test_tables_need_no_more_than_what_stands_beside_a_record(tmp_path: Path, name: str) -> None:
+    """They are the same of whole records."""
+    with open_store(tmp_path / "grades.sqlite", create=True) as store:
+        records = {f"k{number}": filled(text) for number, text in enumerate(INJECTIONS.values())}
+        run = store.add_run(RUN, [entry(f"jane {key}", key, students=(JANE,)) for key in records])
+        for key, record in records.items():
+            store.add_record(Kept.of(key, replace(record, lab=RUN.lab, overrides=())))
+        results = list(store.results(run))
+
+    assert all(result.is_graded for result in results)
+    assert GRADEBOOKS[name]([one.brief for one in results]) == GRADEBOOKS[name]([one.record for one in results])

@@ -1,0 +1,289 @@
+"""`grade` as it is typed: what it prints, what it exits with, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from grader.core.record import Record, from_json
+from grader.core.verdict import Verdict
+from grader.tests.support.command import FEW, ROOT, SAMPLES, Said, command, environment, grade, tools
+
+RIGHT = SAMPLES / "accepted" / "yoda_crlf"
+WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
+BROKEN = SAMPLES / "compile_error" / "sign_compare"
+COMMANDS = ("run", "cases", "explain", "repro", "doctor", "schema")
+BINUTILS = ("gcc", "objcopy", "addr2line", "as", "ld")
+
+
+@cache
+def ran(*arguments: str | Path) -> Said:
+    """What a command says; each is run once for all tests."""
+    return grade(*arguments)
+
+
+def records(text: str) -> list[Record]:
+    """The JSON records in a text, one after the other."""
+    found, decoder = [], json.JSONDecoder()
+    while text.strip():
+        value, end = decoder.raw_decode(text.lstrip())
+        found.append(from_json(json.dumps(value)))
+        text = text.lstrip()[end:]
+    return found
+
+
+def test_all_accepted_is_0() -> None:
+    """The report is printed, and stderr stays empty where it is no terminal."""
+    said = ran("run", RIGHT, *FEW)
+
+    assert (said.code, said.err) == (0, "")
+    assert "accepted" in said.out
+
+
+def test_something_not_accepted_is_1() -> None:
+    """Wrong, or not even compiled."""
+    wrong, broken = ran("run", WRONG, *FEW), ran("run", BROKEN, *FEW)
+
+    assert (wrong.code, broken.code) == (1, 1)
+    assert "cases/paged_kv/append/copy_" in wrong.out
+    assert "-Werror=sign-compare" in broken.out
+
+
+def test_everything_is_shown_on_demand() -> None:
+    """Without --all a report names the other causes; with it each has its case, and how it was graded is told."""
+    short, whole = ran("run", WRONG, "--without-valgrind", *FEW), ran("run", WRONG, "--without-valgrind", "--all", *FEW)
+
+    assert (short.code, whole.code) == (1, 1)
+    assert "How it was graded" not in short.out
+    assert "How it was graded" in whole.out
+    assert "What goes wrong" in whole.out
+    assert short.out.count("\n") <= 80
+
+
+def test_several_submissions_each_have_their_report() -> None:
+    """One that fails makes it 1, wherever it stands."""
+    said = ran("run", RIGHT, WRONG, RIGHT / "llm_memory.c", "--format", "json", "--without-valgrind", *FEW)
+    found = records(said.out)
+
+    assert said.code == 1
+    assert [record.submission.name for record in found] == [str(RIGHT), str(WRONG), str(RIGHT / "llm_memory.c")]
+    assert [record.verdict for record in found] == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.ACCEPTED]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help_with_an_example(name: str) -> None:
+    """`-h` is the same."""
+    said = ran(name, "--help")
+    examples = [line.strip() for line in said.out.splitlines() if line.strip().startswith(f"grade {name}")]
+
+    assert (said.code, said.err) == (0, "")
+    assert examples or name in ("doctor", "schema")
+    assert grade(name, "-h").out == said.out
+
+
+def test_examples_that_need_no_submission_work() -> None:
+    """Who copies one from the help gets no error."""
+    lines = [line.strip() for name in ("explain", "cases") for line in ran(name, "--help").out.splitlines()]
+    examples = {line for line in lines if line.startswith("grade ")}
+    said = {line: grade(*line.replace("'", "").split()[1:]) for line in examples}
+
+    assert len(examples) >= 3
+    assert {line: one.err for line, one in said.items() if one.code != 0} == {}
+
+
+def test_help_names_every_command() -> None:
+    """And without a command it is help that comes."""
+    assert all(name in ran("--help").out for name in COMMANDS)
+    assert "Usage" in grade().all
+
+
+def test_the_version_is_the_projects() -> None:
+    """As pyproject.toml has it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert grade("--version") == Said(code=0, out=f"{project['name']} {project['version']}\n", err="")
+    assert "--version" in ran("--help").out
+
+
+def test_piped_output_has_no_escape_sequences() -> None:
+    """Nor do messages on stderr."""
+    texts = [ran("run", WRONG, *FEW), ran("cases"), ran("explain", "append/copy_takes_all_64_bytes"), ran("doctor")]
+
+    assert [one.all for one in texts if "\x1b" in one.all] == []
+
+
+def test_cases_lists_them() -> None:
+    """All, or those that fit."""
+    names = [f"{path.parent.name}/{path.stem}" for path in (ROOT / "cases" / "paged_kv").glob("*/*.toml")]
+    every, some = ran("cases").out, ran("cases", "--case", "append/*").out
+
+    assert [name for name in names if f" {name} " not in every] == []
+    assert "append/copy_takes_all_64_bytes" in some
+    assert "create/one_record" not in some
+
+
+def test_explain_draws_each_operation() -> None:
+    """A case is found by its name, the end of its name and its path."""
+    said = ran("explain", "append/first_append_after_fork_copies")
+    path = ROOT / "cases" / "paged_kv" / "append" / "first_append_after_fork_copies.toml"
+
+    assert said.code == 0
+    assert "4  append_kv 2 77 -> 0" in said.out
+    assert said.out.count("changed: ") == 4  # by llm_init all is new
+    assert "changed: block 0, block 1, sequence 2, sequence 2: block_table[0], free_local_blocks" in said.out
+    assert "rule cow" in said.out
+    assert grade("explain", "first_append_after_fork_copies") == said
+    assert grade("explain", path) == said
+
+
+def test_repro_writes_a_program() -> None:
+    """Of a right submission there is nothing to write, which is no error."""
+    wrong = ran("repro", WRONG, "append/copy_takes_all_64_bytes", "--without-valgrind")
+    right = ran("repro", RIGHT, "--without-valgrind", "append/copy_takes_all_64_bytes")
+
+    assert wrong.code == 0
+    assert "int main(void)" in wrong.out
+    assert (right.code, right.out) == (0, "")
+    assert "nothing fails here" in right.err
+
+
+def test_output_is_written_at_once(tmp_path: Path) -> None:
+    """Whoever looks meanwhile sees the old file or a whole new one; nothing else is left there."""
+    path = tmp_path / "result.json"
+    path.write_text("{}", encoding="utf-8")
+    arguments = ("run", WRONG, "--format", "json", "--output", path)
+    with subprocess.Popen(command(*arguments), cwd=ROOT, env=environment()) as process:
+        seen = []
+        while process.poll() is None:
+            seen.append(path.read_text(encoding="utf-8"))
+            time.sleep(0.005)
+    states = [json.loads(text).get("complete") for text in seen]
+
+    assert process.returncode == 1
+    assert states == sorted(states, key=[None, False, True].index)
+    assert False in states
+    assert from_json(path.read_text(encoding="utf-8")).complete
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    before = os.umask(0)
+    os.umask(before)
+    return before
+
+
+def test_output_is_what_would_be_printed(tmp_path: Path) -> None:
+    """With the option nothing is printed."""
+    said = grade("run", WRONG, *FEW, "--output", tmp_path / "report.txt")
+
+    assert (said.code, said.out) == (1, "")
+    assert (tmp_path / "report.txt").read_text(encoding="utf-8") == ran("run", WRONG, *FEW).out
+
+
+def test_without_gcc(tmp_path: Path) -> None:
+    """Our fault, not the student's: 3, and the command that installs it."""
+    said = grade("run", RIGHT, *FEW, variables={"PATH": tools(tmp_path / "bin", "valgrind")})
+
+    assert (said.code, said.out) == (3, "")
+    assert "gcc is not installed. Install it with:\n    " in said.err
+    assert " gcc" in said.err.split("Install it with:")[1]
+
+
+def test_without_valgrind(tmp_path: Path) -> None:
+    """It can be installed, or done without, which record and report then say."""
+    path = {"PATH": tools(tmp_path / "bin", *BINUTILS)}
+    refused = grade("run", RIGHT, *FEW, variables=path)
+    text = grade("run", RIGHT, *FEW, "--without-valgrind", variables=path)
+    (record,) = records(grade("run", RIGHT, *FEW, "--without-valgrind", "--format", "json", variables=path).out)
+    looked = grade("doctor", variables=path)
+
+    assert (refused.code, refused.out) == (3, "")
+    assert "valgrind is not installed. Install it with:" in refused.err
+    assert "--without-valgrind" in refused.err
+    assert text.code == 0
+    assert "Valgrind did not run" in text.out
+    assert (record.verdict, record.memcheck, record.environment.valgrind) == (Verdict.ACCEPTED, False, "")
+    assert looked.code == 3
+    assert "valgrind libc6-dbg" in looked.out or "install" in looked.out
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A TMPDIR in which another user may work; pytest's own folders are closed."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def working_in(folder: Path) -> list[int]:
+    """Processes whose working folder lies there."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and (entry / "cwd").readlink().is_relative_to(folder):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_130_and_leaves_nothing(temporary: Path, number: signal.Signals) -> None:
+    """No process, no folder, no traceback: one line."""
+    source = "".join(f"#define A{i} A{i - 1} A{i - 1} A{i - 1} A{i - 1}\n" for i in range(1, 16))
+    (temporary / "slow").mkdir()
+    (temporary / "slow" / "llm_memory.c").write_text(f"#define A0 int x;\n{source}A15\n", encoding="utf-8")
+    process = subprocess.Popen(
+        command("run", temporary / "slow"),
+        cwd=ROOT,
+        env=environment(TMPDIR=str(temporary)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 20
+    while not working_in(temporary) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out, err) == (130, b"", b"grade: interrupted\n")
+    assert working_in(temporary) == []
+    assert [path.name for path in temporary.iterdir()] == ["slow"]
+
+
+def test_an_interrupt_while_imports_load(tmp_path: Path) -> None:
+    """Whoever stops it in the first second sees no traceback either."""
+    (tmp_path / "argparse.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    said = grade("cases", variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
+
+    assert (said.code, said.out, said.err) == (130, "", "grade: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", WRONG, *FEW), ("cases",), ("schema",), ("doctor",), ("explain", "append/copy_takes_all_64_bytes")],
+    ids=["run", "cases", "schema", "doctor", "explain"],
+)
+def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str | Path, ...]) -> None:
+    """As with `grade ... | head -1`, or a pager that is left: nothing is said, and it is not the grader's fault."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        command(*arguments), cwd=ROOT, env=environment(), stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -1,0 +1,1 @@
+"""Tests of values that every room uses."""

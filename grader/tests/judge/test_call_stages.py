@@ -1,0 +1,105 @@
+"""A file that grows as students write it: what works, what is in work, what comes next."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+
+import pytest
+
+from grader.assignment import load
+from grader.core.case import Case
+from grader.core.record import Record
+from grader.core.verdict import Stage
+from grader.labs.paged_kv.lab import lab
+from grader.report import FORMATS
+from grader.report.view import View
+from grader.tests.support.programs import around, graded_text, right
+
+CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")
+REFUSAL = {call: "-1" if call in ("free_sequence", "append_kv", "llm_destroy") else "NULL" for call in CALLS}
+STARTER = lab().starter["llm_memory.c"].read_text(encoding="utf-8")
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """All of the lab."""
+    return tuple(load.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed))
+
+
+def without(*calls: str, text: str = "") -> str:
+    """The right program, or this one, in which these calls answer "not yet"."""
+    for call in calls:
+        text = around(call, f"    if (1) return {REFUSAL[call]};", text=text)
+    return text or right()
+
+
+def stage_words(record: Record) -> dict[str, Stage]:
+    """How far each call is."""
+    return {one.call: one.stage for one in record.stages}
+
+
+def start(record: Record) -> str:
+    """The call with which the report begins."""
+    shown = next(one for one in record.outcomes if record.diagnosis is not None and one.case == record.diagnosis.case)
+    assert record.diagnosis is not None
+    return next(step.call.split()[0] for step in shown.steps if step.number == record.diagnosis.operation)
+
+
+@pytest.mark.parametrize("count", range(len(CALLS)))
+def test_the_first_call_that_is_not_written_comes_next(count: int) -> None:
+    """What is written works, and nothing is asked of what comes behind the next call."""
+    record = graded_text(STARTER if count == 0 else without(*CALLS[count:]), *cases())
+    report = FORMATS["text"](record, View())
+
+    assert start(record) == CALLS[count]
+    assert record.diagnosis is not None
+    assert record.diagnosis.also == ()
+    assert "Start here: what comes next" in report
+    assert "If it is not written yet, write it next" in " ".join(report.split())
+    assert "Seen besides" not in report
+    for name in ("gcc", "annotations"):
+        assert len(re.findall(": error: |::error", FORMATS[name](record, View()))) == 1
+    runs = json.loads(FORMATS["sarif"](record, View()))["runs"]
+    assert [one["level"] for run in runs for one in run["results"]] == ["error"]
+    assert ("Every file begins like this. Write llm_init first" in " ".join(report.split())) == (count == 0)
+    assert ("Every file begins like this" in FORMATS["html"](record, View())) == (count == 0)
+    for place, (call, stage) in enumerate(stage_words(record).items()):
+        assert call == CALLS[place]
+        assert stage is (Stage.WORKS if place < count else Stage.NOT_YET)
+        assert any(call in line and stage.value in line for line in report.splitlines())
+
+
+def test_what_is_in_work_comes_before_what_is_not_written() -> None:
+    """The first in the handout's order, though another one is wrong too, and stubs fail in more cases."""
+    text = around("create_sequence", after="    if (result != NULL) result->kv_count++;")
+    text = around("fork_sequence", after="    if (result != NULL) result->kv_count++;", text=text)
+    record = graded_text(without("free_sequence", "append_kv", "llm_destroy", text=text), *cases())
+
+    assert stage_words(record) == {
+        "llm_init": Stage.WORKS,
+        "create_sequence": Stage.IN_WORK,
+        "free_sequence": Stage.NOT_YET,
+        "fork_sequence": Stage.IN_WORK,  # no case reaches it before create_sequence is wrong
+        "append_kv": Stage.NOT_YET,
+        "llm_destroy": Stage.NOT_YET,
+    }
+    assert start(record) == "create_sequence"
+    assert "Start here: the most likely cause" in FORMATS["text"](record, View())
+
+
+def test_a_finished_file_is_told_nothing_of_it() -> None:
+    """Right or wrong: where every call does something, the report has no such section."""
+    wrong = graded_text(around("append_kv", after="    if (result == 0 && kv_data == 7) result = 1;"), *cases())
+
+    assert Stage.NOT_YET not in stage_words(wrong).values()
+    for record in (wrong, graded_text(right(), *cases())):
+        assert "How far it is" not in FORMATS["text"](record, View())
+
+
+def test_hidden_cases_say_nothing_of_it() -> None:
+    """A call that only they ask for is not in the list."""
+    hidden = [case for case in cases() if case.visibility.value == "hidden"]
+
+    assert graded_text(STARTER, *hidden).stages == ()

@@ -1,0 +1,166 @@
+"""Proportion: over all labelled samples, one defect costs what it is worth, and is called by its name."""
+
+from __future__ import annotations
+
+import statistics
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from grader.core.record import Record
+from grader.core.verdict import Verdict
+from grader.labs.paged_kv.lab import lab
+from grader.tests.support.graded import all_graded
+from grader.tests.support.programs import SAMPLES
+
+pytestmark = pytest.mark.timeout(1800)  # the first of these tests grades whatever nobody has graded yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A labelled submission and its record."""
+
+    name: str
+    verdict: Verdict
+    rules: tuple[str, ...]
+    record: Record
+
+    @property
+    def single(self) -> bool:
+        """Has it one defect, and can it run?"""
+        return len(self.rules) == 1 and self.verdict not in (Verdict.COMPILE_ERROR, Verdict.REJECTED)
+
+    @property
+    def named(self) -> str:
+        """The rule of the diagnosis."""
+        return self.record.diagnosis.rule if self.record.diagnosis is not None else "nothing"
+
+
+@cache
+def samples() -> tuple[Sample, ...]:
+    """All of them, graded, but for hostile ones: those are no mistakes."""
+    folders = sorted({path.parent for path in SAMPLES.glob("*/*/llm_memory.c")} - set(SAMPLES.glob("*/hostile_*")))
+    return tuple(map(_sample, folders, all_graded(lab().name, folders)))
+
+
+def _sample(folder: Path, record: Record) -> Sample:
+    label = folder / "expect.toml"
+    rules = tomllib.loads(label.read_text(encoding="utf-8"))["rules"] if label.is_file() else []
+    return Sample(
+        name=folder.name,
+        verdict=Verdict(folder.parent.name),
+        rules=tuple(rules),
+        record=record,
+    )
+
+
+def scores() -> dict[str, int]:
+    """What single defects keep, by their names."""
+    return {sample.name: sample.record.score or 0 for sample in samples() if sample.single}
+
+
+def cheapest(count: int = 12) -> str:
+    """The lowest scores, for a message."""
+    return "\n".join(f"{score:4} {name}" for name, score in sorted(scores().items(), key=lambda item: item[1])[:count])
+
+
+def test_single_defects_keep_a_median_of_90_points() -> None:
+    """One mistake, most of the points."""
+    assert statistics.median(scores().values()) >= 90, cheapest()
+
+
+def test_one_in_ten_single_defects_at_most_keeps_less_than_70_points() -> None:
+    """Also those that show in many places."""
+    assert statistics.quantiles(scores().values(), n=10)[0] >= 70, cheapest(24)
+
+
+def test_the_diagnosis_names_the_labelled_rule() -> None:
+    """For at least 90 of 100 single defects."""
+    single = [sample for sample in samples() if sample.single]
+    missed = [
+        f"{sample.named:24} instead of {sample.rules[0]:24} {sample.name}"
+        for sample in single
+        if sample.named != sample.rules[0]
+    ]
+    table = "\n".join(missed)
+    print(table)  # noqa: T201 - read with -s, or in the message
+
+    assert len(missed) <= 0.10 * len(single), f"{len(missed)} of {len(single)}:\n{table}"
+
+
+def test_there_are_many_ways_to_be_wrong() -> None:
+    """At least sixty, and at least two for each rule."""
+    wrong = [sample for sample in samples() if sample.verdict is not Verdict.ACCEPTED]
+    first = [sample.rules[0] for sample in wrong]
+    missing = {rule.id: first.count(rule.id) for rule in lab().rubric.rules if first.count(rule.id) < 2}
+
+    assert len(wrong) >= 60
+    assert missing == {}
+
+
+def test_every_verdict_is_that_of_the_folder() -> None:
+    """And every folder has samples."""
+    wrong = [
+        f"{sample.name}: {sample.record.verdict}, not {sample.verdict}"
+        for sample in samples()
+        if sample.record.verdict is not sample.verdict
+    ]
+    folders = {sample.verdict for sample in samples()}
+
+    assert wrong == []
+    assert folders >= set(Verdict) - {Verdict.JUDGE_ERROR}
+
+
+def test_every_wrong_sample_loses_a_point_of_its_rule() -> None:
+    """Of the first that its label names."""
+    spared = [
+        f"{sample.name} loses no point of {sample.rules[0]}"
+        for sample in samples()
+        if sample.verdict is not Verdict.ACCEPTED
+        and not any(rule.rule == sample.rules[0] and rule.points < rule.max_points for rule in sample.record.rules)
+    ]
+
+    assert spared == []
+
+
+def test_every_wrong_sample_is_told_what_to_look_at() -> None:
+    """A diagnosis with a summary, a hint, and where it runs a case and an operation."""
+    silent = [
+        sample.name
+        for sample in samples()
+        if sample.verdict is not Verdict.ACCEPTED
+        and (sample.record.diagnosis is None or not sample.record.diagnosis.summary)
+    ]
+    homeless = [
+        sample.name
+        for sample in samples()
+        if sample.single
+        and sample.record.diagnosis is not None
+        and not (sample.record.diagnosis.case and sample.record.diagnosis.operation and sample.record.diagnosis.hint)
+    ]
+
+    assert (silent, homeless) == ([], [])
+
+
+def test_crashes_and_memory_errors_come_with_a_line() -> None:
+    """For nearly all samples that crash, hang, leak or misuse memory."""
+    kinds = {Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED, Verdict.MEMORY_ERROR, Verdict.MEMORY_LEAK}
+    about = [sample for sample in samples() if sample.verdict in kinds and sample.record.diagnosis is not None]
+    blind = [
+        sample.name
+        for sample in about
+        if sample.record.diagnosis is not None and sample.record.diagnosis.source_line is None
+    ]
+
+    assert len(about) >= 20
+    assert len(blind) <= 0.05 * len(about), blind
+
+
+def test_accepted_samples_lose_nothing() -> None:
+    """Full marks, no finding, no diagnosis."""
+    for sample in samples():
+        if sample.verdict is Verdict.ACCEPTED:
+            assert (sample.name, sample.record.score, sample.record.findings) == (sample.name, 100, ())

@@ -1,0 +1,166 @@
+"""pytest shows cases and labelled submissions as items of their own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from grader.core.verdict import Verdict
+from grader.pytest_plugin.items import graded, may_get
+from grader.system import tools
+from grader.tests.support.command import ROOT, SAMPLES, copy_of_the_house, environment
+
+WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
+APPEND = "cases/paged_kv/append"
+
+
+def shown(*arguments: str | Path, root: Path = ROOT) -> tuple[int, dict[str, str], str]:
+    """Run pytest: its exit code, the word for each item by its name, and all that it says."""
+    registered = any(one.value == "grader.pytest_plugin.plugin" for one in entry_points(group="pytest11"))
+    plugin = [] if registered else ["-p", "grader.pytest_plugin.plugin"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", "-rA", *map(str, arguments)],
+        cwd=root,
+        env=environment(root),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=200,
+        check=False,
+    )
+    text = done.stdout.decode() + done.stderr.decode()
+    words = re.findall(r"^(PASSED|FAILED|ERROR) \S*?([^/\s]+\.(?:toml|c)(?:::\S+)?)", text, re.MULTILINE)
+    return done.returncode, {name.rpartition("::")[2]: word for word, name in words}, text
+
+
+@cache
+def wrong() -> tuple[int, dict[str, str], str]:
+    """All append cases on a program with one defect."""
+    return shown(APPEND, "--submission", WRONG)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy in which something may be broken."""
+    return copy_of_the_house(tmp_path_factory.mktemp("house"))
+
+
+def test_each_case_is_an_item_with_its_own_result() -> None:
+    """The items that fail are the cases that the record says fail."""
+    code, words, _ = wrong()
+    outcomes = [one for one in graded("paged_kv", WRONG).outcomes if one.case.startswith("append/")]
+
+    assert code == 1
+    assert len(words) == len(outcomes) == len(list((ROOT / APPEND).glob("*.toml")))
+    assert {f"append/{name}" for name, word in words.items() if word == "FAILED"} == {
+        one.case for one in outcomes if not (one.passed and one.clean)
+    }
+    assert set(words.values()) == {"PASSED", "FAILED"}
+
+
+def test_a_failing_case_says_what_is_wrong_and_nothing_of_us() -> None:
+    """Title, operation, expected, actual; no traceback of this plugin."""
+    text = wrong()[2]
+
+    assert "first append after a fork copies the shared block" in text
+    assert re.search(r"operation 4: block 1, slot 15: expected .*, actual ", text)
+    assert "pytest_items.py" not in text
+    assert "Traceback" not in text
+
+
+def test_a_submission_that_does_not_compile_fails_each_case_with_the_reason() -> None:
+    """Whichever case one looks at."""
+    code, words, text = shown(APPEND, "-k", "copy_", "--submission", SAMPLES / "compile_error" / "sign_compare")
+
+    assert code == 1
+    assert set(words.values()) == {"FAILED"}
+    assert text.count("[-Werror=sign-compare]") >= len(words) > 1
+
+
+def test_a_submission_that_is_not_there_is_one_line() -> None:
+    """No traceback."""
+    code, _, text = shown(APPEND, "-k", "copy_takes_all", "--submission", "nowhere")
+
+    assert code != 0
+    assert "nowhere: there is no such file or folder" in text
+    assert "Traceback" not in text
+    assert "pytest_items.py" not in text
+
+
+def test_labelled_submissions_are_items_only_without_the_option() -> None:
+    """With it, one submission is asked about and no other."""
+    folder = SAMPLES.relative_to(ROOT) / "compile_error" / "sign_compare"
+    code, words, _ = shown(folder)
+
+    assert (code, words) == (0, {"sign_compare": "PASSED"})
+    assert shown(folder, "--submission", WRONG)[0] == 5  # nothing was collected
+
+
+def test_a_right_submission_passes_every_case() -> None:
+    """Also those of several engines."""
+    code, words, _ = shown("cases/paged_kv/engines", "--submission", SAMPLES / "accepted" / "yoda_crlf")
+
+    assert code == 0
+    assert len(words) >= 11
+    assert set(words.values()) == {"PASSED"}
+
+
+def test_a_case_without_the_option_asks_the_accepted_samples(house: Path) -> None:
+    """A case that one of them fails is wrong itself."""
+    code, words, _ = shown(APPEND, "-k", "copy_takes_all_64_bytes", root=house)
+
+    assert (code, words) == (0, {"copy_takes_all_64_bytes": "PASSED"})
+
+
+def test_a_wrong_label_is_told(house: Path) -> None:
+    """Verdict, points and rule of expect.toml, each with what came out."""
+    sample = house / "submissions" / "paged_kv" / "wrong_answer" / "all_null"
+    label = (sample / "expect.toml").read_text(encoding="utf-8")
+    text = re.sub(r"keeps\s*=.*", "keeps = [50, 60]", label)
+    (sample / "expect.toml").write_text(re.sub(r"verdict\s*=.*", 'verdict = "memory_leak"', text), encoding="utf-8")
+    try:
+        code, words, said = shown("submissions", root=house)
+    finally:
+        (sample / "expect.toml").write_text(label, encoding="utf-8")
+
+    assert code == 1
+    assert words == {"all_null": "FAILED", "sign_compare": "PASSED", "yoda_crlf": "PASSED"}
+    assert "expect.toml says verdict memory_leak, the folder wrong_answer" in said
+    assert "keeps 0 points, may keep 50 to 60" in said
+    assert "pytest_items.py" not in said
+
+
+def test_a_broken_case_file_is_told_with_its_line(house: Path) -> None:
+    """As `grade` tells it, for the broken one and for those that need all cases."""
+    path = house / APPEND / "copy_takes_all_64_bytes.toml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("append_kv", "apend_kv", 1), encoding="utf-8")
+    try:
+        code, words, said = shown(APPEND, "-k", "copy_t", root=house)
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+    assert code == 1
+    assert set(words.values()) == {"FAILED"}
+    assert re.search(
+        r"copy_takes_all_64_bytes\.toml:\d+: unknown operation 'apend_kv' \(did you mean append_kv\?\)", said
+    )
+    assert "Traceback" not in said
+    assert "pytest_items.py" not in said
+
+
+@pytest.mark.parametrize(("release", "more"), [(12, {}), (16, {Verdict.ACCEPTED: (100, 100)})])
+def test_of_an_attack_another_gcc_may_make_something_else(
+    release: int, more: dict[Verdict, tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its label says holds with the gcc of the labels; `elsewhere` adds to it with others only."""
+    monkeypatch.setattr(tools, "gcc_major", lambda: release)
+    label = {"keeps": [0, 0], "elsewhere": {"accepted": [100, 100]}}
+
+    assert may_get(label, Verdict.COMPILE_ERROR) == {Verdict.COMPILE_ERROR: (0, 0)} | more
+    assert may_get({"keeps": [90, 94]}, Verdict.WRONG_ANSWER) == {Verdict.WRONG_ANSWER: (90, 94)}

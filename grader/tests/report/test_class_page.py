@@ -1,0 +1,157 @@
+"""The web page of a class, as text: who is in it, what fails most, what is suspect."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from grader.core.record import Record, Student, Submission
+from grader.core.verdict import Verdict, Visibility
+from grader.report.class_page import class_page, page_names
+from grader.report.view import View
+from grader.tests.report.test_html import said
+from grader.tests.support.injected import INJECTIONS, filled
+from grader.tests.support.made import outcome, record_of
+from grader.tests.support.web_reader import reads_page
+
+_MARK = "above 30 %"
+
+
+def student(name: str, *, score: int, failing: tuple[str, ...] = (), leaks: bool = False) -> Record:
+    """Five public cases and a hidden one; the verdict says that memory was lost, if it was."""
+    outcomes = [
+        outcome(
+            f"append/{letter}",
+            title=f"about {letter}",
+            passed=letter not in failing,
+            verdict=Verdict.MEMORY_LEAK if leaks else Verdict.ACCEPTED,
+            visibility=Visibility.HIDDEN if letter == "h" else Visibility.PUBLIC,
+        )
+        for letter in "abcdeh"
+    ]
+    made = record_of(*outcomes, score=score)
+    return replace(made, submission=Submission(name=name), rules=(replace(made.rules[0], points=score),))
+
+
+CLASS = [
+    student("ann", score=6),
+    student("bob", score=4, failing=("a", "b"), leaks=True),
+    student("cem", score=3, failing=("a", "b", "h"), leaks=True),
+    student("dora", score=6),
+    student("eve", score=2, failing=("a", "c", "h"), leaks=True),
+    student("fay", score=6),
+    student("gil", score=6),
+    student("hal", score=6),
+    student("ida", score=6),
+]
+
+
+def rows(page: str, heading: str) -> list[str]:
+    """The rows of the table below a heading, as text."""
+    part = page[page.index(f'id="{heading}"') :]
+    return [
+        said(row).strip() for row in re.findall(r"<tr[ >].*?</tr>", part[: part.index("</table>")], flags=re.DOTALL)
+    ]
+
+
+def test_cases_stand_by_how_many_fail() -> None:
+    """More than 30 % of those who were judged is suspect; a leak that shows everywhere makes no case suspect."""
+    listed = rows(class_page(CLASS, View(instructor=True)), "cases")[1:]
+
+    assert [re.search(r"append/(\w)", row)[1] for row in listed] == ["a", "b", "h", "c"]  # type: ignore[index]
+    assert [_MARK in row for row in listed] == [True, False, False, False]
+    assert listed[0].startswith("3 of 9, 33 %")
+
+
+def test_a_class_page_says_of_what_it_is() -> None:
+    """The assignment and the run; whose each row is, and the section."""
+    one = student("ann", score=6)
+    people = (Student(name="Ada Lovelace", section="B"), Student(name="Alan Turing", section="B"))
+    page = said(class_page([replace(one, submission=replace(one.submission, students=people))], View(), run="run 3"))
+
+    assert "paged_kv · run 3 · 1 submission" in page
+    assert "Ada Lovelace and Alan Turing section B" in page
+
+
+def test_thirty_percent_itself_is_not_suspect() -> None:
+    """More than that is."""
+    ten = [*CLASS, student("jo", score=6)]
+
+    assert _MARK not in class_page(ten, View(instructor=True))
+
+
+def test_who_could_not_be_run_or_has_no_score_is_no_failing_case() -> None:
+    """They are counted by themselves, and stand in the table."""
+    broken = record_of(verdict=Verdict.COMPILE_ERROR, score=0)
+    ours = replace(student("x", score=0, failing=tuple("abcde")), verdict=Verdict.JUDGE_ERROR, score=None)
+    page = class_page([*CLASS, broken, ours], View(instructor=True))
+
+    assert rows(page, "cases")[1].startswith("3 of 9, 33 %")
+    assert rows(page, "rules")[1].startswith("3 of 9, 33 %")
+    assert "no score" in " ".join(rows(page, "students"))
+    assert re.search(r"could not be run 1 without a score 1", said(page))
+
+
+def test_the_chart_counts_everybody() -> None:
+    """In words for who does not see it, and as bars as high as they are many."""
+    page = class_page(CLASS, View(instructor=True))
+    label = re.search(r'aria-label="How many have how many points. ([^"]*)"', page)
+    assert label is not None
+    heights = [
+        int(height) for height in re.findall(r'<rect class="bar" x="\d+" y="\d+" width="56" height="(\d+)"', page)
+    ]
+
+    assert sum(map(int, re.findall(r": (\d+)", label[1]))) == len(CLASS)
+    assert max(heights) == heights[-1] == 160
+    assert sorted(height for height in heights if height) == [27, 27, 27, 160]
+    assert "median 6" in said(page)
+
+
+def test_students_do_not_learn_the_names_of_hidden_cases() -> None:
+    """Their titles, as everywhere."""
+    student_page, instructor_page = (class_page(CLASS, View(instructor=who)) for who in (False, True))
+
+    assert "append/h" in instructor_page
+    assert "append/h" not in student_page
+    assert "a hidden case" in said(student_page)
+
+
+def test_every_report_has_a_file_of_its_own() -> None:
+    """On systems that take A for a, too; no name leads out of the folder or is that of the page itself."""
+    names = ["a", "A", "../../a", "x/a", "index", "", "é", "a b.c", "con/../a-2", "a" * 300]
+    files = page_names(names)
+
+    assert len({file.casefold() for file in files}) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,70}\.html", file) for file in files)
+    assert "index.html" not in files
+    assert files[:2] == ("a.html", "A-2.html")
+
+
+def test_an_empty_class_has_a_page() -> None:
+    """Nothing to divide by."""
+    reads_page(class_page([], View()), View())
+
+
+def test_a_class_of_attackers_has_a_whole_page() -> None:
+    """Every text of every record is an attack."""
+    page = class_page([filled(text) for text in INJECTIONS.values()], View(instructor=True))
+
+    reads_page(page, View())
+    assert len(page) < 3_000_000
+
+
+def test_no_record_is_held_while_others_are_read() -> None:
+    """A class of thousands is read one by one."""
+
+    def held() -> int:
+        found = (one for one in gc.get_objects() if type(one) is Record and one.lab == "read one by one")
+        return sum(bool(one.outcomes) for one in found)
+
+    def records() -> Iterator[Record]:
+        for number in range(20):
+            yield replace(student(f"{number}", score=4, failing=("a", "b")), lab="read one by one")
+            assert held() <= 2
+
+    assert "20 submissions" in class_page(records(), View())

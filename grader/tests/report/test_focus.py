@@ -1,0 +1,205 @@
+"""What a web page begins with: the student's lines around the place, and three states of the call that went wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from grader.core.causes import Audience
+from grader.core.picture import Panel, Picture, Row, Scene, Shape
+from grader.core.record import Record, Submission
+from grader.core.verdict import Diagnosis, SourceLine, Verdict, Visibility
+from grader.report import FORMATS
+from grader.report.colours import coloured
+from grader.report.compared import ComparedPanel, Mark, compared
+from grader.report.drawn import drawn as scenes_of
+from grader.report.excerpt import excerpt
+from grader.report.focus import Focus, focus
+from grader.report.progress import by_task
+from grader.report.view import View
+from grader.tests.support.graded import drawn
+from grader.tests.support.made import outcome, record_of, secret_record
+
+_LINES = ("/* one", "   int two */", "\tint three = 3;", 'return "<four>";', "", "six", "")
+
+_DIAGNOSIS = Diagnosis(
+    rule="address", handout="Task 4", case="a/b", operation=3, line=777,
+    source_line=SourceLine(file="a.c", line=4), summary="secret", hint="Look at it.",
+)  # fmt: skip
+
+
+def seen(name: str) -> Focus:
+    """What the page of a sample begins with."""
+    found = focus(drawn(name), Audience.STUDENT)
+    assert found is not None
+    return found
+
+
+def with_source(*lines: str) -> Record:
+    """A record with these lines."""
+    return record_of(outcome("a/b"), submission=Submission(name="x", source_file="a.c", source=lines))
+
+
+def marked(panels: tuple[ComparedPanel, ...]) -> list[tuple[str, str, str]]:
+    """Label, text and mark of the cells that are marked."""
+    return [(label, text, mark.value) for one in panels for label, cells in one.rows for text, mark in cells if mark]
+
+
+@pytest.mark.parametrize(("line", "numbers"), [(1, [1, 2, 3]), (4, [2, 3, 4, 5, 6]), (7, [5, 6, 7])])
+def test_two_lines_stand_around_the_one_that_is_meant(line: int, numbers: list[int]) -> None:
+    """As many as there are; empty ones too."""
+    found = excerpt(with_source(*_LINES), SourceLine(file="a.c", line=line))
+    assert found is not None
+
+    assert [one.number for one in found.lines] == numbers
+    assert [one.number for one in found.lines if one.here] == [line]
+
+
+def test_lines_are_coloured_and_escaped() -> None:
+    """A comment that began before them is one, a tab is four columns wide, no text of theirs is an element."""
+    found = excerpt(with_source(*_LINES), SourceLine(file="a.c", line=4, column=8))
+    assert found is not None
+    pieces = {one.number: made for one, made in coloured(found)}
+    page = FORMATS["html"](replace(with_source(*_LINES), diagnosis=_DIAGNOSIS), View())
+
+    assert pieces[2] == [("com", "   int two */")]
+    assert pieces[3][0] == ("", "    ")
+    assert ("num", "3") in pieces[3]
+    assert '<span class="key">return</span> <span class="str">&#34;</span><span class="str">&lt;four&gt;</span>' in page
+    assert [one.column for one in found.lines] == [0, 0, 8, 0, 0]
+    assert excerpt(with_source("\tx = y;"), SourceLine(file="a.c", line=1, column=2)).lines[0].column == 5  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("place", [None, SourceLine(file="b.h", line=1), SourceLine(file="a.c", line=8)])
+def test_there_is_no_excerpt_of_what_is_not_shown(place: SourceLine | None) -> None:
+    """No place, another file, a line behind the last."""
+    assert excerpt(with_source(*_LINES), place) is None
+
+
+@pytest.mark.parametrize("text", ["a " * 9_000, "(" * 9_000, "/*" * 9_000, '"\\' * 9_000, "\r\n" * 99, "\f\v\x1c" * 40])
+def test_no_line_keeps_the_colours_busy(text: str) -> None:
+    """What is shown of a line is short; each line stays one."""
+    found = excerpt(with_source(*[text] * 5), SourceLine(file="a.c", line=3))
+    assert found is not None
+
+    assert len(found.lines) == 5
+    assert all(len(one.text) <= 120 for one in found.lines)
+    assert ["".join(text for _, text in pieces) for _, pieces in coloured(found)] == [one.text for one in found.lines]
+
+
+def test_the_first_wrong_cell_is_the_one_that_the_report_names() -> None:
+    """The rest of what is wrong is marked less, and what should stand there is marked too."""
+    found = seen("fork_visits_only_used_l1_slots").states
+    assert found is not None
+
+    assert [one for one in marked(found.yours) if one[2] == "first"] == [("└ block_table", "NULL", "first")]
+    assert ("block 0", "1", "wrong") in marked(found.yours)
+    assert ("└ block_table", "table", "right") in marked(found.expected)
+    assert marked(found.before) == []
+
+
+def test_neighbours_that_are_alike_are_one_cell() -> None:
+    """So three tables stand side by side."""
+    found = seen("cow_copies_60_bytes").states
+    assert found is not None
+    pools = [panels[0] for panels in (found.before, found.yours, found.expected)]
+
+    assert {one.columns for one in pools} == {("ref_count", "0–9", "10", "11–14", "15")}
+    assert [dict(one.rows)["block 1"][-1] for one in pools] == [
+        ("·", Mark.NONE),
+        ("·", Mark.FIRST),
+        ("=0", Mark.RIGHT),
+    ]
+
+
+def test_a_call_that_does_not_come_back_has_no_state_of_its_own() -> None:
+    """What it met and what it had to leave are shown."""
+    found = seen("append_without_second_l2_table")
+    assert found.states is not None
+
+    assert not found.reached
+    assert found.states.yours == ()
+    assert ("└ block_table[1]", "16", "changed") in marked(found.states.expected)
+    assert [step.number for step in found.steps] == [1, 2, 3]
+
+
+def test_a_state_that_is_right_is_not_called_wrong() -> None:
+    """As where a call leaks, and leaves all else as it must."""
+    panel = Panel(title="p", shape=Shape.VALUES, rows=(0,))
+    rows = (Row(label="r", expected=("1",)), Row(label="r", expected=("2",)))
+    scenes = (Scene(operation=2, panels=(panel,)), Scene(operation=3, panels=(replace(panel, rows=(1,)),)))
+    one = outcome("a/b", difference=None)
+    found = compared(scenes_of(Picture(case="a/b", operation=3, rows=rows, scenes=scenes), one), 1, one)
+    assert found is not None
+
+    assert not found.is_wrong
+    assert marked(found.yours) == marked(found.expected) == [("r", "2", "changed")]
+
+
+def test_where_nothing_changed_there_is_nothing_to_compare() -> None:
+    """A right call that has nothing to do."""
+    panel = Panel(title="p", shape=Shape.VALUES, rows=(0,))
+    scenes = tuple(Scene(operation=number, panels=(panel,)) for number in (2, 3))
+    rows = (Row(label="r", expected=("1",)),)
+    one = outcome("a/b", difference=None)
+
+    assert compared(scenes_of(Picture(case="a/b", operation=3, rows=rows, scenes=scenes), one), 1, one) is None
+
+
+def test_of_a_hidden_case_only_rule_and_title_are_shown() -> None:
+    """To students; an instructor sees all."""
+    diagnosis = replace(_DIAGNOSIS, case="append/secret_name", source_line=SourceLine(file="a.c", line=1))
+    made = replace(
+        secret_record(), diagnosis=diagnosis, submission=Submission(name="x", source_file="a.c", source=("x",))
+    )
+    student, instructor = (focus(made, audience) for audience in (Audience.STUDENT, Audience.INSTRUCTOR))
+    assert student is not None
+    assert instructor is not None
+
+    assert (student.seen, student.excerpt, student.steps, student.states) == ("", None, (), None)
+    assert "a hidden title" in student.case
+    assert instructor.excerpt is not None
+
+
+def test_a_failing_build_shows_the_lines_of_its_first_messages() -> None:
+    """With the column; of the others the place is enough."""
+    found = seen("sign_compare")
+
+    assert found.messages
+    assert found.messages[0].excerpt is not None
+    assert any(line.column for line in found.messages[0].excerpt.lines)
+
+
+def test_what_was_met_is_known_of_rows_that_stood_together() -> None:
+    """The block that the call changed was one of many untouched ones before it."""
+    found = seen("append_byte_offset").states
+    assert found is not None
+    (before, yours) = (dict(panels[0].rows)["block 38"] for panels in (found.before, found.yours))
+
+    assert {text for text, _ in before[1:]} == {"·"}
+    assert before[0] == ("1", Mark.NONE)
+    assert [text for text, mark in yours if mark is Mark.WRONG] == ["1883", "76670…"]
+
+
+def test_a_write_outside_the_pool_is_no_cell_of_it() -> None:
+    """It has a row of its own, called as the report calls it."""
+    record = drawn("append_pointer_scale")
+    (picture,) = (one for one in record.pictures if one.case == "append/counter_falls_with_a_copy")
+    panels = {panel.title: panel for panel in picture.scenes[picture.operation - 1].panels}
+
+    assert [picture.rows[place].label for place in panels["outside the blocks"].rows] == ["40 bytes behind the pool"]
+    assert all("block" in picture.rows[place].label for place in panels["pool and ref_count"].rows)
+
+
+def test_each_task_is_told_what_it_costs() -> None:
+    """By the calls in which public cases go wrong first; those that work cost nothing."""
+    record = drawn("append_byte_offset")
+    tasks = {one.call: one for one in by_task(record)}
+
+    assert [name for name, one in tasks.items() if one.cases] == ["append_kv"]
+    assert tasks["append_kv"].cases == len(
+        [one for one in record.outcomes if one.visibility is Visibility.PUBLIC and one.verdict is not Verdict.ACCEPTED]
+    )
+    assert 5 < tasks["append_kv"].lost < 16
+    assert f"about {tasks['append_kv'].lost:.0f} points in" in FORMATS["html"](record, View())

@@ -1,0 +1,180 @@
+"""All formats say the same of every labelled sample, each read by who really reads it; none tells of hidden cases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from grader.core.record import Environment, Student
+from grader.core.verdict import Advice, Finding, SourceLine, Verdict, Visibility
+from grader.labs.paged_kv.lab import lab
+from grader.report import FORMATS, GRADEBOOKS
+from grader.report.view import View
+from grader.tests.support.book_readers import BOOK_READERS
+from grader.tests.support.command import SAMPLES
+from grader.tests.support.graded import all_graded
+from grader.tests.support.made import outcome, record_of, secret_record
+from grader.tests.support.readers import READERS, RUNNER
+from grader.tests.support.told import BOOKS, TOLD, of_record
+
+_LINE = SourceLine(file="solution.c", line=7, function="append_kv")
+_FOLDERS = sorted(path for path in SAMPLES.glob("*/*") if path.is_dir())
+_AT_ONCE = 20
+
+
+def test_every_format_can_be_read_back() -> None:
+    """A new one has to say how."""
+    assert TOLD.keys() == FORMATS.keys()
+    assert BOOKS.keys() == GRADEBOOKS.keys()
+
+
+@pytest.mark.parametrize("first", range(0, len(_FOLDERS), _AT_ONCE), ids=lambda first: _FOLDERS[first].name)
+def test_all_formats_agree_on_all_samples(first: int) -> None:
+    """Score, points of each rule, passed or not; and each is well-formed for its reader. Other tests want them too."""
+    view = View()
+    found = all_graded(lab().name, _FOLDERS[first : first + _AT_ONCE])
+    for record in found:
+        truth = of_record(record)
+        for name, render in FORMATS.items():
+            if name == "json":  # the record itself, see test_schema.py
+                continue
+            report = render(record, view)
+            READERS[name](report, view)
+            told = TOLD[name](report)
+
+            assert told.agrees(truth), (name, record.submission.name, told)
+        everything = TOLD["text"](FORMATS["text"](record, View(everything=True)))
+
+        assert everything.agrees(truth), (record.submission.name, everything)
+        assert (everything.rules is None) == (not record.score or record.verdict.passed or not record.outcomes)
+    for name, book in GRADEBOOKS.items():
+        table = book(found)
+        rows = BOOKS[name](table)
+        BOOK_READERS[name](table)
+
+        assert rows.keys() == {record.submission.name for record in found}
+        assert all(rows[record.submission.name].agrees(of_record(record)) for record in found)
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"json"}))
+def test_students_read_nothing_of_a_hidden_case_but_its_title(name: str) -> None:
+    """Its operations, values, lines and name are in the instructor's report only. The record itself is all of it."""
+    for record in (secret_record(), secret_record(outcome("append/x"))):
+        seen, whole = (FORMATS[name](record, View(instructor=who)) for who in (False, True))
+
+        assert "secret" not in seen
+        assert "31337" not in seen
+        assert name == "classroom50" or "secret" in whole
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"json", "text"}))
+def test_a_failing_grader_gives_no_points(name: str) -> None:
+    """Nor takes some: no score is written, and what a platform makes of that is a failed run."""
+    record = record_of(verdict=Verdict.JUDGE_ERROR, score=None, rules=())
+    report = FORMATS[name](record, View())
+
+    assert '"score": 0' not in report
+    assert "0 of" not in report
+    if name in ("gradescope", "classroom50"):
+        assert "score" not in json.loads(report)
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_a_point_that_no_case_of_its_rule_cost_is_missed(name: str) -> None:
+    """A case that passes for its rule and loses memory, where the rule of leaks has no points."""
+    unclean = outcome("append/x", passed=True, verdict=Verdict.MEMORY_LEAK, difference=None)
+    made = record_of(unclean, score=5, verdict=Verdict.MEMORY_LEAK)
+    record = replace(made, rules=(replace(made.rules[0], points=5, passed=9),))
+
+    assert TOLD[name](FORMATS[name](record, View())).agrees(of_record(record))
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_reports_of_one_record_are_the_same(name: str) -> None:
+    """Nothing in them comes from a clock, a dictionary's order or chance."""
+    record = secret_record(outcome("append/x"))
+
+    assert FORMATS[name](record, View()) == FORMATS[name](record, View())
+
+
+def test_advice_is_told_and_is_no_failure() -> None:
+    """A note at its line, in a run of its own: what platforms make of errors does not happen for it."""
+    advice = Advice(kind="undefined-behaviour", message="a shift by too many bits", source=(_LINE,))
+    made = record_of(outcome("append/x", passed=True), verdict=Verdict.ACCEPTED, score=6, advice=(advice,))
+    right = replace(made, outcomes=(), rules=(replace(made.rules[0], points=6),))
+    run = json.loads(FORMATS["sarif"](right, View()))["runs"][-1]
+    (note,) = run["results"]
+
+    assert (run["tool"]["driver"]["name"], note["level"], note["ruleId"]) == ("advice", "note", advice.kind)
+    assert note["locations"][0]["physicalLocation"]["region"]["startLine"] == _LINE.line
+    for name in ("sarif", "annotations", "junit"):
+        report = FORMATS[name](right, View())
+        READERS[name](report, View())
+        assert TOLD[name](report).agrees(of_record(right))
+
+
+def test_gradescope_keeps_a_leaderboard_of_right_programs() -> None:
+    """Fewer instructions are better; a wrong program is no rival."""
+    right = record_of(verdict=Verdict.ACCEPTED, score=6, instructions=1234)
+    boards = [json.loads(FORMATS["gradescope"](one, View())).get("leaderboard") for one in (right, record_of())]
+
+    assert boards == [[{"name": "Instructions", "value": 1234, "order": "asc"}], None]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "path", "address"),
+    [
+        (".", "src/solution.c", "src/solution.c", "src/solution.c"),
+        ("hw3", "solution.c", "hw3/solution.c", "hw3/solution.c"),
+        ("hw3/solution.c", "", "hw3/solution.c", "hw3/solution.c"),
+        ("../x y", "solution.c", "../x y/solution.c", "../x%20y/solution.c"),
+        ("/somewhere", "a/solution.c", "/somewhere/a/solution.c", "file:///somewhere/a/solution.c"),
+    ],
+)
+def test_paths_are_seen_from_where_the_grader_was_called(name: str, file: str, path: str, address: str) -> None:
+    """In a workflow that is the top of the repository; another path is a whole address."""
+    made = record_of(outcome("append/x"))
+    record = replace(made, submission=replace(made.submission, name=name, file=file, sha256="0"))
+    run = json.loads(FORMATS["sarif"](record, View()))["runs"][2]
+    place = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+
+    assert place["uri"] == address
+    assert ("uriBaseId" in place) == (path == address.replace("%20", " "))
+    assert f"::error file={path},title=" in FORMATS["annotations"](record, View())
+
+
+def test_a_table_of_nobody_is_a_heading() -> None:
+    """Who asks for an empty class gets no error."""
+    assert [len(book([]).splitlines()) for name, book in GRADEBOOKS.items() if name != "jsonl"] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"text", "json", "html"}))
+def test_a_small_record_in_every_format(name: str, golden: Callable[[str, str], None]) -> None:
+    """To be read: one rule, a public case, a hidden one, a line."""
+    found = Finding(
+        rule="address", verdict=Verdict.WRONG_ANSWER, message="The word belongs into slot 2.", case="append/x",
+        operation=3, field="block 0, slot 2", expected="3", actual="untouched", source=(_LINE,),
+    )  # fmt: skip
+    hidden = outcome("append/y", visibility=Visibility.HIDDEN, cause="another", findings=(1,))
+    made = record_of(
+        outcome("append/x", findings=(0,)), hidden, findings=(found, replace(found, case="append/y")),
+        environment=Environment(compiler="gcc 12", valgrind="valgrind 3", grader="0.1.0"),
+    )  # fmt: skip
+    record = replace(made, submission=replace(made.submission, file="solution.c", sha256="0"))
+    view = View(variables=RUNNER, time="2026-11-21T18:00:00Z")
+
+    golden(f"format__{name}.txt", FORMATS[name](record, view))
+
+
+@pytest.mark.parametrize("name", sorted(GRADEBOOKS.keys() - {"jsonl"}))
+def test_a_small_class_in_every_table(name: str, golden: Callable[[str, str], None]) -> None:
+    """Each member of a group has a row, and so has who handed in nothing, and whom the grader failed."""
+    group = (Student(name="Ada Maria Lovelace", sid="1", email="ada@example.org"), Student(name="Hopper, Grace"))
+    made = record_of()
+    ours = record_of(verdict=Verdict.JUDGE_ERROR, score=None, rules=())
+    records = [replace(made, submission=replace(made.submission, students=group)), ours]
+
+    golden(f"gradebook__{name}.txt", GRADEBOOKS[name](records, [Student(name="Alan Turing", section="B")]))

@@ -1,0 +1,161 @@
+"""The terminal report: read by a student at night, safe to show, equal for equal records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from grader import pipeline
+from grader.assignment import load
+from grader.core.picture import Drawing
+from grader.core.record import Environment, Protection, Record
+from grader.core.verdict import Visibility
+from grader.labs.paged_kv.lab import lab
+from grader.report import text
+from grader.report.escape import cells
+
+SAMPLES = Path(__file__).parents[3] / "submissions" / "paged_kv"
+
+CASES = (
+    "init/pool_is_not_cleared",
+    "init/pool_of_63_bytes",
+    "create/one_record",
+    "create/length_257",
+    "create/first_hole_not_best_hole",
+    "create/one_block_too_few",
+    "append/first_append_after_fork_copies",
+    "append/copy_takes_all_64_bytes",
+    "append/new_page_takes_next_block",
+    "append/worked_example_of_the_handout",
+    "append/generations",
+    "append/here_and_there",
+    "fork/counts_two",
+    "fork/child_at_the_tail",
+    "fork/refused_for_its_id",
+    "fork/gap_between_two_tables",
+    "fork/mixed_holes",
+    "fork/more_than_256_children",
+    "free/gap_between_two_tables",
+    "free/returns_0",
+    "free/whole_pool_comes_back",
+    "free/every_place",
+    "destroy/one_live_sequence",
+    "destroy/gaps_in_a_family",
+    "engines/null_engine_free",
+    "engines/different_pool_sizes",
+)
+"""A few cases of every rule, hidden ones too: a golden report need not change with each new case."""
+
+GRADED = (
+    "accepted/printf_debugging_many_headers",
+    "compile_error/sign_compare",
+    "memory_error/l2_tables_freed_twice",
+    "memory_leak/free_keeps_l2_tables",
+    "run_time_error/free_walk_follows_cleared_link",
+    "wrong_answer/all_null",
+    "wrong_answer/four_common_mistakes",
+    "wrong_answer/fork_stops_at_empty_l1_slot",
+    "wrong_answer/no_copy_on_write",
+)
+
+JARGON = ("facet", "harness", "restore", "deviation", "traceback", "judgement", "symptom")
+
+
+@cache
+def graded(sample: str) -> Record:
+    """A sample, graded on `CASES`; what differs from machine to machine is set to words."""
+    homework = lab()
+    cases = [load.load(homework.cases / f"{name}.toml", homework.grammar, seed=homework.rubric.seed) for name in CASES]
+    valgrind = sample.startswith(("memory", "accepted"))
+    record = pipeline.grade(
+        SAMPLES / sample, homework, cases, seed=homework.rubric.seed, valgrind=valgrind, draw=Drawing.FIRST
+    )
+    return replace(
+        record,
+        submission=replace(record.submission, name=f"submissions/paged_kv/{sample}"),
+        environment=Environment(
+            compiler="gcc (version)",
+            command=record.environment.command,
+            valgrind="valgrind (version)" if valgrind else "",
+            grader="(version)",
+        ),
+        protection=Protection(level="(level)", active=("what was active",)),
+    )
+
+
+@pytest.mark.parametrize("sample", GRADED)
+def test_golden_report(sample: str, golden: Callable[[str, str], None]) -> None:
+    """Each kind of submission reads as its golden file."""
+    golden(f"{sample.replace('/', '__')}.txt", text.render(graded(sample)))
+
+
+def test_golden_report_of_everything(golden: Callable[[str, str], None]) -> None:
+    """Every cause in full, all rules, and all about how it was graded."""
+    name = "wrong_answer/four_common_mistakes"
+    golden(f"{name.replace('/', '__')}__all.txt", text.render(graded(name), everything=True))
+
+
+def test_golden_report_for_instructors(golden: Callable[[str, str], None]) -> None:
+    """An instructor sees what hidden cases do."""
+    name = "wrong_answer/four_common_mistakes"
+    golden(f"{name.replace('/', '__')}__instructor.txt", text.render(graded(name), audience="instructor"))
+
+
+@pytest.mark.parametrize("width", [40, 79, 80, 100, 132])
+@pytest.mark.parametrize("sample", GRADED)
+def test_no_line_is_wider_than_the_page(sample: str, width: int) -> None:
+    """Whatever the width, nothing runs over it, and 80 lines are enough."""
+    record = graded(sample)
+    report = text.render(record, width=width, audience="instructor")
+    everything = text.render(record, width=width, audience="instructor", everything=True)
+
+    assert [line for line in f"{report}{everything}".splitlines() if cells(line) > width] == []
+    assert report.count("\n") <= 80
+
+
+@pytest.mark.parametrize("sample", GRADED)
+def test_colour_adds_no_meaning(sample: str) -> None:
+    """Without its colours a coloured report is the plain one, and the plain one holds no escape sequence."""
+    plain = text.render(graded(sample))
+    coloured = text.render(graded(sample), colour=True)
+
+    assert "\x1b" not in plain
+    assert plain == re.sub(r"\x1b\[[\d;]*m", "", coloured)
+
+
+@pytest.mark.parametrize("sample", GRADED)
+def test_reports_speak_the_students_language(sample: str) -> None:
+    """No word of the grader's own inside is in a report."""
+    report = text.render(graded(sample), audience="instructor", everything=True).lower()
+    report += text.render(graded(sample)).lower()
+
+    assert [word for word in JARGON if word in report] == []
+
+
+@pytest.mark.parametrize("sample", GRADED)
+def test_a_students_report_does_not_depend_on_what_hidden_cases_do(sample: str) -> None:
+    """Other calls, values, names and lines in the hidden cases leave every letter of the report as it is.
+
+    What they test, by the handout's sentences, is told where no public case leads to it.
+    """
+    record = graded(sample)
+    hidden = {one.case for one in record.outcomes if one.visibility is Visibility.HIDDEN}
+    findings = tuple(
+        replace(one, message="x", field="y", expected="z", actual="x", operation=1, source=(), case="x/x")
+        if one.case in hidden
+        else one
+        for one in record.findings
+    )
+    outcomes = tuple(
+        replace(one, case=f"x/{place}", difference=None, cause="x", steps=()) if one.case in hidden else one
+        for place, one in enumerate(record.outcomes)
+    )
+    other = replace(record, findings=findings, outcomes=outcomes)
+
+    assert text.render(record) == text.render(other)
+    assert text.render(record, everything=True) == text.render(other, everything=True)

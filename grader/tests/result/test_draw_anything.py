@@ -1,0 +1,102 @@
+"""Whatever bytes a program reports: they are compared and drawn, or left out; nothing raises, and work is bounded."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import cache
+
+from hypothesis import given, settings, strategies as st
+
+from grader.assignment import load
+from grader.core.picture import Scene
+from grader.judge.compare import compare
+from grader.labs.paged_kv.lab import lab
+from grader.result import draw_states
+from grader.runtime.comparison import Comparison
+from grader.runtime.observation import Played, PlayedStep
+from reference.delta import whole
+from reference.model import play
+from reference.paged_kv.record import decode
+from reference.paged_kv.sequence import Pointer
+
+_NUMBERS = st.one_of(st.sampled_from((0, 1, -1, 4, 5, 64, 1 << 20)), st.integers(-(2**31), 2**31 - 1))
+
+
+@cache
+def right() -> tuple[Played, tuple[bytes, ...]]:
+    """A case with a fork and a copy, and the records of a right program."""
+    cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="append/first_append_after_fork_copies")
+    records = tuple(step.record for step in play(lab().model(cases[0].trace), cases[0].trace))
+    return Played(cases[0]), records
+
+
+def compared(records: Sequence[bytes]) -> Comparison:
+    """What is found where a program reports these."""
+    played = Played(right()[0].case)
+    for record in records:
+        before = played.steps[-1] if played.steps else None
+        played.steps.append(PlayedStep(whole(record), before, len(record)))
+    return compare(played, lab().model)
+
+
+def drawn(comparison: Comparison) -> list[Scene | None]:
+    """Each operation, drawn or left out."""
+    rows = draw_states._Rows()
+    return [
+        draw_states._scene(comparison, number, lab(), rows) for number in range(len(comparison.case.trace.operations))
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_changed_words_are_compared_and_drawn(data: st.DataObject) -> None:
+    """Some words of some records are others, a record ends early or is too long, records are exchanged."""
+    records = [bytearray(record) for record in right()[1]]
+    for _ in range(data.draw(st.integers(1, 6))):
+        record = records[data.draw(st.integers(0, len(records) - 1))]
+        place = data.draw(st.integers(0, max(0, min(60, len(record) // 4 - 1))))
+        change = data.draw(st.sampled_from(("word", "word", "word", "cut", "more")))
+        if change == "word" and len(record) >= 4 * place + 4:
+            struct.pack_into("<i", record, 4 * place, data.draw(_NUMBERS))
+        elif change == "cut":
+            del record[max(8, 4 * place) :]
+        else:
+            record[4 * place : 4 * place] = bytes(64)
+
+    assert len(drawn(compared([bytes(record) for record in records]))) == len(records)
+
+
+def test_thousands_of_sequences_are_merged_in_order() -> None:
+    """A list that a broken program made long is drawn like a short one, in one pass over both sides."""
+    before, last = right()[1][-3:-1]
+    slot = decode(before, 1).slots[0]
+    head = before[: 24 + 4 * (slot.pool_bytes // 64)]
+
+    def forged(first: int) -> bytes:
+        sequences = b"".join(struct.pack("<3i", first + number, 1, Pointer.FREED) for number in range(2500))
+        return head + struct.pack("<3i", Pointer.OK, 1, 2500) + sequences + slot.region
+
+    records = [*right()[1][:-2], forged(0), forged(17)]
+    scenes = drawn(compared(records))
+
+    assert len(records) == len(right()[1])
+    assert last != records[-1]
+    assert all(len(panel.rows) <= 84 for scene in scenes if scene is not None for panel in scene.panels)
+
+
+def test_rows_of_one_side_stand_behind_those_they_follow() -> None:
+    """Of both sides none is lost and none comes twice."""
+    keys = [(0, name) for name in "abcdefg"]
+    a, b, c, d, e, f, g = keys
+    merged = list(draw_states._in_order(dict.fromkeys([b, d, f]), dict.fromkeys([a, b, c, e, f, g])))
+
+    assert merged == [a, b, c, e, d, f, g]
+
+
+def test_a_state_of_megabytes_is_not_even_decoded() -> None:
+    """Neither what the call met nor what it left."""
+    records = [*right()[1][:-2], bytes(1 << 20), bytes(1 << 20)]
+    scenes = drawn(compared(records))
+
+    assert scenes[-2:] == [None, None]

@@ -1,0 +1,1 @@
+"""Tests of what is observed of a program."""

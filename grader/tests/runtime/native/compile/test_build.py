@@ -1,0 +1,297 @@
+"""Building a submission: the handout's exact command, and a finding for everything that stands in its way."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from grader import pipeline
+from grader.assignment import load
+from grader.assignment.lab import Built
+from grader.core.case import Case
+from grader.core.record import Record
+from grader.core.verdict import Finding, Verdict
+from grader.labs.paged_kv.lab import lab
+from grader.runtime.native.compile.project import FLAGS
+from grader.system import process
+from grader.system.confine.machine import machine
+from grader.system.process import Patience
+from grader.system.sandbox import COMPILE_LIMITS, workspace
+from grader.tests.support.command import ROOT
+
+RIGHT = (ROOT / "submissions/paged_kv/accepted/visitor_camel_case_allman/llm_memory.c").read_bytes()
+INCLUDED = b'#include "llm_memory.h"\n'
+COMMAND = "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb -c llm_memory.c -o llm_memory.o"
+"""As the handout has it (Compilation Standard)."""
+
+
+def built(source: bytes, own_headers: Mapping[str, bytes] | None = None) -> Built:
+    """The end of a build of that source."""
+    with workspace() as work:
+        return lab().build(work, source, own_headers=own_headers or {}, relaxed=False)
+
+
+def findings(source: bytes, own_headers: Mapping[str, bytes] | None = None) -> tuple[Finding, ...]:
+    """What is wrong with a source that does not build."""
+    result = built(source, own_headers)
+
+    assert result.program is None
+    assert result.findings
+    assert {finding.verdict for finding in result.findings} == {Verdict.COMPILE_ERROR}
+    assert {finding.rule for finding in result.findings} == {"compile"}
+    assert all(finding.message for finding in result.findings)
+    return result.findings
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """A few cases are enough to see whether points are earned."""
+    return tuple(load.load_folder(lab().cases, lab().grammar, seed=1, pattern="create/*"))
+
+
+def graded(folder: Path, source: bytes, **others: bytes) -> Record:
+    """The record of a folder with that source, and headers named without their dot."""
+    (folder / "llm_memory.c").write_bytes(source)
+    for name, content in others.items():
+        (folder / f"{name}.h").write_bytes(content)
+    return pipeline.grade(folder, lab(), cases(), seed=1, valgrind=False)
+
+
+def without(name: str) -> bytes:
+    """The right program with one of its functions called something else."""
+    return RIGHT.replace(name.encode(), b"another_name")
+
+
+def test_the_handouts_command_is_what_runs_and_what_is_recorded() -> None:
+    """Not a flag more or less, in its order."""
+    handout = next((ROOT.parent / "shared" / "seeds").glob("000_*.txt"), None)
+    result = built(RIGHT)
+
+    assert result.program is not None
+    assert result.findings == ()
+    assert result.command == COMMAND
+    assert "gcc" in result.compiler
+    assert handout is None or COMMAND in handout.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        RIGHT.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + RIGHT,
+        RIGHT.rstrip(),
+        "/* 这是注释 – Grüße */\n".encode() + RIGHT,
+        b"/*" + b"x" * 900_000 + b"*/\n" + RIGHT,
+        RIGHT + b"\nstatic inline int mine(int x)\n{\n    __typeof__(x) y = x;\n    return y;\n}\n",
+        b'#define malloc_count 1\n#include <assert.h>\n_Static_assert(sizeof(int) == 4, "int");\n' + RIGHT,
+    ],
+    ids=["CRLF", "BOM", "no final newline", "UTF-8", "long", "typeof", "C11"],
+)
+def test_how_a_file_is_written_costs_nothing(tmp_path: Path, source: bytes) -> None:
+    """Line ends, byte order marks, comments in any language, standard C of 2011."""
+    record = graded(tmp_path, source)
+
+    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
+
+
+@pytest.mark.parametrize(
+    ("line", "option", "says"),
+    [
+        ("int f(void) { int x; return 0; }", "-Werror=unused-variable", "never used"),
+        ("int f(int a, unsigned b) { return a < b; }", "-Werror=sign-compare", "unsigned"),
+        ("int f(int a) { return 0; }", "-Werror=unused-parameter", "(void)name"),
+        ("static int f(void) { return 0; }", "-Werror=unused-function", "never called"),
+        ("int f(void) { return g(); }", "-Werror=implicit-function-declaration", "declares"),
+        ("int f(void) { }", "-Werror=return-type", "without returning"),
+        ("int f(void) { return 0 }", "", "not valid C"),
+        ('#include "mine.h"', "", "official header"),
+    ],
+)
+def test_an_error_has_its_place_its_option_and_a_sentence(line: str, option: str, says: str) -> None:
+    """What gcc says, where, and what it means here."""
+    told = f"[{option}]", f"[{option.replace('error=', '')}]"  # some are errors by themselves from gcc 14 on
+    source = INCLUDED + line.encode() + b"\n" + RIGHT
+    first = next(one for one in findings(source) if not option or one.message.endswith(told))
+
+    assert first.kind == "compiler"
+    assert re.fullmatch(r"llm_memory\.c:2:[1-9]\d*", str(first.source[0]))
+    assert says in first.field
+
+
+def test_missing_and_misspelt_functions() -> None:
+    """Each has a finding; a name that comes near is offered."""
+    missing = findings(without("llm_destroy"))
+    misspelt = findings(RIGHT.replace(b"fork_sequence", b"fork_sequnce"))
+    nothing = findings(INCLUDED + b"extern int nothing;\n")
+
+    assert [finding.message for finding in missing] == ["llm_memory.c does not define llm_destroy"]
+    assert misspelt[0].message.startswith("llm_memory.c does not define fork_sequence; is your fork_sequnce meant")
+    assert len(nothing) == 6
+
+
+def test_a_wrong_signature() -> None:
+    """The header's declaration stands against it, with its line."""
+    first = findings(INCLUDED + b"int append_kv(LLMEngine *e, int id) { (void)e; (void)id; return 0; }\n")[0]
+
+    assert "conflicting types for 'append_kv'" in first.message
+    assert str(first.source[0]).startswith("llm_memory.c:2:")
+
+
+def test_a_static_function_is_no_definition() -> None:
+    """It cannot be called from outside."""
+    source = RIGHT.replace(b'#include "llm_memory.h"', b"#include <stddef.h>")
+
+    assert source != RIGHT
+    assert findings(source)
+
+
+def test_an_extra_main_costs_the_compile_points_only(tmp_path: Path) -> None:
+    """It is run all the same; the verdict says what is wrong, so that the student takes it out."""
+    record = graded(tmp_path, RIGHT + b"\nint main(void) { return 3; }\n")
+
+    assert record.verdict is Verdict.COMPILE_ERROR
+    assert [finding.kind for finding in record.findings] == ["extra-main"]
+    assert record.would_score is None
+    assert {rule.rule for rule in record.rules if rule.points < rule.max_points} == {"compile"}
+    assert record.score == record.max_score - 4
+
+
+def test_an_extra_main_keeps_96_of_100() -> None:
+    """With all cases, as the design says."""
+    every = load.load_folder(lab().cases, lab().grammar, seed=1)
+    folder = ROOT / "submissions/paged_kv/compile_error/main_with_test"
+    record = pipeline.grade(folder, lab(), every, seed=1, valgrind=False)
+
+    assert (record.score, record.max_score, record.verdict) == (96, 100, Verdict.COMPILE_ERROR)
+
+
+def test_a_header_of_ones_own_that_brings_macros(tmp_path: Path) -> None:
+    """The finding names what only that header declares, and gcc's own words stand after it."""
+    own = (ROOT / "grader/labs/paged_kv/llm_memory.h").read_bytes() + b"#define MY_STEP 3\n#define UNUSED_ONE 4\n"
+    record = graded(tmp_path, RIGHT + b"\nint my_step(void);\nint my_step(void) { return MY_STEP; }\n", llm_memory=own)
+
+    first = record.findings[0]
+    assert first.kind == "own-header"
+    assert first.field == "MY_STEP"
+    assert "Only your header declares: MY_STEP." in first.message
+    assert "llm_memory.c" in first.message
+    assert "MY_STEP" in record.findings[1].message
+
+
+def test_a_header_of_ones_own_never_replaces_ours(tmp_path: Path) -> None:
+    """Constants of the student's choice change nothing, nor does one that is broken."""
+    for own in (b"#define BLOCK_SIZE 128\n", b"#error mine\n", b"\x00\xff"):
+        record = graded(tmp_path, RIGHT, llm_memory=own)
+
+        assert record.verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize("source", [b"\n", b"   ", bytes(range(256)) * 50, RIGHT.decode().encode("utf-16"), b"\0" * 9])
+def test_what_is_no_c_at_all_is_a_finding(source: bytes) -> None:
+    """Empty, binary, UTF-16 as some editors write it: bounded, and valid text."""
+    for finding in findings(source):
+        assert len(finding.message) < 3000
+        assert finding.message.encode("utf-8")
+        assert all(place.column >= 0 for place in finding.source)
+
+
+def test_what_it_would_have_scored_is_told_and_not_counted(tmp_path: Path) -> None:
+    """Warnings forgiven, missing functions stubbed; a file that is not C would score nothing that can be told."""
+    warned = graded(tmp_path, RIGHT + b"\nstatic int f(void) { return 0; }\n")
+    stubbed = graded(tmp_path, without("llm_destroy"))
+    broken = graded(tmp_path, RIGHT + b"\n}\n")
+
+    assert [record.score for record in (warned, stubbed, broken)] == [0, 0, 0]
+    assert {record.verdict for record in (warned, stubbed, broken)} == {Verdict.COMPILE_ERROR}
+    assert warned.would_score == warned.max_score
+    assert stubbed.would_score is not None
+    assert warned.would_score is not None
+    assert 0 < stubbed.would_score < warned.would_score
+    assert broken.would_score is None
+    assert broken.outcomes == ()
+
+
+def test_a_helper_of_another_file_is_told_without_our_own_names() -> None:
+    """What the linker misses; the names of the driver's files would only puzzle."""
+    source = RIGHT + b"\nint helper(int);\nint use(void);\nint use(void) { return helper(3); }\n"
+    first = findings(source.replace(b"return -1;", b"return use() - use() - 1;", 1))[0]
+
+    assert first.kind == "linker"
+    assert "helper" in first.message
+    for name in ("harness", "driver", "collect2", "/tmp/", "student.o"):
+        assert name not in first.message
+
+
+def test_the_driver_and_the_harness_compile_cleanly(tmp_path: Path) -> None:
+    """The handout's link line must work with them, under its own flags."""
+    harness = ROOT / "grader" / "runtime" / "native" / "harness"
+    filters = ROOT / "grader" / "system" / "confine"
+    sources = [*harness.glob("*.c"), *(ROOT / "grader" / "labs").glob("*/driver.c")]
+    for path in sources:
+        includes = [f"-I{place}" for place in (harness, path.parent, filters)]
+        done = process.run(
+            ["gcc", *FLAGS, *includes, "-c", str(path), "-o", "part.o"],
+            cwd=tmp_path,
+            limits=Patience(wall_seconds=60),
+            environment={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+        )
+
+        assert (done.exit_code, done.stdout, done.stderr) == (0, b"", b""), path
+    assert len(sources) >= 2
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        b"#define A0 int x;\n"
+        + b"".join(b"#define A%d A%d A%d A%d A%d\n" % (i, *[i - 1] * 4) for i in range(1, 16))
+        + b"A15\n",
+        b'#include "/dev/zero"\n',
+        b'__asm__(".fill 100000000000,1,0");\n',
+    ],
+    ids=["macros", "endless file", "huge object"],
+)
+def test_a_bomb_is_stopped_in_time_and_tried_once(tmp_path: Path, bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gcc is given one second here, and is not asked again for what it could not do."""
+    monkeypatch.setattr(
+        "grader.runtime.native.compile.surely.COMPILE_LIMITS", replace(COMPILE_LIMITS, wall_seconds=20, cpu_seconds=1)
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    record = graded(tmp_path, bomb + RIGHT)
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    assert record.verdict is Verdict.COMPILE_ERROR
+    stopped = "compiler" if b"/dev/zero" in bomb and machine().landlock else "compiler-stopped"  # it may not read that
+    assert [finding.kind for finding in record.findings] == [stopped]
+    assert record.would_score is None
+    assert spent < 2.5
+
+
+def test_the_limits_of_a_compilation_are_near_what_one_needs() -> None:
+    """A submission compiles in a fifth of a second; a bomb may cost a few seconds, not minutes."""
+    assert COMPILE_LIMITS.wall_seconds <= 30
+    assert COMPILE_LIMITS.cpu_seconds is not None
+    assert COMPILE_LIMITS.cpu_seconds <= 3
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "/etc/shadow", "llm_memory.c", "/", "../../etc/passwd", "driver.c"])
+def test_including_what_is_no_header_is_a_finding(name: str) -> None:
+    """Files of the machine, itself, a folder; nothing of theirs is quoted."""
+    for finding in findings(f'#include "{name}"\n'.encode() + RIGHT):
+        assert finding.kind == "compiler"
+        assert "root:" not in finding.message
+
+
+def test_of_endless_complaints_the_first_are_told(tmp_path: Path) -> None:
+    """Nobody reads a megabyte of warnings."""
+    bomb = b"#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(A(x)))))\nint f(void);\nint f(void) { B(1;) return 0; }"
+    told = "statement with no effect|gcc complains about this file for more than a megabyte"
+    assert {bool(re.match(told, one.message)) for one in graded(tmp_path, bomb + RIGHT).findings} == {True}

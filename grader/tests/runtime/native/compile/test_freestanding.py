@@ -1,0 +1,125 @@
+"""The program that Valgrind runs: without libc where the student's object needs little of it (freestanding.c)."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from grader.core.verdict import Verdict
+from grader.tests.support.programs import POSIX, around, attempted, first_case, graded_text, line_of
+
+_STRINGS = r"""
+    char a[40], b[40];
+    memset(a, 'x', sizeof a);
+    memcpy(a + 3, "0123456789abcdefghij", 21);
+    memmove(a + 5, a + 3, 20);
+    memmove(a + 4, a + 5, 20);
+    assert(memcmp(a, "xxx001", 6) == 0 || memcmp(a, "xxx0012", 7) == 0 || a[3] == '0');
+    strcpy(b, "seq");
+    assert(strlen(b) == 3 && strcmp(b, "seq") == 0 && strcmp(b, "ser") < 0 && strncmp(b, "sex", 2) == 0);
+    assert(strchr(b, 'q') == b + 2 && strchr(b, 'z') == NULL && *strchr(b, 0) == 0);
+    assert(memcmp("\x01", "\xff", 1) < 0);
+    memset(a, 0xA5, 39);
+    for (int i = 0; i < 39; i++)
+        assert((unsigned char)a[i] == 0xA5);
+    for (int i = 0; i < 40; i++)
+        a[i] = (char)i;
+    for (int to = 0; to < 9; to++) {
+        char before[40];
+        for (int i = 0; i < 40; i++)
+            before[i] = a[i];
+        memmove(a + to, a + 4, 24);
+        for (int i = 0; i < 24; i++)
+            assert(a[to + i] == before[4 + i]);
+    }
+"""
+
+
+def loader(program: bytes) -> bool:
+    """Does it need the dynamic loader?"""
+    return any(part["p_type"] == "PT_INTERP" for part in ELFFile(io.BytesIO(program)).iter_segments())
+
+
+def needs_loader(source: str) -> bool:
+    """The same of the program that is made for Valgrind."""
+    attempt = attempted(source, first_case(), valgrind=False)
+    assert attempt.built is not None
+    assert attempt.built.program is not None
+    return loader(attempt.built.program.checked)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "",
+        'printf("%d %5.1f%% %s: %p %c %lx %zu %*d", seq_id, 12.5, "x", (void *)engine, 65, 7L, sizeof 1, 5, 6);',
+        'puts("x"); putchar(65); fputs("y", stderr); fputc(66, stdout); fflush(stdout); perror("z");',
+        "assert(seq_id != 77);",
+        'FILE *log = fopen("log", "a"); if (log != NULL) { fputs("x", log); fclose(log); }',
+        "static _Thread_local int calls = 3; static int others = 5; assert(calls++ >= 3 && others++ >= 5);",
+    ],
+)
+def test_the_usual_needs_no_loader(statement: str) -> None:
+    """Prints, assertions and statics, and nothing is found wrong with them."""
+    source = around("append_kv", statement)
+
+    assert not needs_loader(source)
+    assert graded_text(source, first_case(), valgrind=True).findings == ()
+
+
+def test_its_string_functions_do_what_libc_does() -> None:
+    """Assertions that hold natively hold under Valgrind too, where these functions are ours."""
+    source = around(
+        "append_kv", _STRINGS, top=POSIX + "#include <string.h>\n#define memcpy(a, b, c) memmove(a, b, c)\n"
+    )
+
+    assert not needs_loader(source)
+    assert graded_text(source, first_case(), valgrind=True).findings == ()
+
+
+def test_what_it_does_not_have_is_taken_from_libc() -> None:
+    """Then Valgrind runs the whole libc, dearer but no less right."""
+    body = "int both[2] = {seq_id, 1}; qsort(both, 2, sizeof *both, by_size);"
+    order = "static int by_size(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }\n"
+    source = around("append_kv", body, top=POSIX + "#include <stdlib.h>\n" + order)
+
+    assert needs_loader(source)
+    assert graded_text(source, first_case(), valgrind=True).findings == ()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'printf("%d\\n", fresh[1]);',
+        'fprintf(stderr, "%5.2f\\n", (double)fresh[1]);',
+        'printf("%s\\n", (char *)fresh);',
+        "putchar(fresh[2]);",
+        "fputc(fresh[2], stdout);",
+        "fwrite(fresh, 1, 4, stdout);",
+    ],
+)
+def test_printing_what_was_never_set_is_found(statement: str) -> None:
+    """Prints vanish under Valgrind, what is wrong with them does not."""
+    source = around(
+        "append_kv",
+        f"int *volatile kept = malloc(16);\nint *fresh = kept;\n{statement} /* HERE */\nfree(fresh);",
+        top=POSIX + "#include <stdlib.h>\n",
+    )
+
+    found = graded_text(source, first_case(), valgrind=True).findings
+
+    assert {finding.source[0].line for finding in found} == {line_of(source)}
+    assert {finding.verdict for finding in found} == {Verdict.MEMORY_ERROR}
+
+
+@pytest.mark.parametrize("name", ["harness_put", "lab_apply", "harness_malloc"])
+def test_a_student_cannot_call_our_functions(name: str) -> None:
+    """They are no names for the linker."""
+    top = f"{POSIX}void {name}(int);\n"
+
+    (found,) = graded_text(around("append_kv", f"{name}(seq_id);", top=top), first_case()).findings
+
+    assert found.kind == "linker"
+    assert name in found.message

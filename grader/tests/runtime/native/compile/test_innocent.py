@@ -1,0 +1,162 @@
+"""A tool that works for nobody here costs nobody a point; what a file does to itself remains its own."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from grader.core.errors import DriverError, GraderError, OutOfRoom
+from grader.core.verdict import Verdict
+from grader.system import sandbox
+from grader.system.process import Completed
+from grader.system.sandbox import Workspace
+from grader.tests.support.programs import first_case, graded_text, right
+
+_WRONG = "int main(void) { return x; }"
+_UNRESOLVED = f"{right()}\nint elsewhere(void);\nint use(void);\nint use(void) {{ return elsewhere(); }}\n"
+
+
+def _own_assembler() -> str:
+    """The one that gcc of this machine starts: a name, or a path."""
+    words = ["gcc", "-print-prog-name=as"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+    """A tool before the system's: a shell script, in which $real is that."""
+    usual = sandbox._environment
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+
+        def put(name: str, script: str) -> None:
+            if name == "as" and Path(_own_assembler()).is_absolute():
+                pytest.skip("gcc of this machine starts one assembler, wherever PATH leads")
+            wrapper = Path(folder, "bin", name)
+            wrapper.parent.mkdir(mode=0o755, exist_ok=True)
+            wrapper.write_text(f"#!/bin/sh\nreal=/usr/bin/{name}\n{script}\n", encoding="utf-8")
+            wrapper.chmod(0o755)
+            path = f"{wrapper.parent}:/usr/bin:/bin"
+            monkeypatch.setattr(sandbox, "_environment", lambda inner: usual(inner) | {"PATH": path})
+
+        yield put
+
+
+def test_a_compiler_that_cannot_compile_blames_nobody(tool: Callable[[str, str], None]) -> None:
+    """Whatever is wrong with it, its own words are told."""
+    tool("gcc", 'exec $real -include no-such-header.h "$@"')
+
+    with pytest.raises(DriverError, match="no-such-header"):
+        graded_text(right(), first_case())
+
+
+def test_headers_in_a_strange_place_blame_nobody(tool: Callable[[str, str], None], bare: Callable[..., None]) -> None:
+    """No student has put them into his program."""
+    bare("landlock", "bubblewrap")
+    with tempfile.TemporaryDirectory() as strange:
+        Path(strange).chmod(0o755)
+        Path(strange, "stdbool.h").write_text("#define bool _Bool\n", encoding="utf-8")
+        tool("gcc", f'exec $real -isystem {strange} "$@"')
+        with pytest.raises(DriverError, match=f"{strange}/stdbool.h"):
+            graded_text(f"#include <stdbool.h>\n{right()}", first_case())
+
+
+@pytest.mark.parametrize("name", ["gcc", "as", "ld", "objcopy"])
+@pytest.mark.parametrize("script", ["echo 'no space left' >&2; exit 1", "echo garbage; exit 0", "kill -9 $$"])
+def test_a_tool_that_begins_to_fail_blames_nobody(tool: Callable[[str, str], None], name: str, script: str) -> None:
+    """What it did for the submission before says nothing about now."""
+    tool(name, 'exec $real "$@"')
+    assert graded_text(_WRONG, first_case()).verdict is Verdict.COMPILE_ERROR
+    assert graded_text(_UNRESOLVED, first_case()).verdict is Verdict.COMPILE_ERROR
+    tool(name, script)
+    if name == "ld":
+        tool("ld.gold", script)
+
+    for source in (right(), *([_WRONG] if name == "gcc" else [_UNRESOLVED])):
+        with pytest.raises(GraderError):
+            graded_text(source, first_case())
+
+
+@pytest.mark.parametrize(("name", "source"), [("gcc", right()), ("gcc", _WRONG), ("objcopy", right())])
+def test_what_fails_once_only_is_passed_over(monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> None:
+    """The verdict is that of an undisturbed grading."""
+    undisturbed = graded_text(source, first_case())
+    usual = Workspace.run
+    failed: list[list[str]] = []
+
+    def run(work: Workspace, command: list[str], **options: object) -> Completed:
+        if not failed and not callable(command) and command[0] == name:
+            failed.append(command)
+            return Completed(
+                exit_code=1, signal=None, timed_out=False, cpu_seconds=0.1, stderr=b"No space left on device"
+            )
+        return usual(work, command, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Workspace, "run", run)
+    record = graded_text(source, first_case())
+
+    assert failed
+    assert (record.verdict, record.score, record.findings) == (
+        undisturbed.verdict,
+        undisturbed.score,
+        undisturbed.findings,
+    )
+
+
+def test_a_compiler_that_is_killed_blames_nobody(tool: Callable[[str, str], None]) -> None:
+    """A kernel without memory ends the process that wants most, and nothing else: not the innocent file's."""
+    kill = "exec $real \"$@\" -wrapper sh,-c,'kill -9 $$'"
+    tool("gcc", f'grep -q elsewhere llm_memory.c && {kill}; exec $real "$@"')
+
+    with pytest.raises(OutOfRoom, match="memory"):
+        graded_text(_UNRESOLVED, first_case())
+
+
+def test_an_assembler_that_is_killed_blames_nobody(tool: Callable[[str, str], None]) -> None:
+    """gcc ends as if the assembler had refused the file."""
+    tool("as", 'for file; do grep -qs elsewhere "$file" && kill -9 $$; done; exec $real "$@"')
+
+    with pytest.raises(OutOfRoom, match="memory"):
+        graded_text(f'{right()}__asm__("elsewhere");\n', first_case())
+
+
+def test_an_undefined_function_is_the_students() -> None:
+    """By ld's own word, with its line."""
+    (finding,) = graded_text(_UNRESOLVED, first_case()).findings
+
+    assert finding.kind == "linker"
+    assert "undefined reference to `elsewhere'" in finding.message
+    assert finding.field == "A function is used that no file defines."
+
+
+def test_no_function_is_missing_where_ld_misses_something_else() -> None:
+    """Three gigabytes of zeros are further away than an instruction reaches."""
+    source = f"{right()}\nchar far[3000UL << 20];\nchar *use(void);\nchar *use(void) {{ return far + 1; }}\n"
+    (finding,) = graded_text(source, first_case()).findings
+
+    assert finding.kind == "linker"
+    assert "function" not in f"{finding.message}{finding.field}"
+
+
+@pytest.mark.timeout(120)
+def test_an_object_that_may_not_be_so_large_is_the_students() -> None:
+    """And one that may be is graded like any other."""
+    large = graded_text(f"{right()}\nconst char large[63 << 20] = {{1}};\n", first_case())
+    too_large = graded_text(f"{right()}\nconst char large[70 << 20] = {{1}};\n", first_case())
+
+    assert (large.verdict, large.findings) == (Verdict.ACCEPTED, ())
+    assert too_large.verdict is Verdict.COMPILE_ERROR
+    assert [finding.kind for finding in too_large.findings] == ["compiler-stopped"]
+    assert "64 MB" in too_large.findings[0].message
+
+
+def test_zeros_that_valgrind_has_no_room_for_cost_nothing() -> None:
+    """Natively they are only an address; that Valgrind saw nothing is told."""
+    record = graded_text(f"{right()}\nchar zeros[1900U << 20];\n", first_case(), valgrind=True)
+
+    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
+    assert [advice.kind for advice in record.advice] == ["memcheck-unfinished"]

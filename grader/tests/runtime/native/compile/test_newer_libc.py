@@ -1,0 +1,82 @@
+"""Our side of a program compiles where libc's headers make macros of functions, as C23 wants it and glibc 2.43 does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from grader.labs.paged_kv.lab import lab
+from grader.runtime.native.compile import ours
+from grader.runtime.native.compile.elf import Elf
+from grader.runtime.native.compile.project import FLAGS
+from grader.runtime.native.compile.symbols import Symbols
+from grader.system import process
+from grader.system.process import Patience
+
+_MACROS = {
+    "string.h": {
+        "memchr(s, c, n)": "char",
+        "strchr(s, c)": "char",
+        "strrchr(s, c)": "char",
+        "strpbrk(s, set)": "char",
+        "strstr(s, word)": "char",
+    },
+    "stdlib.h": {"bsearch(key, s, count, size, order)": "void"},
+    "wchar.h": {
+        "wcschr(s, c)": "wchar_t",
+        "wcsrchr(s, c)": "wchar_t",
+        "wcspbrk(s, set)": "wchar_t",
+        "wcsstr(s, word)": "wchar_t",
+        "wmemchr(s, c, n)": "wchar_t",
+    },
+}
+"""What returns a pointer into `s`, const where that is: a call, and to what it points."""
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """A folder with headers that hold the usual ones and these macros."""
+    folder = tmp_path / "newer"
+    folder.mkdir()
+    for name, macros in _MACROS.items():
+        lines = [
+            f"#define {call} _Generic(0 ? (s) : (void *)1, const void *: (const {kind} *)({call}), default: {call})"
+            for call, kind in macros.items()
+        ]
+        text = "\n".join(["#pragma GCC system_header", f"#include_next <{name}>", *lines, ""])
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_our_side_is_made(newer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Natively, for Valgrind, and the start without libc, which has a `strchr` of its own."""
+    project = lab().build.args[0]  # type: ignore[attr-defined]
+    monkeypatch.setattr(ours, "_OUR_FLAGS", (*ours._OUR_FLAGS, f"-I{newer}"))
+    made = tmp_path / "made"
+    made.mkdir()
+    ours._make(project, made)
+
+    assert {"marker.o", "native.o", "valgrind.o", "starts"} <= {path.name for path in made.iterdir()}
+    if os.uname().machine == "x86_64":
+        elf = Elf.read((made / "freestanding.o").read_bytes())
+        assert elf is not None
+        assert "strchr" in Symbols.of(elf).defined
+
+
+@pytest.mark.parametrize(("name", "error"), [("(strchr)", b""), ("strchr", b"_Generic")])
+def test_those_headers_forbid_a_definition_without_parentheses(
+    newer: Path, tmp_path: Path, name: str, error: bytes
+) -> None:
+    """Else the test above would show nothing."""
+    text = f"#include <string.h>\nchar *{name}(const char *s, int c) {{ (void)c; return (char *)(size_t)s; }}\n"
+    (tmp_path / "own.c").write_text(text, encoding="utf-8")
+    done = process.run(
+        ["gcc", *FLAGS, "-fno-builtin", f"-I{newer}", "-c", "own.c"],
+        cwd=tmp_path,
+        limits=Patience(wall_seconds=60),
+        environment={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+    )
+
+    assert (done.succeeded, error in done.stderr) == (not error, True)

@@ -1,0 +1,147 @@
+"""What gcc makes of C is accepted; sections and symbols made by hand are rejected, before anything of them is run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from grader.core.verdict import Verdict
+from grader.tests.support.programs import POSIX, around, first_case, graded_text
+from grader.tests.support.scanned import accepted, assembly, below, graded, on_x86, rejected
+
+_HOOK = ("static void hook(void) { }", "static void (*const start)(void) __attribute__((section({}), used)) = hook;")
+
+
+def hook(section: str) -> str:
+    """A pointer to a function in a section of that name."""
+    return below(_HOOK[0], _HOOK[1].format(f'"{section}"'))
+
+
+def marked(source: str, text: str) -> int:
+    """The line of the source that holds the text."""
+    return next(number for number, line in enumerate(source.split("\n"), 1) if text in line)
+
+
+SECTIONS = {
+    "a name that objcopy reads as two": (hook(".foo=.init_array.x"), ".foo=.init_array.x"),
+    "relocations for the loader": (
+        assembly(".section .rela.got,\\\"a\\\",@progbits", ".quad 0,37,0x401000"), ".rela.got",
+    ),
+    "relocations by their type": (assembly(".section .rela.got,\\\"a\\\",@4", ".quad 0,37,0x401000"), ".rela.got"),
+    "another table of symbols": (assembly(".section .symtab,\\\"\\\",@2", ".quad 1,2,3,4,5,6"), ".symtab"),
+    "what is called like one": (assembly(".section .symtab,\\\"\\\",@progbits", ".quad 1,2,3"), ".symtab"),
+    "another table of names": (assembly(".section .strtab,\\\"\\\",@3", ".quad 1,2,3"), ".strtab"),
+    "symbols for the loader": (assembly(".section .dynsym,\\\"a\\\",@11", ".quad 1,2,3"), ".dynsym"),
+    "flags that nobody knows": (assembly(".section .data.x,\\\"0xfffff003\\\"", ".quad 1"), ".data.x"),
+    "data that is called code": (assembly(".section .text.x,\\\"aw\\\"", ".quad 1"), ".text.x"),
+    "code that is linked to other": (assembly(".section .text.x,\\\"axo\\\",@progbits,.text", "nop"), ".text.x"),
+    "a group of code": (assembly(".section .text.x,\\\"axG\\\",@progbits,writev,comdat", "nop"), ".text.x"),
+    "an old kind of compression": (
+        assembly(".section .zdebug_line,\\\"\\\"", ".ascii \\\"ZLIB\\\"", ".quad -1"), ".zdebug_line",
+    ),
+    "a blank in a name": (assembly(".section \\\".data.a b\\\",\\\"aw\\\"", ".quad 1"), ".data.a b"),
+    "no name": (assembly(".section \\\"\\\",\\\"aw\\\"", ".quad 1"), "without a name"),
+    "a name as long as a line": (
+        assembly(f".section .data.{'x' * 150_000},\\\"aw\\\"", ".quad 1"), f".data.{'x' * 194}",
+    ),
+    "a variable's own": (below('__attribute__((section("mydata"))) int mine = 4;'), "mydata"),
+    "an empty one": (assembly(".section mydata,\\\"aw\\\""), "mydata"),
+}  # fmt: skip
+"""Programs with a section that gcc does not make of C, and its name."""
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_made_by_hand_is_rejected(name: str) -> None:
+    """By name, type, flags or links; nothing of the object is handed to linkers."""
+    source, section = SECTIONS[name]
+    (finding,) = rejected(source)
+
+    assert (finding.kind, finding.field) == ("odd-section", section)
+
+
+def test_the_line_of_a_section_is_where_its_name_stands() -> None:
+    """No debug line tells it."""
+    source = SECTIONS["a variable's own"][0]
+    (finding,) = rejected(source)
+
+    assert [place.line for place in finding.source] == [marked(source, '"mydata"')]
+
+
+def test_a_section_that_somebody_allowed_is_linked_as_it_is() -> None:
+    """Its name is handed to no tool where it is none that a tool takes for a name."""
+    assert graded(SECTIONS["a variable's own"][0], "mydata").verdict is Verdict.ACCEPTED
+    assert graded(SECTIONS["a blank in a name"][0], ".data.a b").verdict is Verdict.ACCEPTED
+
+
+_OTHER = ("long other(void);", "long other(void) { return -1; }")
+SYMBOLS = {
+    "a default version": below(*_OTHER, '__asm__(".symver other,writev@@GLIBC_2.2.5");'),
+    "a version": below(*_OTHER, '__asm__(".symver other,writev@GLIBC_2.2.5");'),
+    "a version that is wanted": below(*_OTHER, '__asm__(".symver other,free@GLIBC_2.2.5\\ncall other");').replace(
+        *("long other(void) { return -1; }", "")
+    ),
+    "unique": below(*_OTHER, '__asm__(".globl writev\\n.type writev,@gnu_unique_object\\n.set writev,other\\n");'),
+    "absolute": below('__asm__(".globl writev\\nwritev = 0x401000");'),
+    "wanted as a choice of functions": assembly(".type elsewhere,@gnu_indirect_function", "call elsewhere"),
+}
+
+
+@on_x86
+@pytest.mark.parametrize("name", SYMBOLS)
+def test_a_symbol_made_by_hand_is_rejected(name: str) -> None:
+    """Each could take the place of libc's, or go past our own."""
+    (finding,) = rejected(SYMBOLS[name])
+
+    assert finding.kind == "odd-symbol"
+    assert re.match(r"(writev|free|elsewhere)", finding.field)
+
+
+ORDINARY = {
+    "threads' data": "_Thread_local int depth = 3; static _Thread_local char room[200];\n"
+    "char *in(void); char *in(void) { return room + depth; }",
+    "tables": 'static const char *const names[] = {"a", "bb"}; const double steps[] = {1.5, 2.5};\n'
+    "const char *name(int i); const char *name(int i) { return names[i]; }",
+    "inline": "static inline int twice(int x) { return 2 * x; } int four(void); int four(void) { return twice(2); }",
+    "switch": "int way(int x); int way(int x) { switch (x) { case 0: return 4; case 1: return 9; case 2: return 1;"
+    " case 3: return 7; case 4: return 6; case 5: return 44; case 6: return 3; } return 0; }",
+    "computed goto": "int jump(int i); int jump(int i) { __extension__ static void *const to[] = {&&a, &&b};\n"
+    "__extension__ ({ goto *to[i]; }); a: return 1; b: return 2; }",
+    "numbers": "long double wide = 3.0L; _Atomic int count; _Atomic long double both; double _Complex z;\n"
+    "long double more(long double x); long double more(long double x) { count++; return x * wide; }",
+    "room on the stack": "int fill(int n); int fill(int n) { char row[n], *p = __builtin_alloca((size_t)n);\n"
+    "memset(row, 1, (size_t)n); memset(p, 2, (size_t)n); return row[n / 2] + p[n / 3]; }",
+    "attributes": "__attribute__((hot)) int hot(int a); int hot(int a) { return a; }\n"
+    "__attribute__((cold)) int cold(void); int cold(void) { abort(); }\n"
+    "__attribute__((weak)) int weak(void); int weak(void) { return 1; }\n"
+    '__attribute__((visibility("hidden"))) int hidden(void); int hidden(void) { return cold(); }\n'
+    "__attribute__((common)) int common; __attribute__((used)) static int used = 4;\n"
+    '__attribute__((alias("weak"))) int also(void); __attribute__((aligned(4096))) char page[4096];\n'
+    '__attribute__((section(".data.mine"))) int mine = 3; _Alignas(64) int apart = 1;',
+    "assembly": 'int idle(void); int idle(void) { __asm__ volatile("nop"); return 0; }\n__asm__(".text\\nnop");',
+    "another name": 'extern int mine __asm__("your.own$name"); int mine = 3; int größe(void);\n'
+    "int größe(void) { return 1; }",
+    "the processor": 'int fast(void); int fast(void) { return __builtin_cpu_supports("avx2"); }',
+    "libc": "int by(const void *, const void *);\n"
+    "int by(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }\n"
+    'int much(char *t); int much(char *t) { int x[] = {2, 1}; qsort(x, 2, sizeof *x, by); t = strtok(t, "a"); '
+    'return printf("%s %zu %f %s %d", t, strspn(t, "b"), strtod(t, NULL), strstr(t, "cc"), x[0]) + (int)time(NULL); }',
+}
+"""Lines of C below a right program that needs them not."""
+_HEADERS = "".join(f"#include <{name}.h>\n" for name in ("stdio", "stdlib", "string", "time"))
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_what_gcc_makes_of_c_is_accepted(name: str) -> None:
+    """Whatever C has, and what many extensions of gcc's become."""
+    accepted(_HEADERS + below(ORDINARY[name]))
+
+
+@pytest.mark.parametrize(("size", "align"), [(70_000, 1), (400_000, 1), (3_000_000, 64), (10_000, 8192)])
+def test_threads_data_of_any_size_is_accepted_under_valgrind_too(size: int, align: int) -> None:
+    """Where the program has no libc it makes the room itself (freestanding.c)."""
+    top = f"_Alignas({align}) static _Thread_local volatile unsigned char room[{size}] = {{7}};\n"
+    text = f"    assert(room[0] == 7 && room[{size - 1}] == 0 && (size_t)room % {align} == 0);\n"
+    record = graded_text(around("append_kv", text, top=POSIX + top), first_case(), valgrind=True)
+
+    assert (record.verdict, record.findings, record.advice) == (Verdict.ACCEPTED, (), ())

@@ -1,0 +1,276 @@
+"""The student's memory without Valgrind: every allocation is counted, fenced, and never handed out twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from grader.core.verdict import Finding, Verdict
+from grader.runtime.heap_events import Event
+from grader.tests.support.programs import (
+    POSIX,
+    around,
+    attempted,
+    expected_records,
+    findings,
+    first_case,
+    line_of,
+    made,
+    played,
+    right,
+    second_case,
+)
+
+_CALL = 5
+"""The operation of `first_case` that goes wrong: the append to sequence 2."""
+
+_TOP = POSIX + (
+    "#include <stdlib.h>\n"
+    "void *same(void *address);\n"
+    "__attribute__((noipa)) void *same(void *address) { return address; }\n"
+    "int mine;\n_Thread_local int my_own;\n"
+)
+
+
+def trouble(*lines: str) -> str:
+    """A right program whose `append_kv` does this when it comes to sequence 2, one statement on each line."""
+    return around("append_kv", "\n".join(["    if (seq_id == 2) {", *lines, "    }"]), top=_TOP)
+
+
+def memory_finding(source: str) -> Finding:
+    """The one finding of the first case; all records are right, and the other case too."""
+    attempt = attempted(source, first_case(), second_case())
+    assert attempt.replayed is not None
+    for one in attempt.replayed.played:
+        assert [step.record for step in one.steps] == expected_records(one.case)
+    (finding,) = findings(attempt)
+    assert finding.case == first_case().name
+    return finding
+
+
+_BAD_FREES = {
+    "double-free": ["int *p = malloc(16);", "free(same(p));", "free(same(p)); /* HERE */"],
+    "free-pool": ["free(same(engine->pool_base_ptr)); /* HERE */"],
+    "free-inside": ["char *p = malloc(16);", "free(same(p + 8)); /* HERE */", "free(p);"],
+}
+
+
+@pytest.mark.parametrize("kind", _BAD_FREES)
+def test_a_bad_free_is_reported_at_its_call(kind: str) -> None:
+    """Operation and line are those of the call of free; the program goes on."""
+    source = trouble(*_BAD_FREES[kind])
+    finding = memory_finding(source)
+
+    assert (finding.kind, finding.verdict) == (kind, Verdict.MEMORY_ERROR)
+    assert finding.operation == _CALL + 1
+    assert finding.source[0].line == line_of(source)
+
+
+_NEVER_RETURNED = {
+    "((char *)engine->pool_base_ptr + 64)": "free-pool",
+    "&kv_data": "free-stack",
+    "&engine->active_seqs": "free-inside",
+    "&mine": "free-static",
+    "&my_own": "free-static",
+    '"text"': "free-foreign",
+    "(void *)8": "free-foreign",
+    "(void *)-8": "free-foreign",
+    "(size_t)&append_kv": "free-foreign",
+    "stdout": "free-foreign",
+}
+
+
+@pytest.mark.parametrize("address", _NEVER_RETURNED)
+def test_free_of_what_malloc_never_returned(address: str) -> None:
+    """The pool, the stack, the dummy head, a literal, nonsense: a finding each, and no crash of ours."""
+    source = trouble(f"free(same((void *)(size_t){address})); /* HERE */")
+    finding = memory_finding(source)
+
+    assert finding.kind == _NEVER_RETURNED[address]
+    assert finding.source[0].line == line_of(source)
+
+
+def test_a_double_free_tells_all_three_lines() -> None:
+    """Freed here; made and freed before in those operations, at those lines."""
+    lines = [
+        "    if (kv_data == 11) kept = malloc(24); /* MADE */",
+        "    if (kv_data == 12) { free(same(kept)); /* FIRST */ mine++; }",
+        "    if (kv_data == 13) { free(same(kept)); /* HERE */ my_own++; }",
+    ]
+    source = around("append_kv", "\n".join(lines), top=_TOP + "void *kept;\n")
+    finding = memory_finding(source)
+    made_at, freed_at = (line_of(source, f"/* {marker} */") for marker in ("MADE", "FIRST"))
+
+    assert finding.source[0].line == line_of(source)
+    assert finding.message == (
+        f"frees 24 bytes made by append_kv (operation 3) at llm_memory.c:{made_at} "
+        f"that were already freed by append_kv (operation 4) at llm_memory.c:{freed_at}"
+    )
+
+
+_WRITES = {
+    "overrun": "p[16] = 1;",
+    "overrun by far": "p[40] = 1;",
+    "overrun by a byte": "((char *)p)[64] = 1;",
+    "underrun": "p[-1] = 1;",
+    "write-after-free": "p[3] = 1;",
+}
+
+
+@pytest.mark.parametrize("kind", _WRITES)
+def test_a_write_outside_an_allocation_is_reported_at_its_operation(kind: str) -> None:
+    """The line is that of the allocation; size and place are in the message."""
+    free_first = "free(same(p));" if kind == "write-after-free" else ""
+    free_last = "" if kind == "write-after-free" else "free(same(p));"
+    source = trouble(
+        "volatile int *p = same(malloc(64)); /* HERE */",
+        free_first.replace("p)", "(void *)p)"),
+        _WRITES[kind],
+        free_last.replace("p)", "(void *)p)"),
+    )
+    finding = memory_finding(source)
+
+    assert kind.startswith(finding.kind)
+    assert finding.operation == _CALL + 1
+    assert finding.source[0].line == line_of(source)
+    assert "64" in finding.message
+
+
+def test_damage_is_told_once_and_at_the_operation_that_did_it() -> None:
+    """Allocated in one call, overrun in a later one: that one is named, and no operation after it."""
+    top = _TOP + "static int *kept;\n"
+    lines = [
+        "    if (kv_data == 11) kept = malloc(64); /* HERE */",
+        "    if (kv_data == 12) ((int *)same(kept))[16] = 1;",
+        "    if (kv_data == 13) free(kept);",
+    ]
+    source = around("append_kv", "\n".join(lines), top=top)
+    finding = memory_finding(source)
+
+    assert finding.kind == "overrun"
+    assert finding.operation == 4
+    assert finding.source[0].line == line_of(source)
+
+
+def test_a_leak_names_the_line_that_allocated() -> None:
+    """Found at the end of the case by the table of allocations alone; a pointer in a global does not excuse it."""
+    source = around("append_kv", "    if (seq_id == 2) parked = malloc(40); /* HERE */", top=_TOP + "void *parked;\n")
+    finding = memory_finding(source)
+
+    assert (finding.verdict, finding.kind) == (Verdict.MEMORY_LEAK, "leak")
+    assert finding.source[0].line == line_of(source)
+    assert "40" in finding.message
+
+
+def test_every_allocation_of_every_call_is_counted() -> None:
+    """Create: sequence, L1 and L2 table; a refused call: nothing; destroy gives all back."""
+    case = made(
+        "counted",
+        "create_sequence 1 300 -> seq; create_sequence 1 5 -> NULL; append_kv 9 1 -> -1;"
+        "fork_sequence 1 2 -> seq; free_sequence 1 -> 0",
+        header="pool_blocks = 20",
+    )
+    (one,) = played(right(), case)
+
+    assert [(step.allocations, step.frees, step.live) for step in one.steps] == [
+        (2, 0, 2), (4, 0, 6), (0, 0, 6), (0, 0, 6), (4, 0, 10), (0, 4, 6), (0, 6, 0),
+    ]  # fmt: skip
+
+
+def test_fresh_memory_is_not_zero_and_freed_memory_is_not_reused() -> None:
+    """So that a forgotten initialisation and a use after free show, and show every time."""
+    lines = [
+        "unsigned char *p = malloc(64), *q;",
+        "if (p[0] != 0xA5 || p[63] != 0xA5) return 100;",
+        "memset(p, 1, 64); free(same(p));",
+        "if (((volatile unsigned char *)p)[5] != 0xDD) return 101;",
+        "for (int i = 0; i < 1000; i++) { q = malloc(64); if (q == p) return 102; free(q); }",
+    ]
+    warnings = ("use-after-free", "maybe-uninitialized", "uninitialized")
+    allowed = "".join(f'#pragma GCC diagnostic ignored "-W{name}"\n' for name in warnings)
+    source = around("append_kv", "\n".join(lines), top=allowed + _TOP + "#include <string.h>\n")
+    attempt = attempted(source, first_case())
+
+    assert attempt.comparisons[0].actual[2] == "0"
+
+
+def test_memory_without_end_is_refused_not_given() -> None:
+    """An allocation loop gets NULL at last; the case goes on, and its neighbours have their own memory."""
+    lines = ["for (;;) { void *p = malloc(1 << 20); if (p == NULL) break; *(volatile char *)p = 1; }"]
+    attempt = attempted(trouble(*lines), first_case(), second_case())
+
+    assert attempt.replayed is not None
+    for one in attempt.replayed.played:
+        assert [step.record for step in one.steps] == expected_records(one.case)
+    assert {finding.verdict for finding in findings(attempt)} == {Verdict.MEMORY_LEAK}
+
+
+def test_a_small_allocation_is_told_by_its_first_reader() -> None:
+    """An L1 table for eight pointers is read and reported, with its size and line."""
+    text = right().replace(
+        "sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);",
+        "sequence->block_table = same(malloc(64)); /* HERE */",
+    )
+    source = _TOP + text
+    one, _ = played(source, first_case(), second_case())
+    kinds = {event.event for event in one.events}
+    needed = {event.number for event in one.events if event.event is Event.TOO_SMALL}
+
+    assert kinds & {Event.TOO_SMALL, Event.BROKEN}
+    assert needed <= {128}
+    found = findings(attempted(source, first_case()))
+    assert {finding.verdict for finding in found} == {Verdict.MEMORY_ERROR}
+    assert {finding.source[0].line for finding in found} == {line_of(source)}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "static int calls;",
+        "int calls;",
+        "static int calls = 5;",
+        "static _Thread_local int calls;",
+        "_Thread_local int calls = 5;",
+        '__attribute__((section(".data.elsewhere"))) int calls = 5;',
+        '__attribute__((section(".bss.elsewhere"))) int calls;',
+        'static const char *text = "x"; int calls;',
+    ],
+)
+def test_static_data_is_fresh_in_every_case(place: str) -> None:
+    """Natively and under Valgrind: what a call leaves in a static does not reach the next case."""
+    start = 5 if "= 5" in place else 0
+    change = 'text = "y"; (void)text;' if "text" in place else ""
+    lines = [
+        "    if (engine == NULL) calls = 0;",
+        f"    if (kv_data == 11 && calls != {start}) {{ int *volatile nowhere = NULL; kv_data = *nowhere; }}",
+        f"    calls++; {change}",
+    ]
+    source = around("append_kv", "\n".join(lines), top=_TOP + place + "\n")
+    cases = [
+        made(f"static{number}", "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0")
+        for number in range(4)
+    ]
+    attempt = attempted(source, *cases, valgrind=True)
+
+    assert findings(attempt) == []
+    assert attempt.checked is not None
+    assert attempt.checked.processes == 1
+
+
+def test_large_variables_are_zeros_in_each_case_and_cost_nothing() -> None:
+    """Under Valgrind too, where all cases have one process; what nobody touches is nowhere."""
+    top = (
+        "#include <stdlib.h>\n#include <string.h>\nstatic char never_touched[1 << 30];\nstatic int table[2 << 20];\n"
+        "char *touch(size_t n);\nchar *touch(size_t n) { return &never_touched[n]; }\n"
+    )
+    body = (
+        "    int seen = 0;\n    for (int i = 0; i < 2 << 20; i += 64)\n        seen |= table[i];\n    if (seen)\n"
+        "        return NULL;\n    int *unset = malloc(sizeof table / 2);\n"
+        "    memcpy(table, unset, sizeof table / 2);\n    free(unset);\n"
+        "    table[0] = table[2000000] = table[(2 << 20) - 64] = 1;"
+    )
+    attempt = attempted(around("llm_init", body, top=top), *[first_case()] * 5, valgrind=True)
+
+    assert findings(attempt) == []
+    assert attempt.checked is not None
+    assert (attempt.checked.processes, attempt.checked.unchecked) == (1, ())
+    assert attempt.spent["replay"] + attempt.spent["memcheck"] < 2

@@ -1,0 +1,62 @@
+"""The parent of a case knows what it allocated, whatever the case does to our tables in its own memory."""
+
+from __future__ import annotations
+
+from grader.core.verdict import Verdict
+from grader.tests.support.programs import POSIX, around, attempted, findings, first_case, line_of, second_case
+
+_TOP = POSIX + "#include <stdlib.h>\n"
+_HIDES = """
+#include <stdint.h>
+#include <string.h>
+struct block { uintptr_t start; size_t size; void *by[2]; int32_t in[3]; uint8_t freed; };
+struct heap { uint32_t allocations, frees, bad_frees, broken, live; int32_t last[2]; size_t live_bytes, own[3]; };
+extern char __bss_start[], _end[];
+static void *parked;
+static void hide(void)
+{
+    uintptr_t wanted = (uintptr_t)parked ^ (uintptr_t)0x5a5a5a5a5a5a5a5a;
+    for (uintptr_t at = ((uintptr_t)__bss_start + 7) & ~(uintptr_t)7; at < (uintptr_t)_end; at += 8) {
+        struct block *block = (void *)at;
+        struct heap *heap = (void *)(at - sizeof *heap);
+        if (block->start != wanted || block->size != 40)
+            continue;
+        block->freed = 1;
+        heap->live--;
+        heap->live_bytes -= 40;
+        memset(parked, 0xDD, 40);
+        return;
+    }
+    __builtin_trap();
+}
+"""
+
+
+def test_a_leak_is_not_hidden_by_stores_into_our_table() -> None:
+    """An allocation is called freed where the harness keeps what is live: its parent knows better."""
+    inner = around("llm_init", "    parked = malloc(40); /* HERE */", top=_TOP + _HIDES)
+    source = around("llm_destroy", after="    if (parked != NULL) hide();", top="", text=inner)
+    (finding,) = findings(attempted(source, first_case()))
+
+    assert (finding.verdict, finding.kind) == (Verdict.MEMORY_LEAK, "leak")
+    assert finding.source[0].line == line_of(source)
+
+
+def test_more_notes_than_a_pipe_holds_cost_nothing() -> None:
+    """The parent reads them meanwhile; what was not freed among them is told, with its line."""
+    loop = "for (int i = 0; i < 60000; i++) { char *volatile p = malloc(1); if (i % 20000) free(p); } /* HERE */"
+    source = around("llm_init", f"    if (pool_size == 4 * BLOCK_SIZE) {{ {loop} }}", top=_TOP)
+    attempt = attempted(source, first_case(), second_case())
+    (finding,) = {(one.verdict, one.kind, one.source[0].line) for one in findings(attempt)}
+
+    assert finding == (Verdict.MEMORY_LEAK, "leak", line_of(source))
+    assert attempt.replayed is not None
+    assert [one.steps[-1].live for one in attempt.replayed.played] == [3, 3]
+    assert attempt.spent["replay"] < 2
+
+
+def test_a_case_that_is_cut_off_is_said_to_lose_nothing() -> None:
+    """It could not free what it had."""
+    attempt = attempted(around("append_kv", "    abort();"), first_case())
+
+    assert {one.verdict for one in findings(attempt)} == {Verdict.RUN_TIME_ERROR}

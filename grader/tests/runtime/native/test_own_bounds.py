@@ -1,0 +1,296 @@
+"""The grader is bounded while it reads what a program sends: an attack costs it seconds, and the program its case."""
+
+from __future__ import annotations
+
+import struct
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grader.core.verdict import Verdict
+from grader.judge.compare import compare
+from grader.labs.paged_kv.lab import lab
+from grader.runtime.comparison import End
+from grader.runtime.native.symbolize import source_lines
+from grader.runtime.native.wire import Frames, Kind
+from grader.runtime.observation import Played
+from grader.system import process, sandbox
+from grader.system.budget import Budget
+from grader.system.process import Completed
+from grader.system.sandbox import Limits, Workspace
+from grader.tests.runtime.native.test_replay import TOKEN, frame, story, taken_down
+from grader.tests.support.programs import (
+    POSIX,
+    around,
+    attempted,
+    expected_records,
+    findings,
+    first_case,
+    graded_text,
+    judged,
+    right,
+    second_case,
+    told,
+)
+from grader.tests.support.sent import quickly
+from reference.paged_kv.record import MORE_SEQUENCES
+
+_END = struct.pack("<iiq", 0, 0, 1000)
+_EVENT = struct.Struct("<5i4x4Qq")
+_BAD_FREE, _LIVE = 1, 3
+
+
+# ---------------------------------------------------------------- the stream of frames
+
+
+def frames_of(stream: bytes, operations: int = 0) -> list[int]:
+    """The kinds of the frames in it."""
+    return [one.kind for one in Frames(stream, TOKEN, operations)]
+
+
+def test_lengths_that_lie_are_not_copied() -> None:
+    """Each of these frames claims to be followed by 20 MB: together they were as many copies."""
+    with quickly():
+        assert frames_of(frame(Kind.STEP, 0, length=20_000_000) * 19_000 + bytes(30_000_000)) == [Kind.STEP]
+
+
+def test_a_stream_has_no_more_frames_than_its_plan_allows() -> None:
+    """The limit grows with the operations; behind it nothing is read."""
+    stream = frame(Kind.BEGIN, 0) * 30_001
+    few, many = Frames(stream, TOKEN, 1000), Frames(stream, TOKEN, 1001)
+
+    assert (len(list(few)), few.too_many) == (30_000, True)
+    assert (len(list(many)), many.too_many) == (30_001, False)
+
+
+def test_a_flood_of_messages_stops_the_case_in_which_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came before is kept, what comes after counts as not heard, and the finding says the bound."""
+    flood = frame(Kind.BLOCK, 0, 1, b"") * 30_000
+    with quickly():
+        one, other = taken_down(
+            monkeypatch, frame(Kind.BEGIN, 0, -1) + frame(Kind.STEP, 0, 0, expected_records(first_case())[0]) + flood
+        )
+    comparisons = [compare(played, lab().model) for played in (one, other)]
+    diagnosed, _ = judged(one, other)
+
+    assert [comparison.end for comparison in comparisons] == [End.STOPPED, End.STOPPED]
+    assert [comparison.ended_at for comparison in comparisons] == [1, 0]
+    assert [one.odd, other.odd] == ["", ""]
+    assert diagnosed.diagnosis is not None
+    assert "64 MB" in diagnosed.diagnosis.summary
+
+
+def test_a_flood_does_not_complete_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever forges all records and then floods hides the end, so the last operation was not seen."""
+    honest = story(0, *expected_records(first_case()))[: -len(frame(Kind.END, 0, -1, _END))]
+    one, _ = taken_down(monkeypatch, honest + frame(Kind.LEFT, 0) * 30_000)
+
+    assert not one.complete
+    assert compare(one, lab().model).end is End.STOPPED
+
+
+def test_a_case_has_no_more_steps_than_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that goes on counting is not listened to."""
+    one, _ = taken_down(monkeypatch, story(0, *[b"record" * 2] * 400))
+
+    assert len(one.steps) == len(first_case().trace.operations)
+
+
+def test_a_stack_is_as_deep_as_the_harness_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100,000 addresses it was counted, for each of them, how often it comes: 60 s."""
+    body = struct.pack("<iiQ100000Q", 11, 1, 0, *range(100_000))
+    one, _ = taken_down(monkeypatch, story(0, b"12345678") + frame(Kind.BEGIN, 1) + frame(Kind.FAULT, 1, 0, body))
+    (_, other) = taken_down(monkeypatch, frame(Kind.BEGIN, 1) + frame(Kind.FAULT, 1, 0, body))
+
+    assert one.fault is None
+    assert other.fault is not None
+    with quickly(0.1):
+        assert (len(other.fault.stack), other.fault.calls_itself) == (32, ())
+
+
+def test_events_of_a_case_are_bounded_and_leaks_have_a_place_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations that the case has not are none; a crowd of bad frees hides no leak."""
+    bad, live = (_EVENT.pack(event, 0, 0, 0, 0, 8, 1, 2, 3, 0) for event in (_BAD_FREE, _LIVE))
+    crowd = frame(Kind.BLOCK, 0, 0, bad) * 3000 + frame(Kind.BLOCK, 0, 6, live) * 3000
+    begin = frame(Kind.BEGIN, 0, -1)
+    one, _ = taken_down(monkeypatch, begin + crowd)
+    odd, _ = taken_down(monkeypatch, begin + b"".join(frame(Kind.BLOCK, 0, at, bad) for at in (-2, 7, 2**31 - 1)))
+
+    assert [sum(event.event == kind for event in one.events) for kind in (_BAD_FREE, _LIVE)] == [1000, 1000]
+    assert odd.events == []
+
+
+@pytest.mark.parametrize("status", [0x7F, 0xFFFF, -1, 2**31 - 1])
+def test_no_forged_status_is_an_exception(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """One that no process ends with."""
+    one, _ = taken_down(
+        monkeypatch, frame(Kind.BEGIN, 0, -1) + frame(Kind.END, 0, -1, struct.pack("<iiq", status, 0, 9))
+    )
+
+    assert one.ended
+    assert isinstance(one.odd, str)
+
+
+@pytest.mark.parametrize("microseconds", [2**63 - 1, -(2**63)])
+def test_no_forged_time_makes_us_wait(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
+    """How patient we are with Valgrind follows from it."""
+    end = frame(Kind.END, 0, -1, struct.pack("<iiq", 0, 0, microseconds))
+    one, _ = taken_down(monkeypatch, frame(Kind.BEGIN, 0, -1) + end)
+
+    assert 0 <= one.cpu_seconds <= 10
+
+
+# ---------------------------------------------------------------- what a program may send at all
+
+
+def test_who_floods_a_channel_is_ended() -> None:
+    """It was read and thrown away until the time was over."""
+    started = time.monotonic()
+    done = process.run(
+        lambda ends: ["sh", "-c", f"exec yes >/proc/self/fd/{ends[0]}"],
+        cwd=Path("/"), limits=Limits(wall_seconds=60), environment={"PATH": "/usr/bin:/bin"}, channels=1,
+        most_channel=10_000_000,
+    )  # fmt: skip
+
+    assert time.monotonic() - started < 20
+    assert (done.flooded, done.timed_out, done.silent) == (True, False, False)
+    assert (len(done.channels[0]), done.cut) == (10_000_000, frozenset({"channel 0"}))
+
+
+_ALL_DESCRIPTORS = "for (int fd = 3; fd < 1024; fd++)"
+
+
+@pytest.fixture
+def unguarded(whole_libc: None, bare: Callable[..., None]) -> None:
+    """On a kernel that refuses nothing, and with all of libc: attacks come as far as they can."""
+    bare("landlock", "seccomp")
+
+
+def writing(often: str, *, condition: str) -> str:
+    """A right program whose `append_kv` writes so often to every descriptor."""
+    top = f'{POSIX}#include <stdlib.h>\nstatic char junk[1 << 16] = "<error>";\n'
+    writes = f"{_ALL_DESCRIPTORS} {{ ssize_t sent = write(fd, junk, sizeof junk); (void)sent; }}"
+    return around("append_kv", f"    if ({condition}) for ({often}) {writes}", top=top)
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_a_program_that_writes_without_end_to_every_descriptor() -> None:
+    """It loses points and has a score; the grading does not wait for it."""
+    with quickly(5.0):
+        record = graded_text(writing(";;", condition="seq_id == 2"), first_case(), second_case())
+
+    assert record.score is not None
+    assert record.score < record.max_score
+    assert sum(record.cpu_seconds.values()) < 10
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_a_program_that_floods_valgrinds_report_earns_no_memory_error() -> None:
+    """Natively it is right; under Valgrind it writes 6 MB into each descriptor that it finds."""
+    source = writing("int i = 0; i < 100; i++", condition='getenv("LD_PRELOAD") != NULL && seq_id == 2')
+    with quickly(5.0):
+        record = graded_text(source, first_case(), second_case(), valgrind=True)
+    (rule,) = (rule for rule in record.rules if rule.rule == "memory-error")
+
+    assert (rule.points, rule.passed) == (0, 0)
+    said = record.findings[0].message  # by whichever bound comes first on this machine
+    assert "is longer than 4 MB" in said or "does not come back" in said
+
+
+# ---------------------------------------------------------------- records
+
+
+def listing(count: int) -> bytes:
+    """The record behind `llm_init` of the first case, but with so many sequences in its list, without tables."""
+    record = array("i", expected_records(first_case())[0])
+    assert record[8 + 4 :][:3] == array("i", [0, 1, 0])
+    return array(
+        "i", [*record[:14], count, *[number for each in range(count) for number in (each, 5, 1)], *record[15:]]
+    ).tobytes()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_record_lists_no_more_sequences_than_there_can_be(more: int) -> None:
+    """Two calls of the case make one; of thousands that were told each was compared with each."""
+    most = 2 + MORE_SEQUENCES
+    comparison = compare(Played(first_case(), steps=told([listing(most + more)]), ended=True), lab().model)
+
+    assert (comparison.end is End.UNREADABLE) == bool(more)
+    if more:
+        assert f"leads to {most + more} sequences" in comparison.unreadable
+
+
+def test_a_record_of_megabytes_is_not_even_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delta of a few bytes can make one; the bound is said in words."""
+    record = expected_records(first_case())[0]
+    one, _ = taken_down(monkeypatch, story(0, record + bytes(2_000_000), record))
+    comparison = compare(one, lab().model)
+
+    assert comparison.end is End.UNREADABLE
+    assert f"takes {len(record) + 2_000_000} bytes to tell" in comparison.unreadable
+    assert [step.known for step in one.steps] == [None, None]
+
+
+def test_a_list_of_thousands_of_real_sequences() -> None:
+    """The harness too follows it only so far: it never comes back, as far as anybody looks."""
+    many = """
+    for (int i = 0; result != NULL && i < 3000; i++) {
+        Sequence *more = calloc(1, sizeof *more);
+        more->seq_id = 1000 + i;
+        more->node.next = &engine->active_seqs;
+        more->node.prev = engine->active_seqs.prev;
+        engine->active_seqs.prev->next = &more->node;
+        engine->active_seqs.prev = &more->node;
+    }"""
+    top = f"{POSIX}#include <stdlib.h>\n"
+    attempt = attempted(around("create_sequence", after=many, top=top), first_case())
+
+    assert attempt.replayed is not None
+    assert max(step.length for step in attempt.replayed.played[0].steps) < 4000
+    assert "comes back to the dummy head" in {finding.expected for finding in findings(attempt)}
+
+
+def test_what_takes_too_long_to_compare_is_said_to_be_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last bound of all: only where a program does something else, never with a right one."""
+    monkeypatch.setattr(Budget, "empty", True)
+    record = graded_text(around("append_kv", "    if (seq_id == 2) return 7;"), first_case(), second_case())
+    (finding,) = record.findings
+
+    assert graded_text(right(), first_case()).score == record.max_score
+    assert (finding.case, finding.operation, finding.verdict) == ("made/first", 6, Verdict.TIME_LIMIT_EXCEEDED)
+    assert "used up the time" in finding.message
+
+
+# ---------------------------------------------------------------- lines
+
+
+def test_no_number_of_addresses_is_too_much_for_addr2line() -> None:
+    """They were arguments of one command, and what it answered was cut off: a judge error."""
+    stacks = [(0, *range(start, start + 1000)) for start in range(0x400000, 0x400000 + 100_000, 1000)]
+    with sandbox.workspace() as work:
+        program = lab().innocent(work)
+        with quickly():
+            lines = source_lines(work, program, stacks)
+
+    assert lines.keys() == set(stacks)
+
+
+def test_lines_that_are_found_too_slowly_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice three seconds for each of twenty sections were two minutes."""
+    usual, asked = Workspace.run, []
+
+    def slow(work: Workspace, command: list[str], **options: object) -> Completed:
+        asked.append(command)
+        return usual(work, ["sh", "-c", "while :; do :; done"], **options)  # type: ignore[arg-type]
+
+    with sandbox.workspace() as work:
+        program = lab().innocent(work)
+        monkeypatch.setattr(Workspace, "run", slow)
+        lines = [source_lines(work, program, [(address,)]) for address in (0x401000, 0x402000)]
+
+        assert lines == [{(0x401000,): ()}, {(0x402000,): ()}]
+        assert len(asked) == 1
+        assert work.budget.paid < 2.5

@@ -1,0 +1,105 @@
+"""What a running program may take in all, asleep too, and what of its counts is believed."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from grader.core.verdict import Verdict
+from grader.judge.case_causes import case_findings
+from grader.judge.compare import compare
+from grader.labs.paged_kv.lab import lab
+from grader.runtime.native.replay import _step_of
+from grader.runtime.native.wire import Frame, Kind
+from grader.system import process
+from grader.system.sandbox import Limits
+from grader.tests.runtime.native.test_replay import TOKEN, frame, taken_down
+from grader.tests.support.programs import by_hand, first_case, judged
+
+_END = struct.pack("<iiq", 0, 0, 1000)
+
+
+def _ran(script: str, **patience: float) -> process.Completed:
+    """A program that says something ten times a second, and is listened to."""
+    beat = "while :; do echo x >/proc/self/fd/{0}; sleep 0.1; done"
+    return process.run(
+        lambda ends: ["sh", "-c", f"{script}; {beat.format(ends[0])}"],
+        cwd=Path("/"),
+        limits=Limits(wall_seconds=60, silent_seconds=5.0, silent_start_seconds=20.0, **patience),  # type: ignore[arg-type]
+        environment={"PATH": "/usr/bin:/bin"},
+        channels=1,
+    )
+
+
+def test_who_sleeps_between_words_is_ended() -> None:
+    """By the time that it has in all: sleeping costs no CPU time, and each word begins its silence anew."""
+    done = _ran("true", own_seconds=1.0)
+
+    assert (done.slow, done.silent, done.timed_out) == (True, False, False)
+    assert 0.5 < done.wall_seconds < 20
+
+
+def test_who_fills_memory_is_ended() -> None:
+    """Address space is not what counts: untouched gigabytes are legal."""
+    done = _ran(f"{sys.executable} -I -c 'import time; x = bytearray(600 << 20); time.sleep(30)'")
+
+    assert (done.large, done.silent, done.slow) == (True, False, False)
+    assert done.wall_seconds < 20
+
+
+def test_who_has_many_processes_is_ended() -> None:
+    """Those too that left its session, and its dead, whom nobody buries before its end."""
+    done = _ran(
+        "for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8; do setsid sh -c 'sleep 20 &' & done; done; wait"
+    )
+
+    assert (done.large, done.silent, done.slow) == (True, False, False)
+    assert done.wall_seconds < 20
+
+
+def test_what_orphans_compute_is_counted() -> None:
+    """While they live, and when they are dead: who has a daemon compute for it pays for that."""
+    burn = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done"
+    living = _ran(f"setsid sh -c '{burn}; {burn}; {burn}; {burn}' & true", own_seconds=0.7)
+    dead = process.run(
+        ["sh", "-c", f"setsid sh -c '({burn}) & exit' & sleep 3"],
+        cwd=Path("/"),
+        limits=Limits(wall_seconds=60),
+        environment={"PATH": "/usr/bin:/bin"},
+    )
+
+    assert (living.slow, living.silent) == (True, False)
+    assert dead.succeeded
+    assert dead.cpu_seconds > 0.1
+
+
+@pytest.mark.parametrize("live", [0, 3])
+def test_what_the_parent_of_a_case_says_is_left_counts(monkeypatch: pytest.MonkeyPatch, live: int) -> None:
+    """And not what stands in the frames of operations, which the program can change."""
+    end = struct.pack("<QIIiiIIIIII", TOKEN, Kind.END, len(_END), 0, -1, 1, 0, 0, 0, 0, live) + _END
+    one, _ = taken_down(monkeypatch, frame(Kind.BEGIN, 0, -1) + end)
+
+    assert (one.ended, one.live) == (True, live)
+
+
+@pytest.mark.parametrize("counts", [{"bad_frees": 2}, {"broken": 1}])
+def test_a_count_without_an_event_is_a_finding(counts: dict[str, int]) -> None:
+    """A program that changes the harness's counters once got no score at all."""
+    case = by_hand(first_case())
+    for name, count in counts.items():
+        setattr(case.steps[-1], name, count)
+    (found,) = case_findings([compare(case, lab().model)], {}, None, lab())
+    _, scores = judged(case)
+
+    assert [finding.verdict for finding in found.findings] == [Verdict.MEMORY_ERROR]
+    assert "nothing says which" in found.findings[0].message
+    assert sum(score.points for score in scores.values()) < sum(score.max_points for score in scores.values())
+
+
+def test_more_blocks_than_there_can_be_are_none() -> None:
+    """Sums of what is reported went into the plan of another run, where they had no room."""
+    with pytest.raises(ValueError, match="more blocks"):
+        _step_of(Frame(Kind.STEP, b"", 0, 0, 1, 1 << 31, 0, 0, 0, 0), None, is_whole=True)

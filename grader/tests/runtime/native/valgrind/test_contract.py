@@ -1,0 +1,286 @@
+# ruff: noqa: E501 - a replacement in C is checked more easily in one piece
+"""Which bytes of the pool a call may touch: Valgrind names the line, the native pass alone takes points."""
+
+from __future__ import annotations
+
+import pytest
+
+from grader.assignment import load
+from grader.attempt import Attempt
+from grader.core.case import Case
+from grader.core.verdict import SourceLine, Tool, Verdict
+from grader.labs.paged_kv.lab import lab
+from grader.report import text
+from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES
+from grader.tests.support.mistakes import LAST_FIT, MISTAKES, NO_COPY
+from grader.tests.support.programs import POSIX, around, attempted, changed, findings, graded_text, line_of, made, right
+from reference.model import SHARED_MEMORY
+
+_COPY = "        memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE);\n"
+_STORE = "    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;"
+_CREATED = "        sequence->block_table[l1][l2] = allocateBlock(engine);\n    }\n    listAppend"
+_RELEASED = "        engine->free_local_blocks++;\n    }\n}\n"
+_TOP = POSIX + "#include <stdlib.h>\n#include <string.h>\n"
+_SAME = "void *same(void *address);\n__attribute__((noipa)) void *same(void *address) { return address; }\n"
+
+
+def copying(lines: str) -> str:
+    """The right program with another copy in its copy-on-write."""
+    return changed((_COPY, f"        int *to = getBlockAddress(engine, newBlock), *from = getBlockAddress(engine, oldBlock);\n        {lines}\n"))  # fmt: skip
+
+
+def storing(lines: str) -> str:
+    """The right program that stores its KV record in another way; `slot` is where it belongs."""
+    return changed((_STORE, f"    int *block = getBlockAddress(engine, sequence->block_table[l1][l2]), *slot = block + offset;\n    (void)slot;\n    {lines}"))  # fmt: skip
+
+
+def story() -> tuple[Case, ...]:
+    """Everything that a pool goes through; the second case has the shared block behind the new one."""
+    first = "create_sequence 1 21 -> seq; append_kv 1 11 -> 0; fork_sequence 1 2 -> seq; append_kv 2 12 -> 0;"
+    second = "create_sequence 9 1 -> seq; create_sequence 1 5 -> seq; free_sequence 9 -> 0; fork_sequence 1 2 -> seq;"
+    return (
+        made("first", first + "append_kv 1 13 -> 0; free_sequence 1 -> 0; free_sequence 2 -> 0", rule="cow"),
+        made("second", second + "append_kv 2 12 -> 0; free_sequence 2 -> 0", rule="cow"),
+    )
+
+
+# by what is wrong: the program, the rule, and the first bad operation of each case (where only that has its line)
+_BAD: dict[str, tuple[str, str, tuple[int, ...]]] = {
+    "memset of a block in create": (
+        changed((_CREATED, _CREATED.replace("    }", "        memset(getBlockAddress(engine, sequence->block_table[l1][l2]), 0, 64); /* HERE */\n    }", 1))),
+        "no-premature-write",
+        (2, 2),
+    ),
+    "memset of the whole pool in init": (
+        changed(("    listInit(&engine->active_seqs);\n    return engine;", "    listInit(&engine->active_seqs);\n    memset(pool_addr, 0, pool_size); /* HERE */\n    return engine;")),
+        "no-premature-write",
+        (1, 1),
+    ),
+    "memset of freed blocks in free": (
+        changed((_RELEASED, _RELEASED.replace("    }", "        memset(getBlockAddress(engine, block), 0, BLOCK_SIZE); /* HERE */\n    }", 1))),
+        "no-premature-write",
+        (7, 4),
+    ),
+    "copy of 128 bytes": (copying("memcpy(to, from, 2 * BLOCK_SIZE); /* HERE */"), "cow", (5, 6)),
+    "copy of 60 bytes": (copying("memcpy(to, from, BLOCK_SIZE - 4); /* HERE */"), "cow", (5, 6)),
+    "copy of what is used": (copying("memcpy(to, from, (size_t)offset * sizeof(int)); /* HERE */"), "cow", (5, 6)),
+    "copy the wrong way round": (copying("memcpy(from, to, BLOCK_SIZE); /* HERE */"), "cow", (5, 6)),
+    "store at the wrong offset": (storing("block[(offset + 1) % 16] = kv_data; /* HERE */"), "address", (3,)),
+    "store into the shared block": (
+        changed(("engine->ref_count[table[l2]] > 1;", "engine->ref_count[table[l2]] > 9;"), (_STORE, f"{_STORE} /* HERE */")),
+        "cow",
+        (5, 6),
+    ),
+    "store into both blocks": (copying("memcpy(to, from, BLOCK_SIZE);\n        from[offset] = kv_data; /* HERE */"), "cow", (5, 6)),
+}  # fmt: skip
+
+_GOOD = {
+    "reads the pool in every call": around("create_sequence", "    volatile int sum = 0;\n    if (engine != NULL) for (int i = 0; i < 16; i++) sum += ((int *)engine->pool_base_ptr)[i];\n    (void)sum;", text=right()),
+    "prints the pool": around("free_sequence", '    if (engine != NULL) printf("%d\\n", *(int *)engine->pool_base_ptr);'),
+    "looks before it stores": storing("if (*slot != kv_data) *slot = kv_data;"),
+    "stores the whole block again": storing("int words[16]; memcpy(words, block, 64); words[offset] = kv_data; memcpy(block, words, 64);"),
+    "copies through a buffer": copying("int words[16]; memcpy(words, from, 64); memcpy(to, words, 64);"),
+    "stores before it copies": copying("from[offset] ^= kv_data; memcpy(to, from, 64); from[offset] ^= kv_data;"),
+    "copies slot by slot": copying("for (int i = 0; i < 16; i++) { to[i] = from[i]; }"),
+    "compares after the copy": copying("memmove(to, from, 64); if (memcmp(to, from, 64) != 0) return RESULT_ERROR;"),
+}  # fmt: skip
+
+
+def graded(source: str, *cases: Case) -> Attempt:
+    """All steps, Valgrind too."""
+    return attempted(source, *(cases or story()), valgrind=True)
+
+
+@pytest.mark.parametrize("mistake", _BAD)
+def test_each_breach_has_its_rule_case_operation_and_line(mistake: str) -> None:
+    """In the finding, in the diagnosis, and in both cases although Valgrind prints a line once only."""
+    source, rule, operations = _BAD[mistake]
+    attempt = graded(source)
+    found = findings(attempt)
+    line = SourceLine(file="llm_memory.c", line=line_of(source))
+
+    assert attempt.checked is not None
+    assert attempt.checked.errors == ()
+    for case, operation in zip(story(), operations, strict=False):
+        (finding,) = (one for one in found if one.case == case.name)
+        assert (finding.rule, finding.verdict, finding.operation) == (rule, Verdict.WRONG_ANSWER, operation)
+        assert (finding.source[0].file, finding.source[0].line) == (line.file, line.line)
+    assert attempt.diagnosed is not None
+    assert attempt.diagnosed.diagnosis is not None
+    assert attempt.diagnosed.diagnosis.rule == rule
+    assert str(attempt.diagnosed.diagnosis.source_line) == str(line)
+
+
+@pytest.mark.parametrize("mistake", _BAD)
+def test_a_breach_is_in_the_report_and_costs_nothing_more(mistake: str) -> None:
+    """Points are what they are without Valgrind; the student reads the line."""
+    source = _BAD[mistake][0]
+    with_valgrind, without = (graded_text(source, *story(), valgrind=valgrind) for valgrind in (True, False))
+
+    assert with_valgrind.rules == without.rules
+    assert f"Your code llm_memory.c:{line_of(source)}" in text.render(with_valgrind)
+    assert f"your code llm_memory.c:{line_of(source)}" in text.render(with_valgrind, everything=True)
+
+
+@pytest.mark.parametrize("program", _GOOD)
+def test_what_leaves_nothing_behind_is_nobodys_business(program: str) -> None:
+    """To read is free, and a call that may write a block may write it in any way."""
+    attempt = graded(_GOOD[program])
+
+    assert attempt.checked is not None
+    assert attempt.checked.processes == 1
+    assert findings(attempt) == []
+    assert attempt.advice == ()
+    assert sum(score.points for score in attempt.scores) == sum(score.max_points for score in attempt.scores)
+
+
+def test_reading_the_pool_everywhere_keeps_every_point_of_all_cases() -> None:
+    """Such reads are counted as errors by Valgrind, in many operations without a word."""
+    chosen = lab()
+    every = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+    source = _GOOD["reads the pool in every call"]
+    record = graded_text(source, *every, valgrind=True)
+
+    assert (record.score, record.findings, record.advice) == (record.max_score, (), ())
+
+
+def taking_back() -> str:
+    """A program whose `create_sequence` changes the pool and changes it back."""
+    return around(
+        "create_sequence",
+        "    volatile int *word = engine == NULL ? NULL : engine->pool_base_ptr;\n"
+        "    int kept = word == NULL ? 0 : *word;\n"
+        "    if (word != NULL) *word = 77; /* HERE */",
+        "    if (word != NULL) *word = kept;",
+        top=_TOP,
+    )
+
+
+def test_a_store_that_is_taken_back_is_advice() -> None:
+    """Constraint 4 forbids it, but what happens inside a call is not compared. Other advice does not replace it."""
+    attempt = attempted(taking_back(), *story(), valgrind=True, advise=True)
+
+    assert findings(attempt) == []
+    assert sum(score.points for score in attempt.scores) == sum(score.max_points for score in attempt.scores)
+    given = [one for one in attempt.advice if one.kind == "breach"]
+    assert [one.operation for one in given] == [2, 2]
+    assert {one.case for one in given} == {"made/first"}
+    assert given[0].source[0].line == line_of(taking_back())
+
+
+def test_no_advice_comes_of_a_hidden_case() -> None:
+    """By its choice of lines a program could tell what the case asks."""
+    hidden = made("secret", "create_sequence 1 21 -> seq", header='pool_blocks = 4; visibility = "hidden"')
+
+    assert graded(taking_back(), hidden).advice == ()
+    assert graded(taking_back(), hidden, *story()).advice == graded(taking_back(), *story()).advice != ()
+
+
+def test_a_memory_error_beside_breaches_costs_its_points_in_every_case() -> None:
+    """Valgrind prints both once and counts them later; the memory error is not lost in that."""
+    bad = "{ volatile int *p = same(malloc(64)); int x = p[16]; /* HERE */ free((void *)p); (void)x; }"
+    source = around("create_sequence", f"    {bad}", text=_BAD["memset of a block in create"][0].replace(" /* HERE */", ""), top=_TOP + _SAME)  # fmt: skip
+    attempt = graded(source, *story(), *story()[:1])
+    errors = [finding for finding in findings(attempt) if finding.verdict is Verdict.MEMORY_ERROR]
+
+    assert all(one.memory_errors for one in attempt.found)
+    assert {finding.source[0].line for finding in errors} == {line_of(source)}
+
+
+def test_a_memory_error_elsewhere_does_not_make_breaches_memory_errors() -> None:
+    """Only the case in which it happens pays for it."""
+    bad = "if (seq_id == 9) { volatile int *p = same(malloc(64)); int x = p[16]; free((void *)p); (void)x; }"
+    source = around("free_sequence", f"    {bad}", text=_BAD["memset of a block in create"][0], top=_TOP + _SAME)
+    attempt = graded(source)
+
+    assert [one.memory_errors for one in attempt.found] == [False, True]
+
+
+def test_another_choice_of_block_is_no_breach() -> None:
+    """In the operation that takes another block the contract is that of this block; later there is none."""
+    attempt = graded(changed(LAST_FIT), made("grow", "create_sequence 1 16 -> seq; append_kv 1 5 -> 0; append_kv 1 6 -> 0"))  # fmt: skip
+
+    assert attempt.checked is not None
+    assert attempt.checked.breaches == ()
+    assert attempt.checked.stores == {}
+    assert len(attempt.comparisons[0].allowed) == 2
+
+
+def test_a_contract_ends_with_the_first_physical_difference() -> None:
+    """Natively seen; what the program does from there on has other bytes to touch."""
+    attempt = graded(changed(MISTAKES["free-count"]))
+
+    assert [len(one.allowed) for one in attempt.comparisons] == [2, 2]
+    assert attempt.checked is not None
+    assert (attempt.checked.breaches, attempt.checked.processes) == ((), 1)
+
+
+def test_a_missing_copy_has_no_line() -> None:
+    """Nobody reads the old block; nothing is invented."""
+    attempt = graded(changed(NO_COPY))
+
+    assert {finding.rule for finding in findings(attempt)} == {"cow"}
+    assert [finding.source for finding in findings(attempt)] == [(), ()]
+
+
+def test_a_store_into_another_engines_pool_has_its_line() -> None:
+    """All pools but the called engine's are forbidden."""
+    source = storing("static int *last; if (last == NULL) last = block; last[offset] = kv_data; /* HERE */")
+    operations = (
+        "llm_init 128 -> engine; @2 llm_init 128 -> engine; create_sequence 1 5 -> seq; append_kv 1 1 -> 0;"
+        "@2 create_sequence 1 7 -> seq; @2 append_kv 1 2 -> 0"
+    )
+    attempt = graded(source, made("two", operations, header="", rule="isolation"))
+    (finding,) = findings(attempt)
+
+    assert (finding.rule, finding.operation) == ("isolation", 6)
+    assert finding.source[0].line == line_of(source)
+
+
+def test_a_breach_beside_another_mistake_is_a_finding_of_its_own() -> None:
+    """The cause of the case is another rule's; the line of the store is told all the same."""
+    source = changed(LAST_FIT, text=_BAD["memset of a block in create"][0])
+    attempt = graded(source)
+    (breach, *_) = (finding for finding in findings(attempt) if finding.kind == "breach")
+
+    assert (breach.rule, breach.operation, breach.tool) == ("no-premature-write", 2, Tool.VALGRIND)
+    assert breach.source[0].line == line_of(source)
+    assert {one.kind for one in findings(attempt) if one.source} == {"breach", "choice"}
+
+
+@pytest.mark.parametrize(
+    ("program", "processes"),
+    [("", 1), ("memset of a block in create", 1), ("copy of 60 bytes", 2), ("store into the shared block", 2)],
+)
+def test_a_second_process_runs_only_where_it_can_help(program: str, processes: int) -> None:
+    """For a difference in memory that the operation also reads, whose line is unknown."""
+    attempt = graded(_BAD[program][0] if program else right())
+
+    assert attempt.checked is not None
+    assert attempt.checked.processes == processes <= MOST_PROCESSES
+
+
+def test_an_unset_value_is_told_with_the_line_that_made_it() -> None:
+    """Where it comes from costs a second process, so only where there is such an error."""
+    bad = "int *p = malloc(64); /* MADE */\n    __asm__ volatile(\"\" : : \"r\"(p) : \"memory\");\n    if (p[3] == 7) return -1; /* HERE */\n    free(p);"  # fmt: skip
+    source = around("append_kv", f"    {bad}", top=_TOP)
+    attempt = graded(source)
+    (finding, *_) = findings(attempt)
+
+    assert finding.source[0].line == line_of(source)
+    assert f"llm_memory.c:{line_of(source, '/* MADE */')}" in finding.message
+    assert attempt.checked is not None
+    assert attempt.checked.processes == 2
+
+
+def test_pool_differences_say_that_they_are_in_shared_memory() -> None:
+    """By this tag, and no other, the grader knows what a breach can explain."""
+    attempt = graded(_BAD["memset of a block in create"][0])
+    tagged = {
+        (difference.facet, SHARED_MEMORY in difference.tags)
+        for comparison in attempt.comparisons
+        for deviation in comparison.deviations
+        for difference in deviation.judgement.differences
+    }
+
+    assert tagged == {("untouched", True)}

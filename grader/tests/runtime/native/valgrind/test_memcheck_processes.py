@@ -1,0 +1,211 @@
+"""Valgrind's processes: how many there are, and what a program's or their own bad end costs."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.assignment import load
+from grader.assignment.lab import Program
+from grader.core.case import Case
+from grader.core.errors import GraderError
+from grader.core.verdict import Verdict, Visibility
+from grader.labs.paged_kv.lab import lab
+from grader.runtime.memory_faults import Checked
+from grader.runtime.native.valgrind import memcheck as memory, one_process as module
+from grader.runtime.native.valgrind.one_process import Run
+from grader.system import sandbox
+from grader.system.sandbox import Workspace
+from grader.tests.support.programs import (
+    POSIX,
+    around,
+    attempted,
+    findings,
+    first_case,
+    graded_text,
+    line_of,
+    made,
+    right,
+    second_case,
+)
+
+pytestmark = pytest.mark.usefixtures("whole_libc")
+
+_TOP = POSIX + "#include <stdlib.h>\n"
+_UNDER_VALGRIND = 'getenv("LD_PRELOAD") != NULL'
+"""Valgrind sets it in the environment of what it runs; the grader's own environment has none."""
+
+
+def when_valgrind(statement: str, *, condition: str = "seq_id == 2") -> str:
+    """A right program whose `append_kv` does this under Valgrind only."""
+    return around("append_kv", f"    if ({_UNDER_VALGRIND} && {condition}) {{ {statement} }}", top=_TOP)
+
+
+def cases(count: int) -> tuple[Case, ...]:
+    """The same story several times, by different names."""
+    story = "create_sequence 1 5 -> seq; fork_sequence 1 2 -> seq; append_kv 2 13 -> 0"
+    return tuple(made(f"number{number}", story) for number in range(count))
+
+
+def checked(source: str, *chosen: Case) -> Checked:
+    """What Valgrind saw."""
+    attempt = attempted(source, *chosen, valgrind=True)
+    assert attempt.checked is not None
+    return attempt.checked
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, bare: Callable[..., None]) -> Iterator[Callable[[], int]]:
+    """How many Valgrind processes were really started, counted by a wrapper around each."""
+    bare("landlock", "bubblewrap")  # the wrapper writes elsewhere
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        log = Path(folder) / "log"
+        wrapper = ("/bin/sh", "-c", f'echo started >> {log}; exec "$0" "$@"')
+        monkeypatch.setattr(module, "_COMMAND", (*wrapper, *module._COMMAND))
+        yield lambda: len(log.read_text().splitlines()) if log.is_file() else 0
+
+
+def test_a_right_program_needs_one_process_for_public_and_one_for_hidden_cases(started: Callable[[], int]) -> None:
+    """All of the lab's cases, nothing found, nothing left out."""
+    chosen = lab()
+    every = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+    found = checked(right(), *every)
+
+    assert (found.processes, started()) == (2, 2)
+    assert found.errors == ()
+    assert found.counted == {}
+
+
+def test_a_program_that_dies_under_valgrind_gets_three_processes_at_most(started: Callable[[], int]) -> None:
+    """Each dies in its first case; what is left stays unchecked, and the grading goes on."""
+    attempt = attempted(when_valgrind("abort();"), *cases(6), valgrind=True)
+
+    assert attempt.checked is not None
+    assert attempt.checked.processes == started() <= 3
+    assert {comparison.end.value for comparison in attempt.comparisons} == {"reached"}
+
+
+def test_what_valgrind_does_not_need_is_refused_under_it() -> None:
+    """Descriptors without a file, timers, and notes to whoever has the same pipe."""
+    calls = (
+        *('memfd_create("a", 0)', "timerfd_create(0, 0)", "eventfd(0, 0)", "epoll_create(1)", "tee(1, 1, 1, 0)"),
+        *("fcntl(1, F_SETPIPE_SZ, 65536)", "setitimer(ITIMER_REAL, &soon, NULL)", "ioctl(1, FIONREAD, &soon)"),
+    )
+    headers = ("errno.h", "stdlib.h", "sys/epoll.h", "sys/eventfd.h", "sys/ioctl.h", "sys/mman.h", "sys/timerfd.h")
+    top = POSIX + "".join(f"#include <{header}>\n" for header in headers) + "static struct itimerval soon;\n"
+    tried = "".join(f"if ({call} != -1 || errno != EPERM) abort();\n" for call in calls)
+    source = around("append_kv", f"    if ({_UNDER_VALGRIND}) {{ {tried} }}", top=top)
+
+    assert findings(attempted(source, first_case(), valgrind=True)) == []
+
+
+def test_valgrind_has_the_room_that_there_is_natively() -> None:
+    """Whoever takes much memory and gives it back is seen to the end; here something unset is used behind that."""
+    top = _TOP + "void *same(void *p);\n__attribute__((noipa)) void *same(void *p) { return p; }\n"
+    much = "for (int i = 0; i < 8; i++) { char *p = malloc(5 << 20); if (p == NULL) abort(); free(same(p)); }"
+    unset = "int *p = same(malloc(64)); if (p[3] == 7) abort(); free(p); /* HERE */"
+    source = around("append_kv", f"    {much}\n    {unset}", top=top)
+    attempt = attempted(source, first_case(), second_case(), valgrind=True)
+
+    assert attempt.checked is not None
+    assert attempt.checked.unchecked == ()
+    assert {(one.verdict, one.source[0].line) for one in findings(attempt)} == {(Verdict.MEMORY_ERROR, line_of(source))}
+
+
+def test_what_ends_under_valgrind_is_no_leak() -> None:
+    """A case that was cut off could not free; only what was seen counts."""
+    attempt = attempted(when_valgrind("_exit(0);"), *cases(2), valgrind=True)
+    found = findings(attempt)
+
+    assert found
+    assert {finding.verdict for finding in found} <= {Verdict.RUN_TIME_ERROR, Verdict.MEMORY_ERROR}
+
+
+@pytest.mark.parametrize(
+    "statement", ["for (volatile int on = 1; on;) { }", "for (;;) pause();"], ids=["loop", "pause"]
+)
+def test_what_hangs_under_valgrind_only_is_ended_soon(statement: str) -> None:
+    """Unset memory has other contents there; a loop that depends on it must not cost minutes."""
+    source = when_valgrind(f"{statement} /* HERE */")
+    started = time.monotonic()
+    attempt = attempted(source, second_case(), first_case(), second_case(), valgrind=True)
+    (finding,) = findings(attempt)
+
+    assert time.monotonic() - started < 20  # it is 2 s on a quiet machine; test_budget.py measures CPU time
+    assert attempt.checked is not None
+    assert (attempt.checked.unchecked, attempt.checked.processes) == ((), 3)
+    assert (finding.case, finding.operation, finding.verdict) == ("made/first", 6, Verdict.TIME_LIMIT_EXCEEDED)
+    if "pause" not in statement:
+        assert finding.source[0].line == line_of(source)
+
+
+def test_a_loop_over_unset_memory_has_its_line() -> None:
+    """Natively new memory is never 0, so it ends there by chance; this one needs nothing of libc."""
+    top = _TOP + "void *same(void *p);\n__attribute__((noipa)) void *same(void *p) { return p; }\n"
+    loop = "for (volatile int on = 1; on;) { } /* HERE */"
+    source = around("append_kv", f"    int *p = same(malloc(64));\n    if (p[3] == 0) {loop}\n    free(p);", top=top)
+    attempt = attempted(source, first_case(), valgrind=True)
+    hang = next(one for one in findings(attempt) if one.verdict is Verdict.TIME_LIMIT_EXCEEDED)
+
+    assert attempt.checked is not None
+    assert list(attempt.checked.hung) == [0]
+    assert hang.source[0].line == line_of(source)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("/nonexistent/valgrind",),
+        ("/bin/false",),
+        ("/bin/sh", "-c", "echo no debug symbols >&2; exit 1"),
+        ("/bin/sh", "-c", "kill -9 $$"),
+    ],
+    ids=["missing", "false", "explains itself", "killed"],
+)
+def test_a_valgrind_that_does_not_start_costs_nobody_a_point(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """It is our fault, said as an exception; there is no record with fewer points."""
+    monkeypatch.setattr(module, "_COMMAND", command)
+
+    with pytest.raises(GraderError):
+        graded_text(right(), first_case(), valgrind=True)
+
+
+def test_without_valgrind_the_record_says_so() -> None:
+    """Nothing is held against a program that Valgrind did not see."""
+    record = graded_text(right(), first_case(), valgrind=False)
+
+    assert (record.memcheck, record.score) == (False, record.max_score)
+
+
+def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the patience with which Valgrind was waited for, a program could tell one bit of a hidden case."""
+    waited: dict[tuple[int, ...], float] = {}
+
+    def listening(work: Workspace, program: Program, feed: object, patience: float, **options: Any) -> Run:
+        waited[tuple(options["planned"])] = patience
+        return module.run_once(work, program, feed, patience, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(memory, "run_once", listening)
+    with sandbox.workspace() as work:
+        memory.memcheck(
+            work,
+            lab().innocent(work),
+            (first_case(), replace(second_case(), visibility=Visibility.HIDDEN)),
+            (0, 1),
+            natively={0: 0.0001, 1: 3.0},
+            building=0.1,
+            codes=lab().codes,
+            settings=lab().driver_settings,
+        )
+
+    assert waited.keys() == {(0,), (1,)}
+    assert waited[0,] < 1 < waited[1,]

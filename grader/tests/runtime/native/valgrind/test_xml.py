@@ -1,0 +1,194 @@
+"""Valgrind's report is read once, as far as it fits and up to stated sizes; what a program spoils of it is its loss."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from grader import pipeline
+from grader.core.verdict import SourceLine, Verdict
+from grader.labs.paged_kv.lab import lab
+from grader.runtime.memory_faults import Checked
+from grader.runtime.native.valgrind.memcheck import memcheck
+from grader.runtime.native.valgrind.progress import followed
+from grader.runtime.native.valgrind.xml import read
+from grader.runtime.native.wire import Frames, Kind
+from grader.tests.runtime.native.test_replay import TOKEN, frame
+from grader.tests.support.programs import (
+    first_case,
+    graded_text,
+    right,
+    second_case,
+)
+from grader.tests.support.sent import ERROR, WELL, course, mark, quickly, said
+
+_END = struct.pack("<iiq", 0, 0, 1000)
+_LINE = SourceLine(file="llm_memory.c", line=7, function="f")
+
+
+def places(*pieces: bytes) -> list[tuple[int, int]]:
+    """Where the errors in them belong."""
+    return [(error.case, error.operation) for error in said(*pieces).errors]
+
+
+def test_marks_say_where_errors_belong() -> None:
+    """In the order of the plan."""
+    assert places(ERROR, mark(4, 1), ERROR, mark(2, 0), ERROR, mark(2, 3, word="leaks")) == [(4, 1), (2, 0), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        mark(4, 1, token=TOKEN + 1), mark(4, 3), mark(4, 99), mark(3, 1), mark(999, 0), mark(2**60, 0), mark(4, 2**60),
+        mark(4, 2, word="leaks"), mark(3, 3, word="leaks"), b"<clientmsg><text>pkv errors</text></clientmsg>",
+        b"<clientmsg><text>pkv errors 1 " + b"1" * 5000 + b" 1</text></clientmsg>",
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_marks_that_cannot_be_ours_say_nothing(forged: bytes) -> None:
+    """Without the token, of cases that do not run or operations that they have not: the next true one counts."""
+    assert places(ERROR, forged, mark(4, 1)) == [(4, 1)]
+
+
+def test_a_mark_does_not_go_back() -> None:
+    """What was running before is running no longer."""
+    assert places(mark(4, 1), ERROR, mark(4, 1), ERROR, mark(4, 0), mark(2, 2)) == [(2, 2), (2, 2)]
+
+
+def test_marks_of_operations_without_errors_say_nothing() -> None:
+    """The harness sends none; the error is where the program came to."""
+    found = said(ERROR, mark(4, 1), errors=0)
+
+    assert [(error.case, error.operation) for error in found.errors] == [(2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("planned", "stream"),
+    [
+        ("other case", frame(Kind.BEGIN, 2, -1)),
+        ("no case", frame(Kind.BEGIN, 77, -1)),
+        ("twice", frame(Kind.BEGIN, 4, -1) * 2),
+        ("not running", frame(Kind.STEP, 4, 0, bytes(4))),
+        ("too far", frame(Kind.BEGIN, 4, -1) + frame(Kind.STEP, 4, 1, bytes(4))),
+        ("body", frame(Kind.BEGIN, 4, -1) + frame(Kind.STEP, 4, 0, bytes(5))),
+        ("steps", frame(Kind.BEGIN, 4, -1) + b"".join(frame(Kind.STEP, 4, n, bytes(4)) for n in range(9))),
+        ("next", frame(Kind.BEGIN, 4, -1) + frame(Kind.BEGIN, 2, -1) + frame(Kind.STEP, 2, 0, bytes(4))),
+        ("end", frame(Kind.END, 4, -1, _END) + frame(Kind.END, 2, -1, _END)),
+    ],
+)
+def test_frames_of_cases_that_do_not_run_are_dropped(planned: str, stream: bytes) -> None:
+    """Only the cases of the plan are ever spoken of, in their order and with their operations."""
+    found = followed(Frames(stream, TOKEN, 6), {4: 3, 2: 3}, TOKEN)
+
+    assert found.begun in ([], [4]), planned
+    assert found.ended == set()
+    assert sum(map(len, found.did.values())) == (3 if planned == "steps" else 0)
+
+
+_SPOILED = {
+    "longer": (b"x" * 4_000_001, "longer than 4 MB"),
+    "one error": (b"<error>" + b"x" * 70_000 + b"</error>", "more than 64 KB"),
+    "errors": (b"<error></error>" * 1001, "more than 1000 errors"),
+    "pieces": (b"<clientmsg></clientmsg>" * 60_000, "more than 50000 pieces"),
+    "none": (b"", "none of the errors that were counted"),
+}
+
+
+@pytest.mark.parametrize("name", _SPOILED)
+def test_a_report_beyond_its_bounds_says_which(name: str) -> None:
+    """What is behind it is not read; what came before is."""
+    document, words = _SPOILED[name]
+    with quickly():
+        found = said(*([ERROR, mark(4, 0)] if name != "none" else []), document)
+
+    assert words in found.unread
+    assert len(found.errors) == (name != "none")
+
+
+_NUMBERS = b"<error><stack><frame><ip>0x%s</ip><line>%s</line></frame></stack></error>" % (b"1" * 30_000, b"9" * 30_000)
+_HOSTILE = {
+    "opened": b"<error>" * 550_000,
+    "closed": b"</error>" * 480_000,
+    "crossed": b"<error></clientmsg><clientmsg></error>" * 100_000,
+    "asked": b"<clientmsg>pkv hang " * 190_000,
+    "deep": (b"<error>" + b"<a>" * 9000 + b"</a>" * 9000 + b"</error>") * 60,
+    "unicode": (b"<error>" + "\u202e".encode() * 20_000 + b"</error>") * 60,
+    "numbers": _NUMBERS * 60,
+    "stacks": (b"<error>" + b"<stack><frame><ip>0x1</ip></frame></stack>" * 1500 + b"</error>") * 60,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _HOSTILE)
+def test_hostile_documents_are_read_in_linear_time(name: str) -> None:
+    """Four megabytes of each took minutes, or ended in an exception; a true error in front of them is found."""
+    with quickly():
+        found = said(ERROR, mark(4, 0), _HOSTILE[name])
+
+    assert (found.errors[0].case, found.errors[0].operation, found.errors[0].lines) == (4, 0, (_LINE,))
+
+
+def test_an_error_cannot_be_swallowed_by_one_that_was_begun_before_it() -> None:
+    """Both were one piece that could not be read, so that the true one was hidden."""
+    assert places(b"<error><kind>", ERROR, mark(4, 0)) == [(4, 0)]
+
+
+def test_where_nobody_knows_a_line_all_stacks_are_asked_for_at_once() -> None:
+    """Each error had a process of addr2line."""
+    asked = []
+
+    def look_up(stacks: object) -> dict[tuple[int, ...], tuple[SourceLine, ...]]:
+        asked.append(stacks)
+        return {(number,): (_LINE,) for number in range(1, 101)}
+
+    document = b"".join(
+        b"<error><stack><frame><ip>%#x</ip></frame></stack></error>" % number for number in range(1, 101)
+    )
+    found = read(document + mark(4, 0) + WELL, course(), "llm_memory.c", look_up)
+
+    assert len(found.errors) == 100
+    assert len(asked) == 1
+
+
+def test_an_error_without_a_line_counts_where_it_was_counted() -> None:
+    """A file can hide its lines; what happens between the calls, in code of ours, is none of theirs."""
+    elsewhere = ERROR.replace(b"llm_memory.c", b"other.c")
+    (error,) = said(elsewhere, mark(4, 0)).errors
+
+    assert (error.case, error.operation, error.lines) == (4, 0, ())
+    assert said(elsewhere, mark(4, 0), errors=0).errors == ()
+    assert [one.lines for one in said(ERROR, elsewhere, mark(4, 0)).errors] == [(_LINE,)]
+
+
+def spoiling(checked: Checked) -> Checked:
+    """The same, of a process whose report is not whole at the end of its last case."""
+    return replace(checked, cut=True, unread=(((1, 5), "was cut off before its end", (0, 1)),))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_report_that_is_cut_off_twice_is_the_programs_own_fault(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Once may be somebody else's doing; twice, while an innocent program's is whole, costs `memory-error`.
+
+    It ended in a judge error each time, so a program that did it never had a score.
+    """
+    runs: list[Checked] = []
+
+    def disturbed(work: object, program: object, **options: object) -> Checked:
+        checked = memcheck(work, program, **options)  # type: ignore[arg-type]
+        innocent = getattr(program, "content", b"") == lab().innocent(work).content  # type: ignore[arg-type]
+        runs.append(checked)
+        return checked if innocent or len(runs) > 2 * times - 1 else spoiling(checked)
+
+    monkeypatch.setattr(pipeline, "memcheck", disturbed)
+    record = graded_text(right(), first_case(), second_case(), valgrind=True)
+    (rule,) = (rule for rule in record.rules if rule.rule == "memory-error")
+
+    assert len(runs) == 3
+    if times == 1:
+        assert record.verdict is Verdict.ACCEPTED
+    else:
+        (finding,) = record.findings
+        assert (rule.points, rule.passed) == (0, 0)
+        assert (finding.case, finding.verdict) == ("made/second", Verdict.MEMORY_ERROR)
+        assert "was cut off before its end" in finding.message

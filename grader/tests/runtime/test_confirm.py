@@ -1,0 +1,131 @@
+"""A run that ended oddly is believed only when it ends so again, and an innocent program does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from grader import pipeline
+from grader.assignment.lab import Program
+from grader.core.errors import DriverError, OutOfRoom
+from grader.core.verdict import Verdict
+from grader.labs.paged_kv.lab import lab
+from grader.runtime.confirm import surely
+from grader.runtime.native.replay import replay
+from grader.runtime.observation import Replayed
+from grader.system import capacity, sandbox
+from grader.system.sandbox import Workspace
+from grader.tests.support.programs import POSIX, around, first_case, graded_text, right, second_case
+
+_STUDENTS = Program(content=b"students", source_name="llm_memory.c")
+_INNOCENT = Program(content=b"innocent", source_name="llm_memory.c")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    odd: str
+
+
+@dataclass(slots=True)
+class _Runs:
+    """What the runs of the student's program say, one after the other, and those of the innocent one."""
+
+    students: Iterator[str]
+    innocent: str = ""
+    order: list[bytes] = field(default_factory=list)
+
+    def __call__(self, work: Workspace, program: Program) -> _Seen:
+        """One run."""
+        assert work.folder.is_dir()
+        self.order.append(program.content)
+        return _Seen(self.innocent if program is _INNOCENT else next(self.students))
+
+
+@pytest.fixture
+def sure() -> Iterator[Callable[[_Runs], _Seen]]:
+    """How it is done with a lab whose innocent program needs no build."""
+    innocent = replace(lab(), innocent=lambda _: _INNOCENT)
+    with sandbox.workspace() as work:
+        yield lambda runs: surely(innocent, work, _STUDENTS, runs)
+
+
+def test_what_ends_well_is_run_once(sure: Callable[[_Runs], _Seen]) -> None:
+    """A right program pays for nothing of this."""
+    runs = _Runs(iter([""]))
+
+    assert sure(runs) == _Seen("")
+    assert runs.order == [b"students"]
+
+
+def test_what_comes_once_is_passed_over(sure: Callable[[_Runs], _Seen]) -> None:
+    """The second run counts."""
+    runs = _Runs(iter(["killed", ""]))
+
+    assert sure(runs) == _Seen("")
+    assert runs.order == [b"students", b"innocent", b"students"]
+
+
+def test_what_comes_again_is_the_programs_own(sure: Callable[[_Runs], _Seen]) -> None:
+    """And is judged as it is."""
+    assert sure(_Runs(iter(["killed", "killed again"]))) == _Seen("killed again")
+
+
+def test_what_an_innocent_program_does_too_is_this_machines(sure: Callable[[_Runs], _Seen]) -> None:
+    """Nobody is graded by it, and the reason is told."""
+    with pytest.raises(DriverError, match=r"innocent program.*the disk burns"):
+        sure(_Runs(iter(["killed"]), innocent="the disk burns"))
+
+
+def test_what_the_kernel_ended_for_want_of_memory_is_this_machines(
+    sure: Callable[[_Runs], _Seen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An innocent program needs less, so it does not show."""
+    count = iter(range(10))
+    monkeypatch.setattr(capacity, "memory_kills", lambda: next(count))
+
+    with pytest.raises(OutOfRoom, match="memory"):
+        sure(_Runs(iter(["killed", "killed"])))
+
+
+def test_a_program_that_kills_itself_is_judged_for_it() -> None:
+    """As before: it does so in every run."""
+    record = graded_text(around("append_kv", "    if (engine != NULL) raise(SIGKILL);", top=POSIX), second_case())
+
+    assert record.verdict is Verdict.RUN_TIME_ERROR
+
+
+@pytest.mark.parametrize("status", [9, 7, 97 << 8, 100 << 8], ids=["killed", "bus error", "no report", "no memory"])
+def test_a_case_that_was_ended_from_outside_is_run_again(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """Its verdict is that of an undisturbed grading."""
+    ended: list[str] = []
+
+    def disturbed(*work: object, **options: object) -> Replayed:
+        replayed = replay(*work, **options)  # type: ignore[arg-type]
+        if not ended:
+            ended.append(replayed.played[0].case.name)
+            replayed.played[0].steps.pop()
+            replayed.played[0].status = status
+        return replayed
+
+    monkeypatch.setattr(pipeline, "replay", disturbed)
+    record = graded_text(right(), first_case())
+
+    assert ended == [first_case().name]
+    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
+
+
+def test_the_innocent_program_of_a_lab_runs() -> None:
+    """All its calls refuse, and every case comes to its end, natively and under Valgrind."""
+    with sandbox.workspace() as work:
+        program = lab().innocent(work)
+        left = list(work.folder.iterdir())
+        replayed = replay(
+            work, program, [first_case(), second_case()], codes=lab().codes, settings=lab().driver_settings
+        )
+
+    assert left == []
+    assert replayed.odd == ""
+    assert all(one.ended for one in replayed.played)
+    assert program.checked.startswith(b"\x7fELF")

@@ -1,0 +1,184 @@
+"""The hostile suite in one batch, among decoys: what it may not read, touch, signal or leave is there and looked at.
+
+Samples find the decoys by these names, which they may count on where no protection hides them:
+
+    HOSTILE_CANARY             a variable of the grader's environment
+    $HOME/hostile_canary       in the grader's home folder, for its owner only
+    ../hostile_canary          seen from the private folder, which everybody may read
+    ../grade-neighbour         another's private folder, with a source
+    ../hostile_canary.socket   where somebody listens, and on the ports and by the name of grader.tests.support.ears
+    hostile_mark*              what a sample tries to leave outside its private folder has such a name
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from grader.core.record import Record, from_json
+from grader.core.verdict import Verdict
+from grader.pytest_plugin.items import may_get
+from grader.tests.support.command import ROOT, SAMPLES, command, environment
+from grader.tests.support.ears import Ears, left_behind
+
+__all__ = ["ATTACKS", "LAST", "Batch", "Hostile", "grade_all", "suite"]
+
+ATTACKS = ("forging", "reading", "damage", "exhaustion", "corrupting")
+"""What the key `attack` of a label may say."""
+
+LAST = SAMPLES / "accepted" / "yoda_crlf"
+"""Graded after all hostile ones."""
+
+_SHARED = [Path(name) for name in ("/", "/tmp", "/var/tmp", "/dev/shm", "/run", "/etc")]
+"""Folders in which others work too, so that only our samples' names are looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hostile:
+    """A hostile sample and its label."""
+
+    folder: Path
+    label: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """That of its folder."""
+        return self.folder.name
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it must get: the name of the folder around it."""
+        return Verdict(self.folder.parent.name)
+
+    @property
+    def honest(self) -> dict[Verdict, int]:
+        """The verdicts that it may get here, with the points that the honest part of its code is worth then."""
+        return {verdict: most for verdict, (_, most) in may_get(self.label, self.verdict).items()}
+
+    @property
+    def most(self) -> int:
+        """The points that the honest part of its code is worth here at most."""
+        return max(self.honest.values())
+
+
+def suite() -> list[Hostile]:
+    """All hostile samples, by their names."""
+    return [_hostile(folder) for folder in sorted(SAMPLES.glob("*/hostile_*"), key=lambda folder: folder.name)]
+
+
+def _hostile(folder: Path) -> Hostile:
+    return Hostile(folder=folder, label=tomllib.loads((folder / "expect.toml").read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """What came out, and what the decoys noted."""
+
+    out: str
+    err: str
+    canaries: dict[str, str]
+    """The texts that may stand nowhere, by where they are kept."""
+    appeared: tuple[str, ...]
+    """Files that are new, changed or gone."""
+    heard: tuple[str, ...]
+    """Where somebody spoke to the decoys that listen."""
+    left: tuple[str, ...]
+    """What no process owns and nobody took away."""
+    notes: dict[str, Any]
+    """Those of grader.tests.support.decoy; none where it was ended."""
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """One for each submission, in their order."""
+        return [from_json(json.dumps(value)) for value in _objects(self.out)]
+
+
+def _objects(text: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder()
+    place = 0
+    while text[place:].strip():
+        value, place = decoder.raw_decode(text, text.index("{", place))
+        yield value
+
+
+def grade_all(folders: Sequence[Path]) -> Batch:
+    """Grade these submissions and then an accepted one in one process, among decoys."""
+    around = Path(tempfile.mkdtemp(prefix="hostile-"))
+    around.chmod(0o755)  # as an unprivileged user sees a real folder for temporary files
+    try:
+        return _among_decoys(around, folders)
+    finally:
+        shutil.rmtree(around)
+
+
+def _among_decoys(around: Path, folders: Sequence[Path]) -> Batch:
+    home, shared, here = (around / name for name in ("home", "tmp", "here"))
+    for folder, mode in {home: 0o700, shared: 0o1777, here: 0o755}.items():
+        folder.mkdir()
+        folder.chmod(mode)
+    canaries = {name: f"canary{secrets.token_hex(8)}" for name in ("variable", "home", "shared", "neighbour")}
+    (home / "hostile_canary").write_text(f"{canaries['home']}\n", encoding="utf-8")
+    (home / "hostile_canary").chmod(0o600)
+    (shared / "hostile_canary").write_text(f"{canaries['shared']}\n", encoding="utf-8")
+    neighbour = shared / "grade-neighbour"
+    neighbour.mkdir(mode=0o700)
+    (neighbour / "llm_memory.c").write_text(f"// {canaries['neighbour']}\n", encoding="utf-8")
+    watched = (home, shared, here, ROOT / "cases", ROOT / "submissions")
+    variables = environment(
+        HOME=str(home),
+        TMPDIR=str(shared),
+        HOSTILE_CANARY=canaries["variable"],
+        # what is compiled of ours is kept where it always is
+        XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),
+    )
+    with (around / "out").open("wb") as out, (around / "err").open("wb") as err, Ears(shared) as ears:
+        before = _seen(watched)
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "grader.tests.support.decoy", str(around / "notes")),
+                *command("run", "--format", "json", *folders, LAST),
+            ],
+            cwd=here,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            check=False,
+        )
+        after = _seen(watched)
+        heard = tuple(ears.heard())
+    notes = around / "notes"
+    return Batch(
+        out=(around / "out").read_text(encoding="utf-8", errors="replace"),
+        err=(around / "err").read_text(encoding="utf-8", errors="replace"),
+        canaries=canaries,
+        appeared=tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))),
+        heard=heard,
+        left=tuple(left_behind()),
+        notes=json.loads(notes.read_text(encoding="utf-8")) if notes.is_file() else {},
+    )
+
+
+def _seen(watched: Sequence[Path]) -> dict[str, tuple[int, ...]]:
+    """Everything below these folders, and what bears our samples' mark in folders of others."""
+    paths = [path for folder in watched for path in (folder, *folder.rglob("*"))]
+    paths += [path for folder in _SHARED for path in folder.glob("hostile_mark*")]
+    found: dict[str, tuple[int, ...]] = {}
+    for path in paths:
+        status = path.lstat()
+        size = status.st_size if path.is_file() else 0
+        # a folder's time changes with each private folder in it; what is in it is seen by itself
+        changed = status.st_mtime_ns if path.is_file() else 0
+        found[str(path)] = (status.st_mode, status.st_uid, size, changed)
+    return found

@@ -1,0 +1,106 @@
+"""Bundles as those use them who get them: packed, unpacked in a root of their own, run with a clean environment.
+
+A Python environment as `scripts/setup` leaves it costs a minute and the network, and belongs to one root. So here a
+bundle gets one that is made at once: other people's packages come from the environment of the tests, our own from the
+bundle. `python -m grader.tests.trials.bundles_set_up` lets each bundle set itself up.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grader.assignment.case_selection import part
+from grader.bundles import BUNDLES
+from grader.bundles.bundle import put
+from grader.labs.paged_kv.lab import lab
+from grader.tests.support.command import ROOT, Said
+
+__all__ = ["clean", "packed", "ran", "ready", "workflow_ran"]
+
+_SPEAKS = re.compile(r"^(tools_id|environment_id|project_id)\(\) \{.*?(?:\}$|^\}$)", re.MULTILINE | re.DOTALL)
+
+
+def packed(name: str, folder: Path) -> Path:
+    """A bundle in a new folder."""
+    put(BUNDLES[name].make(lab(), part(lab(), seed=lab().rubric.seed).cases), folder)
+    return folder
+
+
+def ready(root: Path, environment: Path) -> Path:
+    """An environment for the grader in `root`, with the stamps by which its set-up finds that nothing is missing."""
+    venv.create(environment, with_pip=False)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
+    paths = [str(root), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]  # not what lies in its .pth files
+    (packages / "bundle.pth").write_text("\n".join(dict.fromkeys(paths)), encoding="utf-8")
+    start = environment / "bin" / "grade"
+    start.write_text(f"#!{environment}/bin/python\nfrom grader.cli import main\n\nmain()\n", encoding="utf-8")
+    start.chmod(0o755)
+    state = environment / ".setup"
+    state.mkdir()
+    speaks = "\n".join(match.group() for match in _SPEAKS.finditer((root / "scripts" / "setup").read_text("utf-8")))
+    known = f"root=$1 venv=$2 lock=$1/.ci/grading.lock\n{speaks}\n"
+    for stamp in ("tools", "environment", "project"):
+        said = _output(["sh", "-c", f"{known}{stamp}_id", "sh", str(root), str(environment)])
+        (state / stamp).write_text(said, encoding="utf-8")
+    return environment
+
+
+def clean(environment: Path | None, **changes: str) -> dict[str, str]:
+    """No variable of ours, and no way to a registry: a set-up that has something to do fails."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    made = {"PAGED_KV_VENV": str(environment), "PIP_NO_INDEX": "1"} if environment is not None else {}
+    return {**kept, **made, **changes}
+
+
+def ran(*words: str | Path, cwd: Path, variables: Mapping[str, str]) -> Said:
+    """A program of a bundle, to its end."""
+    done = subprocess.run(
+        list(map(str, words)),
+        cwd=cwd,
+        env=dict(variables),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=600,
+        check=False,
+    )
+    said = Said(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+    assert str(ROOT) not in said.all.replace(sys.prefix, "")
+    return said
+
+
+def workflow_ran(repository: Path, temporary: Path, variables: Mapping[str, str]) -> tuple[Said, dict[str, str]]:
+    """The shell steps of the only workflow, as a runner starts them, up to the first that fails.
+
+    Returns what the last one said, and the files that it wrote for the runner.
+    """
+    (path,) = (repository / ".github" / "workflows").iterdir()
+    workflow: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    (job,) = workflow["jobs"].values()
+    said = Said(code=0, out="", err="")
+    files = {name: temporary / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    for step in job["steps"]:
+        if said.code == 0 and "run" in step:
+            for file in files.values():
+                file.write_text("", encoding="utf-8")
+            script = temporary / "step.sh"
+            script.write_text(step["run"], encoding="utf-8")
+            runner = {name: str(file) for name, file in files.items()}
+            runner |= {"GITHUB_ACTIONS": "true", "RUNNER_TEMP": str(temporary)}
+            shell = ("bash", "--noprofile", "--norc", "-e", "-o", "pipefail", script)
+            said = ran(*shell, cwd=repository, variables={**variables, **runner})
+    return said, {name: file.read_text(encoding="utf-8") for name, file in files.items()}
+
+
+def _output(words: list[str]) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout

@@ -1,0 +1,111 @@
+"""Classes of submissions for the tests of whole batches: samples and mutants, as many as are wanted."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+
+from grader.classroom.store import open_store
+from grader.core.record import Record
+from grader.tests.support.command import ROOT, SAMPLES, command, environment
+from grader.tests.support.mistakes import MISTAKES
+from grader.tests.support.programs import changed
+
+__all__ = ["children", "finished", "killed_and_resumed", "made_class", "records", "start", "until"]
+
+_UNSTEADY = ("hostile", "lookup_returns_the_next_sequence")
+"""What these do depends on time or on addresses: no two gradings of them agree."""
+
+
+def made_class(folder: Path, count: int) -> Path:
+    """A flat folder with so many different submissions: labelled samples and programs with two mistakes, mixed."""
+    folder.mkdir()
+    steady = (path for path in sorted(SAMPLES.glob("*/*/llm_memory.c")) if not path.parent.name.startswith(_UNSTEADY))
+    texts = list(dict.fromkeys([*(path.read_bytes() for path in steady), *_mutants()]))
+    random.Random(3).shuffle(texts)
+    for number, text in enumerate(texts[:count]):
+        (folder / f"student_{number:03}.c").write_bytes(text)
+    if len(texts) < count:
+        raise ValueError(f"there are only {len(texts)} different programs")
+    return folder
+
+
+def _mutants() -> Iterator[bytes]:
+    """The right program with any two of the known mistakes that can stand beside each other."""
+    for pair in combinations(MISTAKES.values(), 2):
+        try:
+            yield changed(*pair).encode()
+        except ValueError:  # both change the same line
+            continue
+
+
+def start(folder: Path, store: Path, *options: str | Path) -> subprocess.Popen[bytes]:
+    """`grade batch` in a process of its own, with a folder for temporary files by which it is found."""
+    (store.parent / "tmp").mkdir(exist_ok=True)
+    return subprocess.Popen(
+        command("batch", folder, "--store", store, *options),
+        cwd=ROOT,
+        env=environment(TMPDIR=str(store.parent / "tmp")),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finished(store: Path) -> int:
+    """How many records are in a store that others may be writing to; 0 when it is not there yet."""
+    if not store.exists():
+        return 0
+    try:
+        connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
+        try:
+            return int(connection.execute("SELECT count(*) FROM records").fetchone()[0])
+        finally:
+            connection.close()
+    except sqlite3.OperationalError:  # its tables are not there yet
+        return 0
+
+
+def records(store: Path) -> dict[str, Record]:
+    """The records of the only run, by submission; all of them are there."""
+    with open_store(store) as opened:
+        (run,) = opened.runs()
+        assert opened.pending(run) == []
+        return {result.name: result.record for result in opened.results(run)}
+
+
+def killed_and_resumed(folder: Path, store: Path, kills: int, *options: str | Path) -> list[int]:
+    """Kill a batch so often, each time a moment after a random number of records, then let it end.
+
+    Returns how many records there were after each kill.
+    """
+    chance = random.Random(11)
+    seen = []
+    for moment in sorted(chance.choices(range(len(list(folder.iterdir()))), k=kills)):
+        process = start(folder, store, *options)
+        while finished(store) < moment and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.2))
+        process.kill()
+        process.communicate(timeout=60)
+        seen.append(finished(store))
+    start(folder, store, *options).communicate(timeout=3600)
+    return seen
+
+
+def children(pid: int) -> set[int]:
+    """Of a process, by their numbers."""
+    found = (path.read_text(encoding="ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+    return {int(number) for numbers in found for number in numbers}
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for that; whoever calls looks again."""
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)

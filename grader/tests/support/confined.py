@@ -1,0 +1,28 @@
+"""Shell scripts in a fresh workspace, for the tests of what is allowed there."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from grader.system.process import Completed
+from grader.system.sandbox import Limits, workspace
+
+__all__ = ["LOOKING", "SHORT", "as_root", "inside", "run"]
+
+SHORT = Limits(wall_seconds=20)
+LOOKING = Limits(wall_seconds=20, sees_processes=True)
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its user")
+
+
+def run(script: str, *, limits: Limits = SHORT) -> Completed:
+    """Run a shell script in a fresh workspace."""
+    with workspace() as work:
+        return work.run(["sh", "-c", script], limits=limits)
+
+
+def inside(script: str, *, limits: Limits = SHORT) -> str:
+    """What a script prints in a fresh workspace."""
+    return run(script, limits=limits).stdout.decode()

@@ -1,0 +1,248 @@
+# ruff: noqa: E501 - a replacement in C is checked more easily in one piece
+"""Conforming programs made from one right program by changes that the handout allows; each must keep every point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grader.tests.support.programs import changed, right
+
+__all__ = ["VARIANTS"]
+
+_HEADER = '#include "llm_memory.h"\n'
+_CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")
+
+
+def after_header(*lines: str, text: str = "") -> str:
+    """The right program with lines behind its last #include."""
+    return changed((_HEADER, _HEADER + "\n".join([*lines, ""])), text=text)
+
+
+def in_every_call(statement: str, *top: str) -> str:
+    """The right program with a statement at the start of each of the six calls."""
+    text = after_header(*top)
+    for call in _CALLS:
+        start = text.index("{", text.index(f"{call}(")) + 1
+        text = text[:start] + f"\n    {statement}\n" + text[start:]
+    return text
+
+
+def in_helpers(statement: str, *top: str) -> str:
+    """The right program with a statement where a sequence or a table is made: only calls that work come there."""
+    return changed(
+        ("    Sequence *sequence = malloc(sizeof(Sequence));\n\n", f"    Sequence *sequence = malloc(sizeof(Sequence));\n\n    {statement}\n"),
+        ("    int *table = malloc(sizeof(int) * L2_PT_SIZE);\n\n", f"    int *table = malloc(sizeof(int) * L2_PT_SIZE);\n\n    {statement}\n"),
+        text=after_header(*top),
+    )  # fmt: skip
+
+
+def negative_ids_refused() -> str:
+    """Ids below zero are no ids."""
+    return changed(
+        ("    if (initial_kv_len <= 0 || hasSequence(engine, seq_id))", "    if (initial_kv_len <= 0 || seq_id < 0 || hasSequence(engine, seq_id))"),
+        ("hasSequence(engine, new_seq_id))\n", "hasSequence(engine, new_seq_id) || new_seq_id < 0)\n"),
+    )  # fmt: skip
+
+
+def calloc_for_everything() -> str:
+    """Every allocation comes zeroed."""
+    return after_header("#define malloc(size) calloc(1, (size))")
+
+
+def malloc_for_everything() -> str:
+    """The counts are zeroed by a loop."""
+    return changed(
+        ("    engine->ref_count = calloc((size_t)blockCount, sizeof(int));",
+         "    engine->ref_count = malloc((size_t)blockCount * sizeof(int));\n    for (int i = 0; i < blockCount; i++)\n    {\n        engine->ref_count[i] = 0;\n    }"),
+    )  # fmt: skip
+
+
+def counts_zeroed_by_memset() -> str:
+    """memset on a table of our own is no memset on the pool."""
+    return changed(
+        ("    engine->ref_count = calloc((size_t)blockCount, sizeof(int));",
+         "    engine->ref_count = malloc((size_t)blockCount * sizeof(int));\n    memset(engine->ref_count, 0, (size_t)blockCount * sizeof(int));"),
+    )  # fmt: skip
+
+
+def more_memory_than_needed() -> str:
+    """Four times as much, and a bit."""
+    return after_header(
+        "#define malloc(size) malloc(4 * (size) + 7)", "#define calloc(count, size) calloc(4 * (count) + 7, (size))"
+    )
+
+
+def scratch_arrays() -> str:
+    """Memory that is given back before the call returns."""
+    return in_helpers(
+        "scratch();",
+        "static void scratch(void)",
+        "{",
+        "    int *volatile notes = malloc(1000);",
+        "    notes[0] = notes[249] = 1;",
+        "    free(notes);",
+        "}",
+    )
+
+
+def realloc_in_steps() -> str:
+    """A table that grows to its size."""
+    return changed(
+        (
+            "    int *table = malloc(sizeof(int) * L2_PT_SIZE);",
+            "    int *table = realloc(realloc(NULL, 4), sizeof(int) * L2_PT_SIZE);",
+        ),
+    )
+
+
+def tables_move_in_every_append() -> str:
+    """The identity of a table across successful calls is nobody's business."""
+    return changed(
+        ("    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;",
+         "    int *moved = malloc(sizeof(int) * L2_PT_SIZE);\n    memcpy(moved, sequence->block_table[l1], sizeof(int) * L2_PT_SIZE);\n    free(sequence->block_table[l1]);\n    sequence->block_table[l1] = moved;\n\n    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;"),
+    )  # fmt: skip
+
+
+def sequence_and_l1_in_one_block() -> str:
+    """One allocation holds both; one free releases them."""
+    return changed(
+        ("    Sequence *sequence = malloc(sizeof(Sequence));", "    Sequence *sequence = malloc(sizeof(Sequence) + L1_PT_SIZE * sizeof(int *));"),
+        ("    sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);", "    sequence->block_table = (int **)(void *)(sequence + 1);"),
+        ("    free(sequence->block_table);\n", ""),
+    )  # fmt: skip
+
+
+def counts_behind_the_engine() -> str:
+    """ref_count lies in the engine's own allocation."""
+    return changed(
+        ("    LLMEngine *engine = malloc(sizeof(LLMEngine));", "    LLMEngine *engine = malloc(sizeof(LLMEngine) + (size_t)blockCount * sizeof(int));"),
+        ("    engine->ref_count = calloc((size_t)blockCount, sizeof(int));", "    engine->ref_count = memset(engine + 1, 0, (size_t)blockCount * sizeof(int));"),
+        ("    free(engine->ref_count);\n", ""),
+    )  # fmt: skip
+
+
+def frees_in_another_order() -> str:
+    """From the last table to the first; the engine before its counts."""
+    return changed(
+        ("    for (int l1 = 0; l1 < L1_PT_SIZE; l1++)\n    {\n        free(sequence->block_table[l1]);", "    for (int l1 = L1_PT_SIZE - 1; l1 >= 0; l1--)\n    {\n        free(sequence->block_table[l1]);"),
+        ("    free(engine->ref_count);\n    free(engine);", "    int *counts = engine->ref_count;\n    free(engine);\n    free(counts);"),
+    )  # fmt: skip
+
+
+def wipes_what_it_frees() -> str:
+    """Nobody looks at freed memory, nor at what was in it last."""
+    return changed(
+        ("    free(sequence->block_table);\n", "    memset(sequence->block_table, 0x5A, sizeof(int *) * L1_PT_SIZE);\n    free(sequence->block_table);\n"),
+        ("    free(engine->ref_count);\n", "    memset(engine->ref_count, 0xFF, sizeof(int) * (size_t)engine->total_local_blocks);\n    free(engine->ref_count);\n"),
+    )  # fmt: skip
+
+
+def destroy_gives_blocks_back_first() -> str:
+    """What llm_destroy leaves in ref_count is not compared: here zeros, in the original what was there."""
+    return changed(
+        (
+            "        listRemove(&sequence->node);\n        deleteTables(sequence);",
+            "        listRemove(&sequence->node);\n        visitBlocks(engine, sequence, releaseVisitor, NULL);\n        deleteTables(sequence);",
+        ),
+    )
+
+
+def padding_is_garbage() -> str:
+    """The holes between the fields of a Sequence hold anything."""
+    return changed(
+        (
+            "    Sequence *sequence = malloc(sizeof(Sequence));",
+            "    Sequence *sequence = memset(malloc(sizeof(Sequence)), 0x5A, sizeof(Sequence));",
+        )
+    )
+
+
+def checks_in_another_order() -> str:
+    """The id before the length, the new id before the parent, the count before the sequence."""
+    return changed(
+        ("    if (initial_kv_len <= 0 || hasSequence(engine, seq_id))", "    if (hasSequence(engine, seq_id) || initial_kv_len <= 0)"),
+        ("    if (!hasSequence(engine, parent_seq_id) || hasSequence(engine, new_seq_id))", "    if (hasSequence(engine, new_seq_id) || !hasSequence(engine, parent_seq_id))"),
+    )  # fmt: skip
+
+
+def free_blocks_compared_with_zero() -> str:
+    """`<= 0` instead of `== 0`."""
+    return changed(("engine->free_local_blocks == 0)", "engine->free_local_blocks <= 0)"))
+
+
+def counter_recomputed_each_time() -> str:
+    """free_local_blocks is set to the number of zeros whenever a block changes hands."""
+    count = "static void recount(LLMEngine *engine)\n{\n    engine->free_local_blocks = 0;\n    for (int i = 0; i < engine->total_local_blocks; i++)\n        engine->free_local_blocks += engine->ref_count[i] == 0;\n}\n"
+    return changed(
+        ("        engine->free_local_blocks--;", "        recount(engine);"),
+        ("        engine->free_local_blocks++;", "        recount(engine);"),
+        text=after_header(count),
+    )
+
+
+def one_block_for_the_copy_by(copy: str) -> str:
+    """Copying 64 bytes in another way."""
+    return changed(
+        (
+            "        memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE);",
+            f"        int *to = getBlockAddress(engine, newBlock), *from = getBlockAddress(engine, oldBlock);\n        {copy}",
+        )
+    )
+
+
+def record_stored_by(store: str) -> str:
+    """Writing 4 bytes in another way."""
+    return changed(
+        (
+            "    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;",
+            f"    int *target = getBlockAddress(engine, sequence->block_table[l1][l2]) + offset;\n    {store}",
+        )
+    )
+
+
+def null_check_written_as(check: str) -> str:
+    """The same check, another way to write it."""
+    return right().replace("    if (engine == NULL)", f"    if ({check})")
+
+
+def writes_a_log_file() -> str:
+    """It may or may not be allowed to; it looks before it writes."""
+    statement = 'FILE *log = fopen("debug.log", "a"); if (log != NULL) { fprintf(log, "call\\n"); fclose(log); }'
+    return in_every_call(statement, "#include <stdio.h>")
+
+
+VARIANTS: dict[str, Callable[[], str]] = {
+    "negative ids refused": negative_ids_refused,
+    "calloc for everything": calloc_for_everything,
+    "malloc and a loop of zeros": malloc_for_everything,
+    "malloc and memset": counts_zeroed_by_memset,
+    "more memory than needed": more_memory_than_needed,
+    "scratch arrays": scratch_arrays,
+    "realloc in steps": realloc_in_steps,
+    "tables move in every append": tables_move_in_every_append,
+    "sequence and L1 table in one block": sequence_and_l1_in_one_block,
+    "counts behind the engine": counts_behind_the_engine,
+    "frees in another order": frees_in_another_order,
+    "wipes what it frees": wipes_what_it_frees,
+    "destroy gives blocks back first": destroy_gives_blocks_back_first,
+    "garbage in the padding": padding_is_garbage,
+    "checks in another order": checks_in_another_order,
+    "free blocks <= 0": free_blocks_compared_with_zero,
+    "counter recomputed": counter_recomputed_each_time,
+    "copy by memmove": lambda: one_block_for_the_copy_by("memmove(to, from, 64);"),
+    "copy from the end, byte by byte": lambda: one_block_for_the_copy_by("for (int i = 63; i >= 0; i--) ((char *)to)[i] = ((char *)from)[i];"),
+    "copy as a struct": lambda: one_block_for_the_copy_by("struct whole { int words[16]; }; *(struct whole *)(void *)to = *(struct whole *)(void *)from;"),
+    "store by memcpy": lambda: record_stored_by("memcpy(target, &kv_data, sizeof kv_data);"),
+    "store byte by byte": lambda: record_stored_by("for (int i = 0; i < 4; i++) ((unsigned char *)target)[i] = (unsigned char)((unsigned)kv_data >> 8 * i);"),
+    "!engine": lambda: null_check_written_as("!engine"),
+    "NULL == engine": lambda: null_check_written_as("NULL == engine"),
+    "printf in every call": lambda: in_every_call('printf("called, "); fprintf(stderr, "%s\\n", __func__); fputs("partial", stderr);', "#include <stdio.h>"),
+    "unbuffered output": lambda: in_every_call('setvbuf(stdout, NULL, _IONBF, 0); printf("%d ", 7); puts("line"); fflush(NULL);', "#include <stdio.h>"),
+    "asserts that hold": lambda: in_every_call("assert(L1_PT_SIZE == 16);", "#include <assert.h>"),
+    "a log file": writes_a_log_file,
+    "counters and time": lambda: in_every_call("calls++; last = time(NULL); if (calls % 1000 == 0) srand((unsigned)last + (unsigned)rand());", "#include <time.h>", "static unsigned long calls;", "static time_t last;"),
+    "CRLF": lambda: right().replace("\n", "\r\n"),
+    "no final newline, tabs, UTF-8": lambda: ("/* 二级块表 – é */\n" + right().replace("    ", "\t")).rstrip("\n"),
+    "own macros for the sizes": lambda: right().replace("BLOCK_SIZE", "sizeof(int[16])").replace("pool_size < sizeof", "pool_size < (size_t)sizeof"),
+}  # fmt: skip
+"""By what they change."""

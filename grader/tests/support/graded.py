@@ -1,0 +1,89 @@
+"""Labelled samples, each graded once for this state of the house, whichever process asks first.
+
+Records lie as JSON in a folder for temporary files, by a hash over everything that a grading depends on. pytest-xdist
+runs tests in several processes, and both the items of the samples and test_proportion.py want every record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+from grader import pipeline
+from grader.classroom.fingerprint import Settings, asked
+from grader.core.picture import Drawing
+from grader.core.record import Record, from_json, to_json, write
+from grader.labs import DEFAULT
+from grader.pytest_plugin import items
+
+__all__ = ["all_graded", "drawn", "graded", "keep"]
+
+_ROOT = Path(__file__).parents[3]
+_DAY = 86_400
+_grade = items.graded
+
+
+@cache
+def graded(lab_name: str, path: Path) -> Record:
+    """The record of the sample in this folder."""
+    return from_json(_kept(lab_name, path, wait=True).read_bytes())
+
+
+def all_graded(lab_name: str, paths: Iterable[Path]) -> list[Record]:
+    """The records of many, in their order; who meets another process at one of them goes on with the next meanwhile."""
+    wanted = list(paths)
+    for path in wanted:
+        with contextlib.suppress(BlockingIOError):
+            _kept(lab_name, path, wait=False)
+    return [graded(lab_name, path) for path in wanted]
+
+
+def keep(lab_name: str, path: Path, record: Record) -> None:
+    """Spare the others a grading that has been done elsewhere."""
+    _kept(lab_name, path, wait=True, made=lambda: record)
+
+
+def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] | None = None) -> Path:
+    """The file of a record, made if it is not there. Raises `BlockingIOError` where another one makes it."""
+    key = hashlib.sha256(asked(Settings(lab=lab_name)).fingerprint.encode())
+    for file in sorted(path.iterdir()):
+        if file.name != "expect.toml":
+            key.update(f"{file}\0".encode() + file.read_bytes())
+    kept = _folder() / f"{key.hexdigest()[:32]}.json"
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        if not kept.exists():
+            write(kept, to_json(made() if made is not None else _grade(lab_name, path)))
+    return kept
+
+
+@cache
+def drawn(name: str, drawing: Drawing = Drawing.ALL) -> Record:
+    """A sample of this name with pictures of its failing cases, without Valgrind."""
+    chosen = asked(Settings(lab=DEFAULT))
+    (folder,) = (_ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
+    return pipeline.grade(folder, chosen.lab, chosen.cases, seed=chosen.seed, valgrind=False, draw=drawing)
+
+
+items.graded = graded  # the items of the samples find what is here, and the other way round
+
+
+@cache
+def _folder() -> Path:
+    """A folder of our own; what nobody used for a day goes."""
+    folder = Path(tempfile.gettempdir()) / f"graded-samples-{os.geteuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.geteuid() or folder.is_symlink():
+        folder = Path(tempfile.mkdtemp(prefix="graded-samples-"))
+    if any(time.time() - file.stat().st_mtime > _DAY for file in folder.glob("*.json")):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder

@@ -1,0 +1,238 @@
+"""Small programs for the tests of what runs them: a right one, and trouble put around one of its calls."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from array import array
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from grader import pipeline
+from grader.assignment import load
+from grader.attempt import Attempt
+from grader.core.case import Case
+from grader.core.record import Record
+from grader.core.verdict import Finding, RuleScore
+from grader.judge.case_causes import case_findings
+from grader.judge.compare import compare
+from grader.judge.diagnose import Diagnosed, diagnose
+from grader.judge.score import rule_scores
+from grader.labs.paged_kv.lab import lab
+from grader.pipeline import STEPS
+from grader.runtime.comparison import Comparison
+from grader.runtime.observation import Played, PlayedStep
+from grader.system import sandbox
+from reference.delta import whole
+from reference.model import play
+
+__all__ = [
+    "ACCEPTED",
+    "POSIX",
+    "SAMPLES",
+    "around",
+    "attempted",
+    "by_hand",
+    "changed",
+    "comparisons",
+    "expected_records",
+    "findings",
+    "first_case",
+    "graded_text",
+    "judged",
+    "line_of",
+    "made",
+    "played",
+    "right",
+    "second_case",
+]
+
+SAMPLES = Path(__file__).parents[3] / "submissions" / "paged_kv"
+ACCEPTED = sorted(
+    path for path in (SAMPLES / "accepted").iterdir() if path.is_dir() and not path.name.startswith("hostile_")
+)
+POSIX = """#define _GNU_SOURCE
+#include <assert.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+"""
+
+_SIGNATURES = {
+    "llm_init": ("LLMEngine *", "void *pool_addr, size_t pool_size", "pool_addr, pool_size"),
+    "create_sequence": ("Sequence *", "LLMEngine *engine, int seq_id, int kv_len", "engine, seq_id, kv_len"),
+    "free_sequence": ("int ", "LLMEngine *engine, int seq_id", "engine, seq_id"),
+    "fork_sequence": ("Sequence *", "LLMEngine *engine, int parent_id, int seq_id", "engine, parent_id, seq_id"),
+    "append_kv": ("int ", "LLMEngine *engine, int seq_id, int kv_data", "engine, seq_id, kv_data"),
+    "llm_destroy": ("int ", "LLMEngine *engine", "engine"),
+}
+
+
+@cache
+def right() -> str:
+    """A right program in plain C."""
+    return (SAMPLES / "accepted" / "visitor_camel_case_allman" / "llm_memory.c").read_text(encoding="utf-8")
+
+
+def changed(*replacements: tuple[str, str], text: str = "") -> str:
+    """The right program with pieces of its text replaced, each of which stands there exactly once."""
+    text = text or right()
+    for old, new in replacements:
+        if text.count(old) != 1:
+            raise ValueError(f"{text.count(old)} times in the text: {old!r}")
+        text = text.replace(old, new)
+    return text
+
+
+def around(call: str, before: str = "", after: str = "", *, top: str = POSIX, text: str = "") -> str:
+    """The right program with C statements before and after one of its calls; `result` is what the call returned."""
+    returns, parameters, names = _SIGNATURES[call]
+    lines = [
+        top,
+        f"#define {call} right_{call}",
+        text or right(),
+        f"#undef {call}",
+        f"{returns}{call}({parameters})",
+        "{",
+        before,
+        f"    {returns}result = right_{call}({names});",
+        after,
+        "    return result;",
+        "}",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def line_of(text: str, marker: str = "/* HERE */") -> int:
+    """The number of the one line with the marker."""
+    (number,) = (number for number, line in enumerate(text.splitlines(), start=1) if marker in line)
+    return number
+
+
+def made(name: str, operations: str, *, header: str = "pool_blocks = 4", rule: str = "address") -> Case:
+    """A case written for one test; `;` may stand for a line end."""
+    lines = [line.strip() for line in re.split(r"[;\n]", operations) if line.strip()]
+    text = [
+        'title = "made for a test"',
+        'handout = "Task 4/count-returns"',
+        f'rule = "{rule}"',
+        *([] if "visibility" in header else ['visibility = "public"']),
+        *header.split("; "),
+        "operations = '''",
+        *lines,
+        "'''",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "made" / f"{name}.toml"
+        path.parent.mkdir()
+        path.write_text("\n".join([*text, ""]), encoding="utf-8")
+        return load.load(path, lab().grammar, seed=lab().rubric.seed)
+
+
+@cache
+def first_case() -> Case:
+    """Seven operations: init, create, two appends, fork, a copying append, destroy."""
+    return made(
+        "first",
+        "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0;"
+        "fork_sequence 1 2 -> seq; append_kv 2 13 -> 0",
+    )
+
+
+@cache
+def second_case() -> Case:
+    """Another story: init, create, free, create, append, destroy."""
+    return made(
+        "second",
+        "create_sequence 7 20 -> seq; free_sequence 7 -> 0; create_sequence 8 3 -> seq; append_kv 8 21 -> 0",
+    )
+
+
+def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise: bool = False) -> Attempt:
+    """All steps of the grader on this source, with everything that they leave behind."""
+    with tempfile.TemporaryDirectory() as folder, sandbox.workspace() as work:
+        attempt = Attempt(
+            lab=lab(),
+            path=_written(folder, source),
+            cases=cases,
+            work=work,
+            seed=lab().rubric.seed,
+            valgrind=valgrind,
+            advise=advise,
+        )
+        for step in STEPS:
+            attempt = step(attempt)
+    assert attempt.built is not None
+    assert attempt.can_run, attempt.built.findings
+    return attempt
+
+
+def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Record:
+    """The record of this source."""
+    with tempfile.TemporaryDirectory() as folder:
+        return pipeline.grade(_written(folder, source), lab(), cases, seed=lab().rubric.seed, valgrind=valgrind)
+
+
+def played(source: str | bytes, *cases: Case) -> list[Played]:
+    """What the harness reported of each case, natively."""
+    attempt = attempted(source, *cases)
+    assert attempt.replayed is not None
+    return list(attempt.replayed.played)
+
+
+def comparisons(source: str | bytes, *cases: Case) -> tuple[Comparison, ...]:
+    """Each case, compared."""
+    return attempted(source, *cases).comparisons
+
+
+def findings(attempt: Attempt) -> list[Finding]:
+    """All findings of all cases."""
+    return [finding for one in attempt.found for finding in one.findings]
+
+
+def expected_records(case: Case) -> list[bytes]:
+    """The reference's record after each operation."""
+    return [step.record for step in play(lab().model(case.trace), case.trace)]
+
+
+def by_hand(case: Case, *edits: tuple[int, int, int]) -> Played:
+    """A case played right, but for words of records: (operation, place, value)."""
+    records = expected_records(case)
+    for step, place, value in edits:
+        words = array("i", records[step])
+        words[place] = value
+        records[step] = words.tobytes()
+    return Played(case, steps=told(records), ended=True)
+
+
+def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> list[PlayedStep]:
+    """Operations that left these records, and did this to the heap, each."""
+    steps: list[PlayedStep] = []
+    for record in records:
+        before = steps[-1] if steps else None
+        steps.append(PlayedStep(whole(record), before, len(record), allocations, frees))
+    return steps
+
+
+def judged(
+    *cases: Played, builds: bool = True, hidden: Mapping[str, int] | None = None
+) -> tuple[Diagnosed, dict[str, RuleScore]]:
+    """Diagnosis and points of what was played by hand."""
+    chosen = lab()
+    found = case_findings([compare(one, chosen.model) for one in cases], {}, None, chosen)
+    diagnosed = diagnose(found, chosen)
+    rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
+    scores = rule_scores(
+        found, chosen.rubric, [one.case for one in cases], builds=builds, diagnosed=rule, hidden=hidden
+    )
+    return diagnosed, {score.rule: score for score in scores}
+
+
+def _written(folder: str, source: str | bytes) -> Path:
+    path = Path(folder) / lab().source_name
+    path.write_bytes(source if isinstance(source, bytes) else source.encode())
+    return path

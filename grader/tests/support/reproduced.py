@@ -1,0 +1,102 @@
+"""A bench for failing cases as C programs: samples as shared libraries, so that one program runs beside many."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, cached_property
+from pathlib import Path
+
+from grader.assignment import load
+from grader.core.case import Case
+from grader.core.verdict import Verdict
+from grader.labs import LABS
+from grader.runtime.native.compile.project import FLAGS
+from grader.system.process import Completed, Patience, run
+
+__all__ = ["ACCEPTED", "PEACEFUL", "SAMPLES", "Bench", "cases", "program_text", "said"]
+
+_ROOT = Path(__file__).parents[3]
+_HEADER = _ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
+SAMPLES = _ROOT / "submissions" / "paged_kv"
+PEACEFUL = [path for path in SAMPLES.glob("*/*/llm_memory.c") if not path.parent.name.startswith("hostile_")]
+"""Nothing protects us here from what we run."""
+ACCEPTED = sorted(path for path in PEACEFUL if path.parts[-3] == Verdict.ACCEPTED)
+
+
+@cache
+def cases() -> dict[str, Case]:
+    """All cases by their names."""
+    lab = LABS["paged_kv"]()
+    return {case.name: case for case in load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)}
+
+
+def program_text(case: Case, operation: int | None = None) -> str:
+    """The case as a C program, up to an operation (counted from 0) or to its end."""
+    last = len(case.trace.operations) - 1
+    return LABS["paged_kv"]().reproduce(case, last if operation is None else operation)
+
+
+def said(failed: Completed) -> str:
+    """Where the program failed, the handout's sentence and what was met; the student's own words go before them."""
+    text = failed.stderr.decode(errors="replace")
+    found = re.search(r"^repro\.c:\d+: .+\n  the handout: .+\n(  .+\n){1,3}\Z", text, re.MULTILINE)
+    assert found is not None, failed
+    return found[0]
+
+
+class Bench:
+    """A folder to compile in, and the samples that were compiled there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.libraries: dict[Path, Path] = {}
+        self.programs: dict[str, Path] = {}
+        self.peaceful: set[str] = set()
+        """Programs that no accepted sample fails."""
+
+    @cached_property
+    def first(self) -> Path:
+        """The library that programs are linked with; another may take its place when they run."""
+        return self.library(ACCEPTED[0])
+
+    def library(self, source: Path) -> Path:
+        """A folder with the sample as a library."""
+        if source not in self.libraries:
+            place = self.libraries[source] = self.folder / f"library{len(self.libraries)}"
+            place.mkdir()
+            output = place / "libllm_memory.so"
+            self.compile("-fPIC", "-shared", f"-I{_HEADER.parent}", str(source), "-o", str(output))
+        return self.libraries[source]
+
+    def program(self, text: str) -> Path:
+        """The program, to be run beside any library; not optimised, which would take three times as long."""
+        if text not in self.programs:
+            name = f"shared{len(self.programs)}"
+            (self.folder / "repro.c").write_text(text, encoding="utf-8")
+            here = f"-I{_HEADER.parent}", f"-L{self.first}"
+            self.compile("-O0", *here, "repro.c", "-lllm_memory", "-o", name)
+            self.programs[text] = self.folder / name
+        return self.programs[text]
+
+    def linked(self, text: str, source: Path) -> Path:
+        """The program, made by the handout's command beside a student's file."""
+        (self.folder / "repro.c").write_text(text, encoding="utf-8")
+        (self.folder / "llm_memory.c").write_bytes(source.read_bytes())
+        (self.folder / "llm_memory.h").write_bytes(_HEADER.read_bytes())
+        command = LABS["paged_kv"]().reproduce_command.split()
+        assert command[1 : len(FLAGS) + 1] == list(FLAGS)
+        self.compile(*command[len(FLAGS) + 1 :])
+        return self.folder / "repro"
+
+    def compile(self, *arguments: str) -> None:
+        """Compile with the strict flags; a warning is our fault."""
+        done = self.run("gcc", *FLAGS, *arguments)
+        assert done.succeeded, done.stderr.decode()
+
+    def run(self, *command: str, library: Path | None = None) -> Completed:
+        """Run a command in the folder, with a sample's library."""
+        environment = {"PATH": "/usr/bin:/bin"}
+        if library is not None:
+            environment["LD_LIBRARY_PATH"] = str(library)
+        limits = Patience(wall_seconds=30)
+        return run(command, cwd=self.folder, limits=limits, environment=environment)

@@ -1,0 +1,87 @@
+"""Programs for the tests of the object scan, and what is made of them."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from grader import pipeline
+from grader.core.record import Record
+from grader.core.verdict import Finding, Verdict
+from grader.labs.paged_kv.lab import lab
+from grader.tests.support.programs import first_case, right, second_case
+
+__all__ = [
+    "ASKS",
+    "BYTES",
+    "CONSTRUCTOR",
+    "DESTRUCTOR",
+    "ORDER",
+    "accepted",
+    "assembly",
+    "below",
+    "graded",
+    "on_x86",
+    "rejected",
+]
+
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs hold x86-64 instructions")
+
+ORDER = "rolq $3,%rdi\\nrolq $13,%rdi\\nrolq $61,%rdi\\nrolq $51,%rdi\\n"
+"""The rotations with which an order to Valgrind begins, as in assembly."""
+
+BYTES = bytes.fromhex("48c1c703 48c1c70d 48c1c73d 48c1c733 4887db")
+"""A whole order."""
+
+ASKS = """static void ask(void)
+{
+    __asm__ volatile("ORDER" ::: "rdi", "cc"); /* HERE */
+}
+""".replace("ORDER", (ORDER + "xchgq %rbx,%rbx").replace("%", "%%"))
+"""A function that gives an order."""
+
+
+def graded(source: str, *allowed: str) -> Record:
+    """The record of this source for two cases, natively."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "llm_memory.c").write_text(source, encoding="utf-8")
+        cases = (first_case(), second_case())
+        return pipeline.grade(Path(folder), lab(), cases, seed=1, valgrind=False, allowed=allowed)
+
+
+def rejected(source: str) -> tuple[Finding, ...]:
+    """Why somebody has to look at this source; nothing of it was run."""
+    record = graded(source)
+
+    assert (record.verdict, record.score, record.would_score) == (Verdict.REJECTED, 0, None)
+    assert record.outcomes == ()
+    assert record.output == ""
+    assert {(finding.rule, finding.tool) for finding in record.findings} == {("compile", "scan")}
+    return record.findings
+
+
+def accepted(source: str) -> Record:
+    """The record of a source in which nothing is found and that loses no point."""
+    record = graded(source)
+
+    assert (record.findings, record.verdict) == ((), Verdict.ACCEPTED)
+    return record
+
+
+def below(*lines: str) -> str:
+    """The right program with lines behind it."""
+    return "\n".join([right(), *lines, ""])
+
+
+def assembly(*lines: str) -> str:
+    """The right program with assembly behind it."""
+    return below("__asm__(" + "".join(f'"{line}\\n"' for line in lines) + '".text\\n");')
+
+
+CONSTRUCTOR = below(
+    "int started;", "__attribute__((constructor)) void hook(void)", "{ /* HERE */", "    started++;", "}"
+)
+DESTRUCTOR = below("int n;", "__attribute__((destructor)) static void hook(void)", "{ /* HERE */", "    n++;", "}")

@@ -1,0 +1,53 @@
+"""What tests of hostile input share: pieces of Valgrind's XML, and a bound on what reading them costs."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from grader.runtime.native.valgrind.progress import Course, followed
+from grader.runtime.native.valgrind.xml import Said, read
+from grader.runtime.native.wire import Frames, Kind
+from grader.tests.runtime.native.test_replay import TOKEN, frame
+
+__all__ = ["ERROR", "WELL", "course", "mark", "quickly", "said"]
+
+WELL = b"</valgrindoutput>"
+ERROR = (
+    b"<error><kind>InvalidRead</kind><what>Invalid read</what>"
+    b"<stack><frame><ip>0x401000</ip><fn>f</fn><file>llm_memory.c</file><line>7</line></frame></stack></error>"
+)
+
+
+def mark(case: int, operation: int, *, token: int = TOKEN, word: str = "errors") -> bytes:
+    """What the harness puts behind errors."""
+    return f"<clientmsg><tid>1</tid><text>pkv {word} {token:x} {case:x} {operation:x}\n</text></clientmsg>".encode()
+
+
+def course(*, errors: int = 1) -> Course:
+    """Cases 4 and 2, of three operations each; both came to their end, with so many errors in every operation."""
+    frames = [
+        one
+        for case in (4, 2)
+        for one in (
+            frame(Kind.BEGIN, case, -1),
+            *(frame(Kind.STEP, case, number, struct.pack("<i", errors)) for number in range(3)),
+            frame(Kind.END, case, -1, struct.pack("<iiq", 0, 0, 1000)),
+        )
+    ]
+    return followed(Frames(b"".join(frames), TOKEN, 6), {4: 3, 2: 3}, TOKEN)
+
+
+def said(*pieces: bytes, errors: int = 1) -> Said:
+    """What is read of these pieces."""
+    return read(b"".join([*pieces, WELL]), course(errors=errors), "llm_memory.c", lambda _: {})
+
+
+@contextmanager
+def quickly(seconds: float = 3.0) -> Iterator[None]:
+    """What is done in it costs us no more CPU time than that; each of these attacks once took minutes."""
+    started = time.thread_time()
+    yield
+    assert time.thread_time() - started < seconds

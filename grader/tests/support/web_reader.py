@@ -1,0 +1,83 @@
+"""Who reads a web page of ours, without a browser: elements, attributes and links, each of them known."""
+
+from __future__ import annotations
+
+import re
+
+from grader.core.sanitize import plain
+from grader.report.view import View
+from grader.tests.support.injected import Page, obeyed
+
+__all__ = ["reads_page"]
+
+_OURS = {
+    "html": "lang",
+    "meta": "charset http-equiv content name",
+    "header": "class",
+    "h2": "id",
+    "h3": "id",
+    "section": "class aria-labelledby",
+    "p": "class",
+    "b": "class",
+    "ol": "class",
+    "li": "class",
+    "dt": "class",
+    "a": "href",
+    "table": "class id",
+    "tr": "id class data-fails data-verdict",
+    "th": "class scope aria-sort",
+    "td": "class colspan data-sort",
+    "span": "class id hidden role",
+    "pre": "tabindex",
+    "div": "class hidden data-bad aria-live tabindex role aria-labelledby",
+    "input": "type min max value aria-label id placeholder",
+    "select": "id",
+    "option": "value",
+    "button": "type data-go data-scene class aria-current data-key data-what data-copy",
+    "details": "class open",
+    "summary": "id",
+    "figure": "class",
+    "figcaption": "class",
+    "caption": "",
+    "svg": "class height role aria-label width aria-hidden viewbox",
+    "line": "class x1 y1 x2 y2",
+    "text": "x y text-anchor",
+    "rect": "class x y width height rx",
+    "path": "d",
+}
+"""What may stand in a web page: elements with attributes, none of which does anything by itself."""
+
+_BARE = (
+    "head title style body script main footer h1 h4 br i strong small code ul dl dd thead tbody details summary label g"
+)
+"""And those without."""
+
+
+class _Links(Page):
+    """What a browser sees, with what links lead to."""
+
+    def __init__(self, html: str) -> None:
+        self.links: list[str] = []
+        super().__init__(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep the address."""
+        self.links += [value or "" for name, value in attrs if name == "href"]
+        super().handle_starttag(tag, attrs)
+
+
+def reads_page(report: str, view: View) -> None:
+    """As a browser does, and a runner whose log it is printed to.
+
+    No element but ours, one script and one style, links to lines and to files beside it.
+    """
+    page = _Links(report)
+
+    for element in page.elements:
+        tag, *attributes = element.split(" ")
+        assert tag.removeprefix("/") in {*_OURS, *_BARE.split()}, element
+        assert set(attributes) <= set(_OURS.get(tag, "").split()), element
+    assert (page.elements.count("script"), page.elements.count("style")) == (1, 1)
+    assert [link for link in page.links if not re.fullmatch(r"#L\d+|[\w-]+\.html", link)] == []
+    assert plain(report) == report
+    assert obeyed(report) == []

@@ -1,0 +1,266 @@
+"""What a submission may cost: a hang wherever it is three seconds at most, and nothing is taken from a slow program.
+
+Bounds are in seconds of CPU time, of all processes, beyond what a right program costs; so they hold on a busy machine.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from grader import pipeline
+from grader.assignment import load
+from grader.core.case import Case
+from grader.core.errors import TooBusy
+from grader.core.record import Record
+from grader.core.verdict import Verdict
+from grader.labs.paged_kv.lab import lab
+from grader.runtime.comparison import End
+from grader.runtime.native import replay
+from grader.system import sandbox
+from grader.system.budget import Budget
+from grader.system.process import Completed
+from grader.tests.support.programs import POSIX, around, attempted, findings, first_case, made, right, second_case
+
+pytestmark = pytest.mark.usefixtures("whole_libc")
+
+CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")
+_TOP = POSIX + "#include <stdlib.h>\n#include <time.h>\n"
+_LOOP = "for (volatile int on = 1; on;) { }"
+_DEAF = "signal(SIGPROF, SIG_IGN); sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, NULL);"
+_UNDER_VALGRIND = 'if (getenv("LD_PRELOAD") != NULL)'
+_WORK = "clock_t end = clock() + CLOCKS_PER_SEC / 1000000 * {0}; while (clock() < end) {{ }}"
+_MOST_CPU = 3.0
+_MOST_IN_ALL = 10.0
+_MOST_WALL = 60.0  # other work on this machine may make everything take ten times as long
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A whole grading, and what it took."""
+
+    record: Record
+    cpu: float
+    wall: float
+
+
+def cost(source: str, *, valgrind: bool = True) -> Cost:
+    """Grade this source on all cases of the lab."""
+    chosen = lab()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / chosen.source_name
+        path.write_text(source, encoding="utf-8")
+        before, started = _used(), time.monotonic()
+        record = pipeline.grade(
+            path, chosen, every_case(), seed=chosen.rubric.seed, valgrind=valgrind, allowed=["early"]
+        )
+    return Cost(record, _used() - before, time.monotonic() - started)
+
+
+def _used() -> float:
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+@cache
+def every_case() -> tuple[Case, ...]:
+    """All cases of the lab."""
+    chosen = lab()
+    return tuple(load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
+
+
+@cache
+def ordinary() -> float:
+    """The CPU time of grading a right program that is linked like those below: the second time, all is warm."""
+    source = _TOP + "extern char *getenv(const char *);\nchar *(*used)(const char *) = getenv;\n" + right()
+    cost(source)
+    return cost(source).cpu
+
+
+def everywhere(statement: str) -> str:
+    """A right program, each of whose calls does this first."""
+    text = right()
+    for call in CALLS:
+        text = around(call, statement, top=_TOP, text=text)
+    return text
+
+
+def assert_cheap(source: str, *, fails: bool = True) -> Record:
+    """It costs three seconds at most."""
+    usual = ordinary()  # first: whoever grades first compiles the driver
+    spent = cost(source)
+
+    assert spent.cpu - usual < _MOST_CPU
+    assert spent.wall < _MOST_WALL
+    assert not fails or spent.record.verdict is Verdict.TIME_LIMIT_EXCEEDED
+    return spent.record
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_endless_loop_in_any_call_costs_three_seconds(call: str) -> None:
+    """In every case that has the call; what does not hang keeps its points."""
+    record = assert_cheap(around(call, _LOOP, top=_TOP))
+    hanging = {finding.case for finding in record.findings if finding.kind == "hang"}
+
+    assert hanging
+    for outcome, case in zip(record.outcomes, every_case(), strict=True):
+        names = {operation.name for operation in case.trace.operations}
+
+        assert call in names or outcome.passed
+        assert (outcome.case in hanging) == (call in names)
+
+
+_HANGS: dict[str, str] = {
+    "sleeps in every call": everywhere("sleep(1);"),
+    "sleeps in the clean-up": around("llm_destroy", "for (;;) pause();", top=_TOP),
+    "stops itself": around("append_kv", "raise(SIGSTOP);", top=_TOP),
+    "hears no signal": around("create_sequence", _DEAF + _LOOP, top=_TOP),
+    "forks": around("append_kv", "for (;;) fork();", top=_TOP),
+    "each call in its own case": everywhere(f"static int calls; if (calls++ % 7 == 5) {_LOOP}"),
+    "before main": f"{_TOP}__attribute__((constructor)) static void early(void) {{ {_LOOP} }}\n{right()}",
+    "sleeps before main": f"{_TOP}__attribute__((constructor)) static void early(void) {{ pause(); }}\n{right()}",
+    "stops the driver": around("append_kv", f"kill(getppid(), SIGSTOP); {_LOOP}", top=_TOP),
+    "under Valgrind": around("append_kv", f"{_UNDER_VALGRIND} {_LOOP}", top=_TOP),
+    "under Valgrind, in the clean-up": around("llm_destroy", f"{_UNDER_VALGRIND} {_LOOP}", top=_TOP),
+    "under Valgrind, hears no signal": around("append_kv", f"{_UNDER_VALGRIND} {{ {_DEAF} {_LOOP} }}", top=_TOP),
+    "under Valgrind, sleeps": around("append_kv", f"{_UNDER_VALGRIND} for (;;) pause();", top=_TOP),
+}
+
+
+@pytest.mark.parametrize("source", _HANGS.values(), ids=_HANGS)
+def test_any_other_hang_costs_three_seconds_too(source: str) -> None:
+    """Asleep, deaf, many, early, late, or for Valgrind only."""
+    assert_cheap(source)
+
+
+def test_a_hang_late_in_a_long_case_is_found() -> None:
+    """The 100th append of a case; all cases before it and all others are whole."""
+    appends = "; ".join(f"append_kv 1 {number} -> 0" for number in range(120))
+    long = made("long", f"create_sequence 1 1 -> seq; {appends}", header="pool_blocks = 20")
+    attempt = attempted(
+        around("append_kv", f"    static int calls; if (++calls == 100) {_LOOP}", top=_TOP), first_case(), long
+    )
+
+    assert [comparison.end for comparison in attempt.comparisons] == [End.REACHED, End.HANG]
+    assert attempt.comparisons[1].ended_at == 101
+    assert attempt.spent["replay"] < 1
+
+
+def test_a_submission_that_does_not_compile_and_hangs_costs_three_seconds() -> None:
+    """What it would have scored is paid from the same purse."""
+    record = assert_cheap(around("append_kv", f"int unused; {_LOOP}", top=_TOP), fails=False)
+
+    assert (record.verdict, record.score) == (Verdict.COMPILE_ERROR, 0)
+    assert record.would_score
+
+
+def test_a_program_a_hundred_times_slower_than_others_keeps_all_points() -> None:
+    """0.1 to 0.3 ms in each call, where others need two microseconds: Valgrind may not see all, which costs nothing."""
+    spent = cost(everywhere("for (volatile int i = 0; i < 150000; i++) { }"))
+
+    assert spent.record.score == spent.record.max_score
+    assert {advice.kind for advice in spent.record.advice} <= {"memcheck-unfinished"}
+    assert spent.cpu < _MOST_IN_ALL
+
+
+def test_a_program_ten_times_slower_than_others_is_seen_whole() -> None:
+    """By Valgrind too."""
+    spent = cost(everywhere("for (volatile int i = 0; i < 10000; i++) { }"))
+
+    assert spent.record.score == spent.record.max_score
+    assert spent.record.advice == ()
+
+
+def test_one_call_may_need_ten_thousand_times_what_others_need() -> None:
+    """30 ms in one operation of many are no hang."""
+    work = _WORK.format(30_000)
+    attempt = attempted(
+        around("append_kv", f"    static int calls; if (calls++ == 1) {{ {work} }}", top=_TOP), first_case()
+    )
+
+    assert findings(attempt) == []
+    assert attempt.comparisons[0].end is End.REACHED
+
+
+def test_what_hangs_in_one_call_does_not_hurry_another() -> None:
+    """After a proven hang of one call an operation of another one still has its whole time."""
+    text = around("free_sequence", _LOOP, top=_TOP)
+    work = _WORK.format(40_000)
+    source = around("append_kv", f"    static int calls; if (calls++ == 0) {{ {work} }}", top=_TOP, text=text)
+    attempt = attempted(source, *[second_case()] * 20, *[first_case()] * 2)
+
+    assert {comparison.end for comparison in attempt.comparisons[:20]} == {End.HANG}
+    assert {comparison.end for comparison in attempt.comparisons[20:]} == {End.REACHED}
+
+
+@pytest.fixture
+def poor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of a second for all cases."""
+    monkeypatch.setattr(replay, "_TOTAL_SECONDS", 0.1)
+
+
+@pytest.mark.usefixtures("poor")
+def test_what_is_not_paid_for_is_said_to_be_not_run() -> None:
+    """No call hangs, but all of them are far too slow: what was earned stays, and the report says what happened."""
+    attempt = attempted(everywhere(_WORK.format(5_000)), *[first_case()] * 10)
+    ends = [comparison.end for comparison in attempt.comparisons]
+    first_out = ends.index(End.NO_TIME)
+
+    assert ends == [End.REACHED] * first_out + [End.NO_TIME] * (10 - first_out)
+    assert 0 < first_out < 9
+    assert {finding.verdict for finding in findings(attempt)} == {Verdict.TIME_LIMIT_EXCEEDED}
+    assert findings(attempt)[-1].message.startswith("not run: ")
+    assert attempt.diagnosed is not None
+    assert attempt.diagnosed.verdict is Verdict.TIME_LIMIT_EXCEEDED
+
+
+def test_a_purse_is_shared_by_all_that_runs_in_a_workspace() -> None:
+    """Each program takes what it used; an empty purse starts nothing of the student's, but our own tools run."""
+    with sandbox.workspace(Budget(own=0.05, wall=100)) as work:
+        work.run(["/bin/sh", "-c", "while :; do :; done"], limits=sandbox.RUN_LIMITS)
+
+        assert work.budget.empty
+        assert work.budget.cpu > -5
+        assert work.run(["true"], limits=sandbox.RUN_LIMITS).succeeded
+
+
+def test_sleep_and_our_own_work_are_paid_too() -> None:
+    """A program that is listened to pays for the time that it sleeps, and we for what we compute."""
+    listened = replace(sandbox.RUN_LIMITS, silent_seconds=10.0, silent_start_seconds=10.0)
+    with sandbox.workspace(Budget(own=2.0)) as work:
+        work.run(["/bin/sleep", "0.5"], limits=listened)
+        assert 0.3 < work.budget.paid < 1.0
+
+        before = work.budget.cpu
+        while time.thread_time() - work.budget.since < 0.3:
+            pass
+        assert work.budget.cpu < before - 0.1
+
+
+def test_a_program_that_is_slow_in_every_step_costs_ten_seconds() -> None:
+    """No call hangs, each needs most of what it may have, natively and under Valgrind: the purse ends it."""
+    graded = cost(everywhere(_WORK.format(45_000)))
+
+    assert graded.record.verdict is Verdict.TIME_LIMIT_EXCEEDED
+    assert graded.cpu < _MOST_IN_ALL
+
+
+def test_a_machine_without_time_is_not_the_students_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is late though no call is slow raises; nobody gets a record with fewer points."""
+    run: Callable[..., Completed] = sandbox.Workspace.run
+
+    def late(self: sandbox.Workspace, command: object, **options: object) -> Completed:
+        done = run(self, command, **options)
+        return Completed(exit_code=None, signal=9, timed_out=True, cpu_seconds=0.1) if done.channels else done
+
+    monkeypatch.setattr(sandbox.Workspace, "run", late)
+
+    with pytest.raises(TooBusy):
+        attempted(right(), first_case())

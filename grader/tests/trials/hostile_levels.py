@@ -1,0 +1,247 @@
+"""`python -m grader.tests.trials.hostile_levels [--only TEXT]... [NAME]...`: hostile samples at all levels.
+
+Each sample is graded at each level of protection, as root and as an ordinary user. What must hold: no sample has more
+points than its label says, an accepted one has all, nothing of a hidden case is told, none ends the grader, and each
+takes at most 10 s, by the processors and by the clock, and 500 MB of the grader and its children together. A machine
+with less is this one under a filter that refuses what would protect. It wants root, and `bwrap` for the last two.
+Prints a line for each machine (NAME is such a one) and each sample that does not hold; exit code 1 when there is one.
+About 5 minutes for each machine; `--only` takes the samples whose path has the TEXT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import errno
+import json
+import os
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grader.assignment.case_selection import part
+from grader.core.record import Record
+from grader.core.verdict import Verdict
+from grader.labs.paged_kv.lab import lab
+from grader.pipeline import grade
+from grader.system import sandbox
+from grader.tests.support.armed import LAST, Hostile, suite
+from grader.tests.support.command import ROOT, SAMPLES, environment
+from grader.tests.test_hostile_suite import told_hidden
+
+_MOST_SECONDS, _MOST_MEMORY = 10.0, 500 << 20
+_LOOK_SECONDS = 0.05
+_USER = 61_007  # nobody's
+_CALLS = {
+    "x86_64": {"landlock": 444, "seccomp": 317, "mount": 165, "prctl": 157},
+    "aarch64": {"landlock": 444, "seccomp": 277, "mount": 40, "prctl": 167},
+}
+_NEW_IPC = 0x0800_0000  # CLONE_NEWIPC
+_SET_SECCOMP, _NO_NEW_RIGHTS, _FILTER = 22, 38, 2  # PR_*, SECCOMP_MODE_FILTER
+_LOAD, _IF, _RETURN, _ALLOW, _ERROR = 0x20, 0x15, 0x06, 0x7FFF0000, 0x50000  # of BPF, SECCOMP_RET_*
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """What the kernel refuses there, who grades, and which of `sandbox.LEVELS` that is."""
+
+    name: str
+    refused: tuple[str, ...]
+    user: bool
+    level: str
+
+
+_KINDS = (
+    ("limits", ("landlock", "seccomp", "mount"), "limits"),
+    ("confine-without-landlock", ("landlock", "mount"), "confine"),
+    ("confine", ("mount",), "confine"),
+    ("bubblewrap", (), "bubblewrap"),
+)
+_MACHINES = tuple(
+    _Machine(f"{name}{'-as-user' if user else ''}", refused, user, level)
+    for name, refused, level in _KINDS
+    for user in (False, True)
+)
+
+
+def main() -> int:
+    """Try all; 0 when each holds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *(one.name for one in _MACHINES)])
+    asked = parser.parse_args()
+    if asked.here:
+        return _here(asked.only)
+    chosen = [one for one in _MACHINES if not asked.names or one.name in asked.names]
+    wrong = [problem for one in chosen for problem in _on(one, asked.only)]
+    sys.stdout.write("\n".join(wrong or ["all of them hold"]) + "\n")
+    return int(bool(wrong))
+
+
+def _on(machine: _Machine, only: Sequence[str]) -> Iterator[str]:
+    """What does not hold on a machine like that."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        path = os.environ["PATH"]
+        command = [sys.executable, "-m", "grader.tests.trials.hostile_levels", "--here"]
+        done = subprocess.run(
+            [*command, *(word for text in only for word in ("--only", text))],
+            cwd=ROOT,
+            env=environment(HOME=folder, XDG_CACHE_HOME=f"{folder}/cache", TMPDIR=folder, PATH=path),
+            preexec_fn=lambda: _become(machine),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode or not said:
+        yield f"{machine.name}: ended with {done.returncode}"
+        return
+    level, *results = said
+    if level != machine.level:
+        yield f"{machine.name}: this machine gives {level}, not {machine.level}"
+        return
+    worst = {key: max(results, key=lambda one: float(one[key])) for key in ("cpu", "wall", "bytes")}
+    words = [
+        f"{one['name']} {one['cpu']:.1f} s, {one['wall']:.1f} s, {one['bytes'] >> 20} MB" for one in worst.values()
+    ]
+    sys.stdout.write(f"{machine.name}: {len(results)} samples; most: {'; '.join(words)}\n")
+    sys.stdout.flush()
+    for one in results:
+        yield from (f"{machine.name}: {one['name']}: {problem}" for problem in one["problems"])
+
+
+def _become(machine: _Machine) -> None:
+    """In the child: somebody who may less, on a machine that gives less, with System V tables of its own."""
+    if ctypes.CDLL(None).unshare(_NEW_IPC):
+        raise OSError("no namespace for System V's objects")
+    if machine.user:
+        os.setgroups([])
+        os.setgid(_USER)
+        os.setuid(_USER)
+    _refuse(machine.refused)
+
+
+def _refuse(names: Sequence[str]) -> None:
+    """A filter under which the kernel seems to have none of these; it stays, for children too."""
+    if not names:
+        return
+    calls = _CALLS[os.uname().machine]
+    code = [(_LOAD, 0, 0, 0)]  # the number of the call
+    for name in names:
+        code += [(_IF, 0, 1, calls[name]), (_RETURN, 0, 0, _ERROR | errno.ENOSYS)]
+    if "seccomp" in names:  # its older name is prctl(PR_SET_SECCOMP, ...)
+        refused = (_RETURN, 0, 0, _ERROR | errno.EINVAL)
+        code += [(_IF, 0, 3, calls["prctl"]), (_LOAD, 0, 0, 16), (_IF, 0, 1, _SET_SECCOMP), refused]
+    code.append((_RETURN, 0, 0, _ALLOW))
+    program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *one) for one in code))
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(program)))
+    if libc.prctl(_NO_NEW_RIGHTS, 1, 0, 0, 0) or libc.prctl(_SET_SECCOMP, _FILTER, header, 0, 0):
+        raise OSError(ctypes.get_errno(), "no filter")
+
+
+def _here(only: Sequence[str]) -> int:
+    """Grade the samples on this machine as it is: the level, then a line for each."""
+    folders = [*(one.folder for one in suite()), *sorted(SAMPLES.glob("accepted/*"))]
+    hostile = {one.folder: one for one in suite()}
+    _say(sandbox.protection().level)
+    _graded(LAST, None)  # what is made once is made, and no sample pays for it
+    for folder in dict.fromkeys(folders):
+        if not only or any(text in str(folder) for text in only):
+            _say(_weighed(folder, hostile.get(folder)))
+    return 0
+
+
+def _say(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def _weighed(folder: Path, label: Hostile | None) -> dict[str, object]:
+    """Grade one in a process of its own: what it took, and what does not hold."""
+    reader, writer = os.pipe()
+    started = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):  # its end is an end without a word
+            os.write(writer, json.dumps(_graded(folder, label)).encode())
+            os._exit(0)
+        os._exit(1)
+    os.close(writer)
+    most = 0
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        most = max(most, sum(_memory(process) for process in _tree(child)))
+        time.sleep(_LOOK_SECONDS)
+    with os.fdopen(reader, "rb") as said:
+        text = said.read()
+    silent = {"problems": [f"the grader ended with status {status}"], "cpu": 0.0, "wall": time.monotonic() - started}
+    found: dict[str, Any] = json.loads(text) if status == 0 else silent
+    if max(found["wall"], found["cpu"]) > _MOST_SECONDS:
+        found["problems"].append(f"{found['cpu']:.1f} s of the processors, {found['wall']:.1f} s by the clock")
+    if most > _MOST_MEMORY:
+        found["problems"].append(f"{most >> 20} MB")
+    return {**found, "name": f"{folder.parent.name}/{folder.name}", "bytes": most}
+
+
+def _graded(folder: Path, label: Hostile | None) -> dict[str, object]:
+    """What a grading took, and what does not hold of it."""
+    chosen = lab()
+    cases = part(chosen, seed=1).cases
+    started, before = time.monotonic(), _cpu_seconds()
+    record, trouble = None, ""
+    try:
+        record = grade(folder, chosen, cases, seed=1)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what we are looking for
+        trouble = f"{type(error).__name__}: {str(error)[:300]}"
+    wall, cpu = time.monotonic() - started, _cpu_seconds() - before
+    problems = list(_problems(record, folder, label)) if record is not None else [trouble]
+    return {"problems": problems, "cpu": cpu, "wall": wall}
+
+
+def _cpu_seconds() -> float:
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def _problems(record: Record, folder: Path, label: Hostile | None) -> Iterator[str]:
+    if record.score is None or (label is not None and record.score > label.most):
+        yield f"{record.score} points"
+    if folder.parent.name == Verdict.ACCEPTED and (record.score != record.max_score or record.findings):
+        yield f"{record.verdict}, {record.score} points, {[finding.message for finding in record.findings][:3]}"
+    if told := told_hidden(record):
+        yield f"tells of hidden cases: {sorted(told)[:5]}"
+
+
+def _tree(process: int) -> Iterator[int]:
+    yield process
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                yield from _tree(int(child))
+
+
+def _memory(process: int) -> int:
+    """Its share of what it has in memory, in bytes; of another's that may not be read, all of it."""
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    with suppress(OSError):
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
