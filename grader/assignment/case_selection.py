@@ -2,6 +2,9 @@
 
 In the public part hidden cases are not run, but their weight counts: what it earns is certain, whatever they show.
 What students get holds no hidden case; there a file beside the rubric says what those weigh, and nothing else of them.
+
+A number that left hidden cases out would be taken for the final one. Rounding must not hide a public case that fails
+either: it costs one point where its share is less.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("reference", "grader")
 _KINDS = frozenset({".py", ".typed", ".c", ".h", ".S", ".jinja", ".css", ".js", ".sh", ".md", ".mk", ".txt", ".yml"})
 """What a package of ours consists of."""
-_LEFT_OUT = frozenset({"tests", "bench", "__pycache__"})
-"""Folders of packages that grading never needs."""
+_LEFT_OUT = frozenset({"tests", "bench", "__pycache__", "README.md"})
+"""What of packages grading never needs."""
 _SINGLE = ("pyproject.toml", "scripts/setup", "scripts/grade", ".ci/grading.lock")
 
 
@@ -46,9 +46,9 @@ def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
 def _walk(folder: Path) -> Iterator[Path]:
     """The files of a package. Links are not followed: they could lead anywhere."""
     for path in sorted(folder.iterdir()):
-        if path.is_symlink() or path.name.startswith("."):
+        if path.is_symlink() or path.name.startswith(".") or path.name in _LEFT_OUT:
             continue
-        if path.is_dir() and path.name not in _LEFT_OUT:
+        if path.is_dir():
             yield from _walk(path)
         elif path.is_file() and path.suffix in _KINDS:
             yield path

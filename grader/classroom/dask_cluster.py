@@ -4,6 +4,9 @@ A task goes there with its source and comes back as a record; the store is writt
 worker that died the scheduler gives to another one. On a worker each thread has a process of its own that grades: a
 user of its own (grader/system/confine/slot.py), a main thread for signals, the code and cases of now rather than those
 of the day on which the worker was started, and an end when the worker ends.
+
+Dask's own executor waits for ever when no worker is there, so this one watches. One refusal ends the batch: a worker
+that refuses is always free, and would be given the whole class.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ A record is kept once, by everything that it depends on (fingerprint.py). A run 
 under which key its record is, or will be. So an unchanged submission is graded already when its run begins, a killed
 batch goes on where it was, and two of them at once cannot double anything. A row that was damaged is known by its
 checksum: it counts as not graded, and the same command makes it anew.
+
+What tables show stands beside a record, in columns: a gradebook of 5,000 rows took 132 s of CPU time when it was read
+from records of 250 kB each.
 """
 
 from __future__ import annotations

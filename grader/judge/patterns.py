@@ -2,6 +2,9 @@
 
 A call counts up to the first thing that goes wrong in its case: what follows is mostly a consequence. Hidden cases do
 not count, for their numbers would tell of them.
+
+It is said with its numbers, and only where chance is no explanation; a limit is called *off by one* on that evidence
+alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""From cases to points (design: rules and points). One defect costs what it is worth, not everything."""
+"""From cases to points (design: rules and points). One defect costs what it is worth, not everything.
+
+A crash is no leak, and a case that did not run to its end shows none: nobody loses points of `leak` for what was not
+seen. What keeps those points from a program that does nothing is the share of the other rules' points.
+"""
 
 from __future__ import annotations
 

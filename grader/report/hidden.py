@@ -1,4 +1,8 @@
-"""Hidden cases that cost points: rule and title, no more; where nothing else fails for a rule, also what they test."""
+"""Hidden cases that cost points: rule and title, no more; where nothing else fails for a rule, also what they test.
+
+Where a public case fails for the rule too, that case shows the way. Where none does, the handout's sentences that the
+case tests are shown: they tell nothing of its calls.
+"""
 
 from __future__ import annotations
 

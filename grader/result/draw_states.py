@@ -3,6 +3,9 @@
 Only these, because every state has to be decoded: the diagnosed case, then the plainest of each cause, and of a cause
 that hidden cases show first also a public one, which is all that students see. What is expected is what the reference
 makes of the program's own state before the call, as everywhere: an old mistake is not marked again at every call.
+
+Pictures are in the record, not made by the report: a report is a function of the record, and cases or models may have
+changed when it is made again. A state of more than 32 KB, or an unreadable one, is left out, and the page says so.
 """
 
 from __future__ import annotations

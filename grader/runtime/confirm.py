@@ -3,6 +3,9 @@
 A program that is killed from outside, or whose harness or Valgrind is, looks like one that ended itself. Then an
 innocent program does the same here and must come to its end, and the program itself is run once more: what does not
 come again was no doing of its own.
+
+A process that the kernel killed for want of memory looks like one that killed itself. The kernel's own count of such
+kills tells them apart: when it rose, nobody is judged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Files that people hand us to read: never more of one than it may have, and what stands in it made short to show."""
+"""Files that people hand us to read: never more of one than it may have, and what stands in it made short to show.
+
+Parsers of TOML and YAML need more than linear time for some inputs, so the size is bounded before anything is parsed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""From addresses to lines of the student's file, by the debug lines of program or object (binutils' addr2line)."""
+"""From addresses to lines of the student's file, by the debug lines of program or object (binutils' addr2line).
+
+addr2line, because it knows functions that gcc inlined, and binutils is needed for objcopy anyway. Where it fails by a
+file's debug lines and not by those of /bin/sh, or needs too long for them, no line is known; that costs nobody a point.
+"""
 
 from __future__ import annotations
 

@@ -51,11 +51,11 @@ def test_help_lists_all_bundles() -> None:
 
 
 def test_a_tree_carries_our_packages_and_nothing_beside_them() -> None:
-    """Of what git keeps: all of both packages but tests and benchmarks; the cases, and what sets it up."""
+    """Of what git keeps: all of both packages but tests, benchmarks and READMEs; the cases, and what sets it up."""
     lab = LABS[DEFAULT]()
     cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
     kept = {path.relative_to(ROOT).as_posix() for path in house_files()}
-    code = {name for name in kept if re.match(r"(reference|grader)/(?!(.*/)?(tests|bench)/)", name)}
+    code = {name for name in kept if re.match(r"(reference|grader)/(?!(.*/)?((tests|bench)/|README.md))", name)}
     asked = {name for name in kept if name.startswith(f"cases/{lab.name}/")}
     files = {file.name: file for file in tree(lab, cases)}
 

@@ -130,7 +130,9 @@ def test_a_record_is_kept_once_and_never_replaced(store: Store) -> None:
 
 def test_records_take_little_room_and_points_can_be_asked_for(tmp_path: Path, store: Store) -> None:
     """What stands in the file is packed; the query that the README shows needs none of it."""
-    (query,) = re.findall(r'sqlite3 grades.sqlite "(select [^"]+)"', (ROOT / "README.md").read_text(encoding="utf-8"))
+    (query,) = re.findall(
+        r'sqlite3 grades.sqlite "(select [^"]+)"', (ROOT / "grader/classroom/README.md").read_text(encoding="utf-8")
+    )
     store.add_run(RUN, [entry("jane", key="k")])
     store.add_record(kept("k"))
     with contextlib.closing(sqlite3.connect(tmp_path / "grades.sqlite")) as connection, connection:
@@ -254,7 +256,7 @@ with claims(Path(sys.argv[1])) as held:
 
 def test_a_record_is_known_by_all_of_ours_that_makes_it() -> None:
     """A new kind of file would have to be hashed too. Templates make the programs that records show."""
-    apart = {"tests", "cli", "report", "bench", "bundles", "__pycache__", "py.typed", "starter"}
+    apart = {"tests", "cli", "report", "bench", "bundles", "__pycache__", "py.typed", "starter", "README.md"}
     files = [path for name in ("grader", "reference") for path in (ROOT / name).rglob("*") if path.is_file()]
 
     assert {path for path in files if not apart & {*path.relative_to(ROOT).parts}} - {*code()} == set()

@@ -1,4 +1,8 @@
-"""Chromium without a window, spoken to through two pipes in its DevTools protocol: real clicks and keys."""
+"""Chromium without a window, spoken to through two pipes in its DevTools protocol: real clicks and keys.
+
+A hundred lines instead of a driver to install. `scripts/test` fetches Chromium's headless shell in CI; where there is
+none, these tests are skipped, and the last lines of the run say so.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Before the last operation only replies are checked: the program ends with a case's first bad operation, so all
 before it was right. What must be in the pool is written down call by call, beside the calls.
+
+The program finds memory errors by itself, by a malloc of its own (heap.c.jinja): a checked pattern around allocations
+would have been shorter, but finds only what is written, and only after the call.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The functions that gcc calls then are in harness/trouble.c and harness/lines.c. So nothing of libubsan or libtsan is
 needed, what happens is told of in frames of the report, and the program goes on behind it.
+
+A trap would end the case at its first place; libubsan would have to be installed and its text parsed.
 """
 
 from __future__ import annotations

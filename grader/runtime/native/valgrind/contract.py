@@ -2,6 +2,9 @@
 
 Only differences of the native pass cost points: a breach is no memory error, it gives such a difference its line. What
 nobody sees after the call (a read, the same value stored again) is not even that.
+
+A breach costs nothing by itself because only the state after a call is judged (a block may be stored again as a whole,
+or changed and changed back), and because Valgrind prints a repeated error without its address.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ Errors and leaks come in the order in which they happened, and the harness puts 
 operation; so every one of them belongs to a case, an operation and lines of the student's file (valgrind_xml.py).
 
 A call's contract says which bytes of a lab's shared memory it may touch (`Model.allowed`); see contract.py.
+
+Valgrind's start costs more than all cases together, so they share a process. It looks for leaks in the first eight
+cases that lost something; our own table of allocations says in all of them where memory was lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""One process of Valgrind over some cases: what it said, and how it ended."""
+"""One process of Valgrind over some cases: what it said, and how it ended.
+
+Where Valgrind does not begin, it is run again without the program's debug information. A program that it has no room
+for (static zeros above some 1.5 GB) counts as not seen by Valgrind, which the report says and which costs nothing.
+"""
 
 from __future__ import annotations
 
