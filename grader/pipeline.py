@@ -25,7 +25,7 @@ from grader.judge.diagnose import diagnose
 from grader.judge.score import rule_scores, total
 from grader.judge.symptoms import stacks_of
 from grader.result.assemble import record
-from grader.runtime.confirm import surely
+from grader.runtime.confirm import run_confirmed
 from grader.runtime.native.advice import look_for_advice
 from grader.runtime.native.leaks import find_lost
 from grader.runtime.native.lines import find_lines
@@ -111,7 +111,7 @@ def _replay(attempt: Attempt) -> Attempt:
         return attempt
     codes, settings = attempt.lab.codes, attempt.lab.driver_settings
     run = partial(replay, cases=attempt.cases, codes=codes, settings=settings)
-    replayed = surely(attempt.lab, attempt.work, program, run)
+    replayed = run_confirmed(attempt.lab, attempt.work, program, run)
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"replay": replayed.cpu_seconds})
 
 
@@ -152,7 +152,7 @@ def _memcheck(attempt: Attempt) -> Attempt:
         allowed={i: attempt.comparisons[i].allowed for i in sound},
         steps={i: attempt.comparisons[i].played.steps for i in sound},
     )
-    checked = surely(attempt.lab, attempt.work, program, run)
+    checked = run_confirmed(attempt.lab, attempt.work, program, run)
     return replace(
         attempt,
         checked=checked,

@@ -21,7 +21,7 @@ from grader.core.case import Case, Number
 from grader.core.errors import CaseFileError, Problem, RubricError, UsageError
 from grader.core.verdict import Judged, Visibility
 
-__all__ = ["HIDDEN_FILE", "Part", "given", "hidden_text", "part", "weights"]
+__all__ = ["HIDDEN_FILE", "CaseSelection", "given", "hidden_text", "select_cases", "weights"]
 
 HIDDEN_FILE = "hidden.toml"
 """Beside the rubric where hidden cases are left out."""
@@ -31,7 +31,7 @@ _WEIGHT = Number("weight", 0, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class CaseSelection:
     """The cases that are run."""
 
     cases: tuple[Case, ...]
@@ -39,7 +39,7 @@ class Part:
     """For the public part: what the hidden cases weigh, by rule. None: nothing is left out for being hidden."""
 
 
-def part(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool = False) -> Part:
+def select_cases(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool = False) -> CaseSelection:
     """Those whose name fits; without the hidden ones where that is asked for, or where there are none.
 
     A `pattern` chooses among the public cases and leaves the weight of the hidden ones as it is. Raises `UsageError`
@@ -51,7 +51,7 @@ def part(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool = False) 
     return chosen
 
 
-def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> Part:
+def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> CaseSelection:
     known = given(lab)
     cases = load.load_folder(lab.cases, lab.grammar, seed=seed, pattern=pattern)
     hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
@@ -59,12 +59,12 @@ def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> Part:
         if hidden:
             said = f'visibility = "hidden", but {HIDDEN_FILE} says that hidden cases are elsewhere'
             raise CaseFileError([Problem(case.path, 1, said) for case in hidden])
-        return Part(cases=tuple(cases), hidden=known)
+        return CaseSelection(cases=tuple(cases), hidden=known)
     if not public_only:
-        return Part(cases=tuple(cases))
+        return CaseSelection(cases=tuple(cases))
     every = cases if pattern == "*" else load.load_folder(lab.cases, lab.grammar, seed=seed)
     public = tuple(case for case in cases if case.visibility is Visibility.PUBLIC)
-    return Part(cases=public, hidden=weights(lab.rubric, every))
+    return CaseSelection(cases=public, hidden=weights(lab.rubric, every))
 
 
 def weights(rubric: Rubric, cases: Iterable[Case]) -> dict[str, int]:

@@ -127,11 +127,11 @@ class Lab:
     rubric: Rubric
     model: ModelFactory
     build: Build
-    build_watched: Callable[[Workspace, bytes], Built]
+    build_sanitized: Callable[[Workspace, bytes], Built]
     """The same file once more, so that it tells of undefined behaviour; for advice only."""
-    innocent: Callable[[Workspace], Program]
+    known_good: Callable[[Workspace], Program]
     """A program of a submission with nothing wrong in it, which does nothing: it shows what this machine can do."""
-    build_telling_lines: Callable[[Workspace, bytes], Built]
+    build_with_lines: Callable[[Workspace, bytes], Built]
     """The same file once more, so that it tells which lines it goes through, and which stored what."""
     places: Callable[[bytes, int], Mapping[str, int]]
     """The words of a record of so many targets, by the names that differences have for them."""

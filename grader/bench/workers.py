@@ -10,7 +10,7 @@ from pathlib import Path
 from grader.assignment.source import collect
 from grader.bench.figures import Figure, Target, best
 from grader.bench.measure import Tell, wall_of
-from grader.classroom.fingerprint import Settings, asked
+from grader.classroom.fingerprint import Settings, grading_plan
 from grader.classroom.workers import Task, grade, processes
 
 __all__ = ["efficiency"]
@@ -21,7 +21,7 @@ _EACH = 2
 
 def efficiency(path: Path, lab_name: str, rounds: int, *, target: Target, tell: Tell) -> Figure:
     """Seconds of one worker for N gradings over those of two for 2 N."""
-    chosen = asked(Settings(lab=lab_name))
+    chosen = grading_plan(Settings(lab=lab_name))
     source = collect(path, chosen.lab.source_name, rule="")
     task = Task(key="", source=source, settings=chosen.settings, fingerprint=chosen.fingerprint, made_of=chosen.made_of)
     alone: list[float] = []

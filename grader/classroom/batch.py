@@ -12,9 +12,9 @@ from pathlib import Path
 
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source
-from grader.classroom.discover import Handed
-from grader.classroom.fingerprint import Asked, Settings, asked, meant_headers, source_id
-from grader.classroom.locks import Claims
+from grader.classroom.discover import Submitted
+from grader.classroom.fingerprint import GradingPlan, Settings, grading_plan, meant_headers, source_id
+from grader.classroom.locks import RunLocks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store
 from grader.classroom.stored_result import Entry
@@ -36,16 +36,16 @@ Tell = Callable[[Graded], None]
 
 def plan(
     store: Store,
-    chosen: Asked,
+    chosen: GradingPlan,
     folder: Path,
-    handed: Iterable[Handed],
+    submitted: Iterable[Submitted],
     *,
     overrides: Collection[Override] = (),
     roster: Roster | None = None,
 ) -> Run:
     """Write down what is to be graded: a new run, or the very same one, which then goes on."""
     entries, sources = [], {}
-    for one in handed:
+    for one in submitted:
         source, note = _meant(one.source), one.source.notes if one.source is not None else ()
         known = source_id(source) if source is not None else None
         if source is not None and known is not None:
@@ -65,7 +65,7 @@ def place_of(folder: Path) -> str:
 
 
 def replan(
-    store: Store, chosen: Asked, run: Run, *, overrides: Collection[Override], roster: Roster | None = None
+    store: Store, chosen: GradingPlan, run: Run, *, overrides: Collection[Override], roster: Roster | None = None
 ) -> Run:
     """The same submissions, as they were handed in then, with what is asked now; a roster says anew whose they are."""
     entries = [
@@ -99,7 +99,7 @@ def grade_run(
     store: Store,
     run: Run,
     workers: Workers,
-    claims: Claims,
+    run_locks: RunLocks,
     *,
     window: int,
     tell: Tell,
@@ -113,7 +113,7 @@ def grade_run(
     What another batch has claimed is left to it, but for what it leaves behind when it is killed. Raises `OtherGrader`,
     and `Unprotected` where less than `level` stands between a submission and the machine that grades it.
     """
-    work = _Work(store=store, run=run, claims=claims, tell=tell, level=level, again=frozenset(again))
+    work = _Work(store=store, run=run, run_locks=run_locks, tell=tell, level=level, again=frozenset(again))
     waiting = store.pending(run, again=work.again)
     while waiting:
         elsewhere: list[tuple[str, str]] = []
@@ -131,7 +131,7 @@ class _Work:
 
     store: Store
     run: Run
-    claims: Claims
+    run_locks: RunLocks
     tell: Tell
     level: str
     again: frozenset[str]
@@ -139,12 +139,12 @@ class _Work:
     def tasks(self, waiting: Iterable[tuple[str, str]], elsewhere: list[tuple[str, str]]) -> Iterator[Task]:
         """What is ours to grade; sources are read when their turn comes. What others have goes `elsewhere`."""
         settings = settings_of(self.run)
-        chosen = asked(settings)
+        chosen = grading_plan(settings)
         for key, known in waiting:
-            if not self.claims.take(key):
+            if not self.run_locks.take(key):
                 elsewhere.append((key, known))
             elif self.is_done(key):
-                self.claims.give_back(key)
+                self.run_locks.give_back(key)
             else:
                 try:
                     source = _source(self.store, chosen.lab, known)
@@ -172,7 +172,7 @@ class _Work:
         if done.kept is not None:
             self.store.add_record(done.kept, anew=done.key in self.again)
         self.store.add_trouble(self.run, done.key, done.trouble)
-        self.claims.give_back(done.key)
+        self.run_locks.give_back(done.key)
         self.tell(done)
 
 
@@ -218,7 +218,7 @@ def _source(store: Store, lab: Lab, known: str) -> Source:
     return Source(name=lab.source_name, content=content, own_headers=headers, finding=finding)
 
 
-def _run(chosen: Asked, folder: str, roster: Roster | None) -> Run:
+def _run(chosen: GradingPlan, folder: str, roster: Roster | None) -> Run:
     return Run(
         lab=chosen.lab.name,
         folder=folder,

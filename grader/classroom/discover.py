@@ -21,14 +21,14 @@ from grader.core.errors import UsageError
 from grader.core.record import Student
 from grader.core.sanitize import one_line
 
-__all__ = ["Handed", "gather"]
+__all__ = ["Submitted", "find_submissions"]
 
 _Filled = Callable[[Path], AbstractContextManager[str]]
 """What makes a submission's path hold what was handed in, for as long as it is looked at; and the name to show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handed:
+class Submitted:
     """A submission of a class. Without a source it cannot be graded, and `trouble` says why."""
 
     name: str
@@ -37,7 +37,7 @@ class Handed:
     trouble: str = ""
 
 
-def gather(folder: Path, source_name: str, rule: str, roster: Roster | None = None) -> list[Handed]:
+def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster | None = None) -> list[Submitted]:
     """All submissions in a folder or a zip, in the order of their names.
 
     Raises `UsageError` when there are none, `ClassFileError` when the export's list cannot be read.
@@ -48,22 +48,22 @@ def gather(folder: Path, source_name: str, rule: str, roster: Roster | None = No
     try:
         packed = class_zip(folder, source_name)
         if packed is None:
-            return _gathered(folder, str(folder), _as_it_lies, source_name=source_name, rule=rule, roster=roster)
+            return _found(folder, str(folder), _as_it_lies, source_name=source_name, rule=rule, roster=roster)
         with outlined(packed, source_name) as (made, filled):
-            return _gathered(made, str(packed), filled, source_name=source_name, rule=rule, roster=roster)
+            return _found(made, str(packed), filled, source_name=source_name, rule=rule, roster=roster)
     except OSError as error:
         raise UsageError(f"{error.filename or folder}: we may not read it: {error.strerror}") from None
 
 
-def _gathered(
+def _found(
     folder: Path, shown: str, filled: _Filled, *, source_name: str, rule: str, roster: Roster | None
-) -> list[Handed]:
+) -> list[Submitted]:
     place = _export(folder)
     found = _entries(place or folder, shown, source_name, exported=place is not None)
     who = roster or (submitters(place / EXPORT) if place is not None else None)
     students = who.students(found) if who is not None else {}
     return [
-        _handed(name, path, students.get(name, ()), filled, source_name=source_name, rule=rule)
+        _submitted(name, path, students.get(name, ()), filled, source_name=source_name, rule=rule)
         for name, path in found.items()
     ]
 
@@ -104,12 +104,12 @@ def _entries(folder: Path, shown: str, source_name: str, *, exported: bool) -> d
     return dict(sorted(found.items()))
 
 
-def _handed(
+def _submitted(
     name: str, path: Path, students: Sequence[Student], filled: _Filled, *, source_name: str, rule: str
-) -> Handed:
+) -> Submitted:
     try:
         with filled(path) as shown:
             source = collect_zipped(path, source_name, rule, name=shown)
     except UsageError as error:
-        return Handed(name=name, students=tuple(students), trouble=str(error))
-    return Handed(name=name, students=tuple(students), source=source)
+        return Submitted(name=name, students=tuple(students), trouble=str(error))
+    return Submitted(name=name, students=tuple(students), source=source)

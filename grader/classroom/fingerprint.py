@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from grader.assignment.case_selection import part
+from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source
 from grader.core.case import Case
@@ -21,7 +21,7 @@ from grader.judge.score import most_points
 from grader.labs import LABS
 from grader.system import tools
 
-__all__ = ["Asked", "Settings", "asked", "code", "differences", "house", "source_id"]
+__all__ = ["GradingPlan", "Settings", "code", "differences", "grading_plan", "house", "source_id"]
 
 _ROOT = Path(__file__).parents[2]
 _CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
@@ -47,7 +47,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GradingPlan:
     """An assignment with its cases, loaded."""
 
     settings: Settings
@@ -76,11 +76,11 @@ class Asked:
 
 
 @cache
-def asked(settings: Settings) -> Asked:
+def grading_plan(settings: Settings) -> GradingPlan:
     """Load it. Raises `UsageError` when no case fits, `CaseFileError`, `RubricError`."""
     lab = LABS[settings.lab]()
     seed = lab.rubric.seed if settings.seed is None else settings.seed
-    chosen = part(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
+    chosen = select_cases(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
     settings = replace(settings, public_only=chosen.hidden is not None)
     made_of = {
         "grader": house(),
@@ -88,7 +88,7 @@ def asked(settings: Settings) -> Asked:
         **_versions(settings),
         **_machine(settings),
     }
-    return Asked(
+    return GradingPlan(
         settings=settings,
         lab=lab,
         cases=chosen.cases,

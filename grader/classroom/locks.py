@@ -14,10 +14,10 @@ from typing import BinaryIO
 
 from grader.core.errors import StoreError
 
-__all__ = ["Claims", "claims"]
+__all__ = ["RunLocks", "run_locks"]
 
 
-class Claims:
+class RunLocks:
     """What this process has claimed, by keys."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -37,7 +37,7 @@ class Claims:
 
 
 @contextlib.contextmanager
-def claims(store: Path, *, alone: bool = False) -> Iterator[Claims]:
+def run_locks(store: Path, *, alone: bool = False) -> Iterator[RunLocks]:
     """Those on what is graded for this store; all are given back at the end.
 
     Waits while somebody has the store `alone`; who wants that, and cannot, gets a `StoreError`.
@@ -47,7 +47,7 @@ def claims(store: Path, *, alone: bool = False) -> Iterator[Claims]:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH, 1, _IN_USE)
         except BlockingIOError:
             raise StoreError(f"{store}: a batch is using it; wait for its end") from None
-        yield Claims(file)
+        yield RunLocks(file)
 
 
 _IN_USE = 1 << 48

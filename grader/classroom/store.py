@@ -24,7 +24,7 @@ from pathlib import Path
 from grader.assignment.source import Source
 from grader.classroom.database import Database, opened
 from grader.classroom.migrations import NONE_FITS, packed, unpacked
-from grader.classroom.stored_result import Entry, Kept, Result
+from grader.classroom.stored_result import Entry, Result, StoredRecord
 from grader.core.errors import StoreTrouble, UsageError
 from grader.core.record import Override, Student
 
@@ -151,7 +151,7 @@ class Store:
             places = ", ".join("?" * len(rows[0]))
             self.database.change_all(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our names
 
-    def add_record(self, kept: Kept, *, anew: bool = False) -> None:
+    def add_record(self, kept: StoredRecord, *, anew: bool = False) -> None:
         """Keep a record. One that is there already stays, unless it is damaged, or this one was made `anew`."""
         with self.database.transaction():
             if anew or self.record(kept.key) is None:
@@ -166,7 +166,7 @@ class Store:
         """Say why the submissions with that key could not be graded; "" takes it back."""
         self.database.change("UPDATE results SET trouble = ? WHERE run = ? AND key = ?", trouble, run.id, key)
 
-    def record(self, key: str) -> Kept | None:
+    def record(self, key: str) -> StoredRecord | None:
         """What is kept for that key, whole."""
         row = self.database.row(f"SELECT {_COLUMNS} FROM records WHERE key = ?", key)  # noqa: S608 - our names
         return _kept(row) if row is not None else None
@@ -255,7 +255,7 @@ class Store:
 
 _DAMAGE = (ValueError, TypeError, AttributeError, KeyError, zlib.error)
 """What reading a value raises that is not what was written."""
-_KEPT = tuple(field.name for field in fields(Kept))
+_KEPT = tuple(field.name for field in fields(StoredRecord))
 _COLUMNS = ", ".join((*_KEPT, "checksum"))
 
 
@@ -274,11 +274,11 @@ def _entry(row: sqlite3.Row) -> Entry | None:
         return None
 
 
-def _kept(row: sqlite3.Row) -> Kept | None:
+def _kept(row: sqlite3.Row) -> StoredRecord | None:
     """None where there is nothing, or it is damaged."""
     if row["packed"] is None:
         return None
-    kept = Kept(**{name: row[name] for name in _KEPT})
+    kept = StoredRecord(**{name: row[name] for name in _KEPT})
     try:
         return kept if kept.checksum == row["checksum"] != NONE_FITS else None
     except _DAMAGE:

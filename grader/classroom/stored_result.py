@@ -11,7 +11,7 @@ from grader.core.errors import StoreTrouble
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.verdict import Diagnosis, RuleScore, Verdict
 
-__all__ = ["Entry", "Kept", "Result"]
+__all__ = ["Entry", "Result", "StoredRecord"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredRecord:
     """A record as the store holds it: before overrides, and with what tables and queries need beside it."""
 
     key: str
@@ -46,7 +46,7 @@ class Kept:
     """JSON: by rule, its points and the most that it could earn."""
 
     @classmethod
-    def of(cls, key: str, record: Record) -> Kept:
+    def of(cls, key: str, record: Record) -> StoredRecord:
         """What is to be kept of a record that has a score."""
         assert record.score is not None
         return cls(
@@ -90,7 +90,7 @@ class Result:
     full: int
     """The points of a right program."""
     overrides: tuple[Override, ...] = ()
-    kept: Kept | None = None
+    kept: StoredRecord | None = None
 
     @property
     def name(self) -> str:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment.source import Source
-from grader.classroom.fingerprint import Settings, asked, differences
-from grader.classroom.stored_result import Kept
+from grader.classroom.fingerprint import Settings, differences, grading_plan
+from grader.classroom.stored_result import StoredRecord
 from grader.classroom.worker_pool import Late, Pool
 from grader.core.errors import InputError, OtherGrader, Unprotected
 from grader.core.picture import Drawing
@@ -54,7 +54,7 @@ class Graded:
     """What came of a task: what to keep, or why the grader could not do its work."""
 
     key: str
-    kept: Kept | None = None
+    kept: StoredRecord | None = None
     trouble: str = ""
 
 
@@ -71,9 +71,9 @@ def grade(task: Task) -> Graded:
         return Graded(key=task.key, trouble=str(error) or type(error).__name__)
 
 
-def _kept(task: Task) -> Kept:
+def _kept(task: Task) -> StoredRecord:
     try:
-        chosen = asked(task.settings)
+        chosen = grading_plan(task.settings)
     except InputError as error:
         raise OtherGrader(f"not all here is what the batch began with: {error}") from error
     if chosen.fingerprint != task.fingerprint:
@@ -93,7 +93,7 @@ def _kept(task: Task) -> Kept:
         hidden=chosen.hidden,
         source=task.source,
     )
-    return Kept.of(task.key, record)
+    return StoredRecord.of(task.key, record)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from grader.assignment.toml_table import suggestion
 from grader.classroom import batch as batches, fingerprint, overrides as decisions, roster as rosters
-from grader.classroom.discover import Handed, gather
-from grader.classroom.locks import claims
+from grader.classroom.discover import Submitted, find_submissions
+from grader.classroom.locks import run_locks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, open_store
 from grader.cli.classes import roster_option, said, store_option
@@ -82,7 +82,7 @@ def batch(
         grade batch assignment_123_export.zip --store hw3.sqlite --jobs 4 --again jane
         grade show jane && grade export > grades.csv
     """
-    chosen = fingerprint.asked(
+    chosen = fingerprint.grading_plan(
         fingerprint.Settings(
             lab=chosen_lab(lab).name,
             case=case,
@@ -98,15 +98,15 @@ def batch(
     where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
     where.require()
     people = rosters.load(roster) if roster is not None else _roster_before(store, chosen.lab.name, folder)
-    handed = gather(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
-    names = [one.name for one in handed]
+    submitted = find_submissions(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
+    names = [one.name for one in submitted]
     decided = decisions.load(overrides, chosen.lab.rubric, names) if overrides is not None else None
     anew = _named(again, names)
-    _name_strangers(handed, people)
-    with open_store(store, create=True) as kept, claims(store) as claimed:
+    _name_strangers(submitted, people)
+    with open_store(store, create=True) as kept, run_locks(store) as claimed:
         if decided is None:
             decided = _decided_before(kept, chosen.lab.name, folder)
-        run = batches.plan(kept, chosen, folder, handed, overrides=decided, roster=people)
+        run = batches.plan(kept, chosen, folder, submitted, overrides=decided, roster=people)
         failed = grade_all(kept, store, run, where=where, claimed=claimed, again=anew)
         _make_current(kept, run)
         return summary(kept, run, failed=failed)
@@ -154,7 +154,7 @@ def _roster_before(store: Path, lab: str, folder: Path) -> Roster | None:
         return people
 
 
-def _name_strangers(handed: list[Handed], people: Roster | None) -> None:
-    strangers = [one.name for one in handed if not one.students]
+def _name_strangers(submitted: list[Submitted], people: Roster | None) -> None:
+    strangers = [one.name for one in submitted if not one.students]
     if people is not None and strangers:
         said(f"not in the roster: {', '.join(strangers)}")

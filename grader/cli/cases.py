@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from grader.cli.options import case_option, chosen_lab, chosen_part, lab_option, public_option
+from grader.cli.options import case_option, chosen_lab, chosen_selection, lab_option, public_option
 from grader.cli.parser import Parser
 from grader.cli.terminal import console
 from grader.core.errors import ExitCode
@@ -29,7 +29,7 @@ def cases(lab: str, case: str, *, public_only: bool) -> ExitCode:
         grade cases --case 'append/*'
     """
     chosen = chosen_lab(lab)
-    asked = chosen_part(chosen, case, None, public_only=public_only)
+    asked = chosen_selection(chosen, case, None, public_only=public_only)
     found, points = asked.cases, f"{chosen.rubric.max_score} points"
     if asked.hidden is not None:
         most = most_points(chosen.rubric, found, asked.hidden)

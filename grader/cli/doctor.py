@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from grader import __version__, pipeline
-from grader.classroom.fingerprint import Settings, asked
+from grader.classroom.fingerprint import Settings, grading_plan
 from grader.core.errors import ExitCode, GraderError
 from grader.core.verdict import Verdict
 from grader.labs import DEFAULT
@@ -63,7 +63,7 @@ def _remains() -> str:
 
 def _tried() -> str:
     """Grade the skeleton that students begin with; what hinders that, "" when nothing does."""
-    chosen = asked(Settings(lab=DEFAULT))
+    chosen = grading_plan(Settings(lab=DEFAULT))
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
         for name, path in chosen.lab.starter.items():
             (Path(folder) / name).write_bytes(path.read_bytes())

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from grader.classroom import batch
-from grader.classroom.locks import Claims
+from grader.classroom.locks import RunLocks
 from grader.classroom.store import Run, Store
 from grader.classroom.stored_result import Result
 from grader.classroom.workers import Graded, Workers, processes
@@ -86,7 +86,9 @@ def _scheduler(word: str) -> str:
     return found[1]
 
 
-def grade_all(store: Store, path: Path, run: Run, *, where: Where, claimed: Claims, again: Collection[str] = ()) -> int:
+def grade_all(
+    store: Store, path: Path, run: Run, *, where: Where, claimed: RunLocks, again: Collection[str] = ()
+) -> int:
     """Grade what has no record yet, and show how it goes. What is finished is kept, however it ends.
 
     Those named are graded `again`. Returns how many of them could not be: they keep the record that they had.

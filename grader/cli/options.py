@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from grader.assignment import load
-from grader.assignment.case_selection import Part, part
+from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
 from grader.cli.parser import Parser, number
@@ -20,7 +20,7 @@ __all__ = [
     "chosen_case",
     "chosen_cases",
     "chosen_lab",
-    "chosen_part",
+    "chosen_selection",
     "grading_options",
     "lab_option",
     "public_option",
@@ -78,12 +78,12 @@ def chosen_lab(name: str) -> Lab:
 
 def chosen_cases(lab: Lab, pattern: str, seed: int | None) -> list[Case]:
     """All cases that fit. Raises `UsageError` when none does, `CaseFileError` when one is wrong."""
-    return list(chosen_part(lab, pattern, seed).cases)
+    return list(chosen_selection(lab, pattern, seed).cases)
 
 
-def chosen_part(lab: Lab, pattern: str, seed: int | None, *, public_only: bool = False) -> Part:
+def chosen_selection(lab: Lab, pattern: str, seed: int | None, *, public_only: bool = False) -> CaseSelection:
     """The cases that fit, or the public ones among them. Raises as `chosen_cases` does."""
-    return part(lab, seed=lab.rubric.seed if seed is None else seed, pattern=pattern, public_only=public_only)
+    return select_cases(lab, seed=lab.rubric.seed if seed is None else seed, pattern=pattern, public_only=public_only)
 
 
 def case_names() -> list[str]:

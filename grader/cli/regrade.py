@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from grader.classroom import batch, fingerprint, overrides as decisions, roster as rosters
-from grader.classroom.locks import claims
+from grader.classroom.locks import run_locks
 from grader.classroom.run_diff import changes
 from grader.classroom.store import open_store
 from grader.cli.classes import chosen_run, roster_option, said, store_option
@@ -54,9 +54,9 @@ def regrade(
         grade regrade 3 --overrides decided.toml
     """
     people = rosters.load(roster) if roster is not None else None
-    with open_store(store) as kept, claims(store) as claimed:
+    with open_store(store) as kept, run_locks(store) as claimed:
         old = chosen_run(kept, run)
-        chosen = fingerprint.asked(batch.settings_of(old))
+        chosen = fingerprint.grading_plan(batch.settings_of(old))
         chosen.require_tools()
         where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
         where.require()

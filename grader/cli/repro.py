@@ -10,7 +10,7 @@ from grader.cli.options import (
     case_names,
     chosen_case,
     chosen_lab,
-    chosen_part,
+    chosen_selection,
     lab_option,
     public_option,
     seed_option,
@@ -60,7 +60,7 @@ def repro(
     check_output(output)
     chosen = chosen_lab(lab)
     if case is None:
-        cases = chosen_part(chosen, "*", seed, public_only=public_only).cases
+        cases = chosen_selection(chosen, "*", seed, public_only=public_only).cases
     else:
         cases = (chosen_case(chosen, case, seed),)
     used = chosen.rubric.seed if seed is None else seed

@@ -13,7 +13,7 @@ from grader.assignment.source import collect
 from grader.cli.options import (
     case_option,
     chosen_lab,
-    chosen_part,
+    chosen_selection,
     grading_options,
     lab_option,
     public_option,
@@ -110,7 +110,7 @@ def run(
     others = _others(also, format)
     _check_several(paths, output if format in FORMATS else None, others)
     chosen = chosen_lab(lab)
-    asked = chosen_part(chosen, case, seed, public_only=public_only)
+    asked = chosen_selection(chosen, case, seed, public_only=public_only)
     _check_paths(paths, chosen.source_name)
     if require_sandbox is not None:
         require(require_sandbox)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.classroom import prune as pruning
-from grader.classroom.locks import claims
+from grader.classroom.locks import run_locks
 from grader.classroom.store import Run, Store, open_store
 from grader.cli.classes import said, store_option
 from grader.cli.parser import Parser, number
@@ -72,7 +72,7 @@ def _prune(path: Path, remove: list[int], keep: int | None, *, yes: bool) -> Non
     """Say what would go, ask, and do it. Raises `UsageError` where nobody can be asked."""
     if not path.is_file():
         raise StoreError(f"{path}: there is no such store; write --store with the name of one")
-    with claims(path, alone=True), open_store(path) as kept:
+    with run_locks(path, alone=True), open_store(path) as kept:
         old = pruning.chosen(kept, remove, keep)
         found = pruning.prunable(kept, old)
         what = (

@@ -60,13 +60,13 @@ def case_findings(
         CaseFindings(comparison, own, plain=_is_plain(Same(comparison.case.trace), Same(lab)))
         for comparison, own in zip(comparisons, symptoms(comparisons, lines, checked), strict=True)
     ]
-    sick = [one for one in found if one.symptoms]
-    calls = calls_of(comparisons, lambda number: found[number].first_wrong, lab) if sick else ()
-    made = stages(comparisons, lambda number: found[number].first_wrong, lab) if sick else ()
+    failing = [one for one in found if one.symptoms]
+    calls = calls_of(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
+    made = stages(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
     not_yet = {one.call for one in made if one.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)
     for number, one in enumerate(found):
-        one.memory_errors |= checked is not None and number in checked.shunned
+        one.memory_errors |= checked is not None and number in checked.unseen
         one.leaks |= any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
         one.memory_errors |= any(is_memory_error(symptom) for symptom in one.symptoms)
         told = named.get((number, one.first_wrong))
@@ -86,7 +86,7 @@ def case_findings(
             one.hint = " ".join(filter(None, _hints(one, one.clue, told, lab)))
             one.broken = sentence(one.clue, one.cause, one.comparison, lab)
     _add_patterns(found, patterns)
-    for one in sick:
+    for one in failing:
         one.findings = list(_findings(one, lab, patterns))
     return found
 

@@ -151,7 +151,7 @@ def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -
 
 
 def _end(played: Played, deviations: Sequence[Deviation]) -> End:
-    if played.unheard:
+    if played.overflow:
         return End.STOPPED
     if played.complete:  # what comes behind the last call is no operation
         return End.REACHED

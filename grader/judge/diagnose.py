@@ -40,20 +40,22 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
 
     Of a file that is not finished yet the first call that is in work is meant, and nothing is asked of the rest.
     """
-    sick = [one for one in found if one.clue is not None and one.cause is not None]
-    sick = [one for one in sick if one.comparison.end is not End.NO_TIME] or sick  # those only follow from others
-    if not sick:
+    failing = [one for one in found if one.clue is not None and one.cause is not None]
+    failing = [
+        one for one in failing if one.comparison.end is not End.NO_TIME
+    ] or failing  # those only follow from others
+    if not failing:
         return Diagnosed(diagnosis=None, verdict=Verdict.ACCEPTED)
     made = stages([one.comparison for one in found], lambda number: found[number].first_wrong, lab)
-    sick = _of_the_next_call(sick, made)
-    rules = _rules_of_groups(sick)
+    failing = _of_the_next_call(failing, made)
+    rules = _rules_of_groups(failing)
     votes: dict[str, float] = {}
-    for one in sick:
+    for one in failing:
         votes[_rule_of(one, rules)] = votes.get(_rule_of(one, rules), 0) + _vote(one)
     ranked = sorted(votes, key=lambda rule: -votes[rule])
-    public = {_rule_of(one, rules) for one in sick if not _is_hidden(one)}
+    public = {_rule_of(one, rules) for one in failing if not _is_hidden(one)}
     rule = next((rule for rule in ranked if rule in public), ranked[0])
-    own = [one for one in sick if _rule_of(one, rules) == rule]
+    own = [one for one in failing if _rule_of(one, rules) == rule]
     chosen = _largest_group(_most_common_verdict([one for one in own if not _is_hidden(one)] or own))
     shown = min(chosen, key=lambda one: _difficulty(one, rule, lab))
     clue, cause = shown.clue, shown.cause
@@ -64,25 +66,25 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     return Diagnosed(diagnosis=diagnosis, verdict=cause.verdict, stages=made)
 
 
-def _of_the_next_call(sick: list[CaseFindings], made: Sequence[CallStage]) -> list[CaseFindings]:
+def _of_the_next_call(failing: list[CaseFindings], made: Sequence[CallStage]) -> list[CaseFindings]:
     """Where a call has not done anything yet: what goes wrong in the first one in work, else in the first of these."""
     if all(one.stage is not Stage.NOT_YET for one in made):
-        return sick
+        return failing
     by_call: dict[str, list[CaseFindings]] = {}
-    for one in sick:
+    for one in failing:
         if one.cause is not None and not _is_hidden(one):
             by_call.setdefault(operation_of(one.cause, one.comparison).name, []).append(one)
     in_turn = sorted(made, key=lambda one: one.stage is Stage.NOT_YET)
-    return next((by_call[one.call] for one in in_turn if one.call in by_call), sick)
+    return next((by_call[one.call] for one in in_turn if one.call in by_call), failing)
 
 
-def _rules_of_groups(sick: Sequence[CaseFindings]) -> dict[str, str]:
+def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
     """One faulting line costs points of several rules: it is the business of the one that it breaks most often.
 
     Where lost memory was allocated is no such line: it is lost elsewhere, in each case for its own reason.
     """
     counted: dict[str, Counter[str]] = {}
-    for one in sick:
+    for one in failing:
         assert one.clue is not None
         counted.setdefault(one.group, Counter())[one.clue.rule] += 1
     return {group: rules.most_common(1)[0][0] for group, rules in counted.items()}

@@ -231,12 +231,12 @@ def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
         (case, at, Verdict.TIME_LIMIT_EXCEEDED, "does not come back", lines)
         for case, (at, lines) in checked.hung.items()
     ]
-    strayed = [
+    diverged = [
         (case, at, Verdict.MEMORY_ERROR, "allocates and frees in one way", ())
-        for case, at in checked.strayed.items()
+        for case, at in checked.diverged.items()
         if case not in checked.stopped and case not in checked.hung
     ]
-    for case, operation, verdict, does, lines in (*crashed, *hung, *strayed):
+    for case, operation, verdict, does, lines in (*crashed, *hung, *diverged):
         operations = comparisons[case].case.trace.operations
         at = min(operation, len(operations) - 1)
         kind = STRAYS_UNDER_VALGRIND if verdict is Verdict.MEMORY_ERROR else STOPS_UNDER_VALGRIND

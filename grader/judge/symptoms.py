@@ -190,9 +190,9 @@ def _no_time_words(comparison: Comparison) -> str:
 
 
 def _stopped_words(comparison: Comparison, call: str) -> str:
-    if not comparison.played.unheard:
+    if not comparison.played.overflow:
         return f"the program ends in {call} without a word"
-    return f"the grader stops the program in or before {call}: {comparison.played.unheard}"
+    return f"the grader stops the program in or before {call}: {comparison.played.overflow}"
 
 
 def _signal_words(comparison: Comparison) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import load
-from grader.assignment.case_selection import Part, part
+from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.core.case import Case
 from grader.core.errors import CaseFileError, GraderError
@@ -135,10 +135,10 @@ def graded(lab: str, path: Path) -> Record:
 
 
 @cache
-def _part(lab: str) -> Part:
+def _part(lab: str) -> CaseSelection:
     chosen = LABS[lab]()
     try:
-        return part(chosen, seed=chosen.rubric.seed)
+        return select_cases(chosen, seed=chosen.rubric.seed)
     except CaseFileError as error:
         raise CaseFailed(str(error)) from None
 

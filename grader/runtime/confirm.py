@@ -18,29 +18,29 @@ from grader.core.errors import DriverError, OutOfRoom
 from grader.system import capacity, sandbox
 from grader.system.sandbox import Workspace
 
-__all__ = ["surely"]
+__all__ = ["run_confirmed"]
 
 
 class _Seen(Protocol):
     @property
-    def odd(self) -> str:
+    def unexplained_end(self) -> str:
         """What a machine in trouble could have done as well; "" when nothing is."""
 
 
 _S = TypeVar("_S", bound=_Seen)
 
 
-def surely(lab: Lab, work: Workspace, program: Program, run: Callable[[Workspace, Program], _S]) -> _S:
+def run_confirmed(lab: Lab, work: Workspace, program: Program, run: Callable[[Workspace, Program], _S]) -> _S:
     """Run the program. Raises `GraderError` when nothing can be said about it."""
     kills = capacity.memory_kills()
     first = run(work, program)
-    if not first.odd:
+    if not first.unexplained_end:
         return first
     with sandbox.workspace() as place:
-        trouble = run(place, lab.innocent(place)).odd
+        trouble = run(place, lab.known_good(place)).unexplained_end
     if trouble:
         raise DriverError(f"not even an innocent program comes to its end here: {trouble}")
     again = run(work, program)
-    if again.odd and capacity.memory_kills() > kills:
-        raise OutOfRoom(f"the kernel ended processes of this machine for want of memory: {again.odd}")
+    if again.unexplained_end and capacity.memory_kills() > kills:
+        raise OutOfRoom(f"the kernel ended processes of this machine for want of memory: {again.unexplained_end}")
     return again

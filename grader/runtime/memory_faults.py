@@ -48,7 +48,7 @@ class Checked:
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]]
     """Cases that do so twice without coming to an end, or need far more time than Valgrind needs for what they do
     natively: with the operation and the lines they were in."""
-    strayed: dict[int, int]
+    diverged: dict[int, int]
     """Cases that allocate and free otherwise than natively although nothing was wrong, with the first operation."""
     unchecked: tuple[int, ...]
     """Cases that were not seen to their end because the time or the processes were used up."""
@@ -67,14 +67,14 @@ class Checked:
     refused: str = ""  # what it said when it did not begin with any case
 
     @property
-    def odd(self) -> str:
+    def unexplained_end(self) -> str:
         """What somebody who ended Valgrind could have done as well; "" when nothing is."""
         middle = "of its report" if self.cut else "of a case" if self.unexplained else ""
         ended = f"Valgrind ended in the middle {middle}, and nobody says why" if middle else ""
         return f"Valgrind did not start the program: {self.refused}" if self.refused else ended
 
     @property
-    def shunned(self) -> frozenset[int]:
+    def unseen(self) -> frozenset[int]:
         """Cases that are not seen through the program's own doing.
 
         That are unchecked ones, where earlier ones stopped or hung under Valgrind only or had its report spoiled, and

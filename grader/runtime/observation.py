@@ -100,7 +100,7 @@ class Played:
     hung: bool = False
     no_time: bool = False
     """It was not begun, or not brought to its end, because all the time for the submission was used up."""
-    unheard: str = ""
+    overflow: str = ""
     """What the program did too much of before this case came to its end, so that nobody listened any more."""
     ended: bool = False
     """An END frame came: the parent of the case saw it end."""
@@ -111,13 +111,13 @@ class Played:
 
     def stop_listening(self, why: str) -> None:
         """Nothing that it reported from here on was read; so its last operation, should it seem done, was not seen."""
-        self.unheard = why
+        self.overflow = why
         del self.steps[len(self.case.trace.operations) - 1 :]
 
     @property
-    def odd(self) -> str:
+    def unexplained_end(self) -> str:
         """What somebody outside the program could have done to it as well."""
-        if self.no_time or self.hung or self.unheard:
+        if self.no_time or self.hung or self.overflow:
             return ""
         if not self.ended:
             return "was not seen to its end"
@@ -147,6 +147,6 @@ class Replayed:
     cpu_seconds: float
 
     @property
-    def odd(self) -> str:
+    def unexplained_end(self) -> str:
         """A case that ended as no program should and any program may, when somebody else ends it; "" without one."""
-        return next((f"case {one.case.name} {why}" for one in self.played if (why := one.odd)), "")
+        return next((f"case {one.case.name} {why}" for one in self.played if (why := one.unexplained_end)), "")

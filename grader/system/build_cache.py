@@ -12,10 +12,10 @@ from pathlib import Path
 
 from grader.core.errors import DriverError, OutOfRoom
 
-__all__ = ["folder", "kept"]
+__all__ = ["cached", "folder"]
 
 
-def kept(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
+def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
     """The folder for what is made from these `parts`; `make` fills it once, and it is there as a whole or not at all.
 
     Raises `DriverError` when others may write to the place where such folders are.

@@ -10,7 +10,7 @@ import time
 from enum import Enum, auto
 from typing import Self
 
-from grader.system.watchdog import LOOK, Silence
+from grader.system.watchdog import LOOK, Watchdog
 
 __all__ = ["Pipes", "Stopped", "Traffic"]
 
@@ -67,8 +67,8 @@ class Stopped(Enum):
     FLOODED = auto()  # it said more through one of its channels than anybody listens to
 
 
-def _why(silence: Silence) -> Stopped:
-    return Stopped.LARGE if silence.too_large else Stopped.SLOW if silence.too_slow else Stopped.SILENT
+def _why(watchdog: Watchdog) -> Stopped:
+    return Stopped.LARGE if watchdog.too_large else Stopped.SLOW if watchdog.too_slow else Stopped.SILENT
 
 
 _CHANNEL, _WORDS = "channel", "channel 0"
@@ -88,7 +88,7 @@ class Traffic:
         self.moved = 0
         """Bytes that were read in the last look."""
 
-    def pump(self, pid: int, deadline: float, silence: Silence | None = None) -> Stopped:
+    def pump(self, pid: int, deadline: float, watchdog: Watchdog | None = None) -> Stopped:
         """Work until the program has ended and its pipes are empty, or the deadline comes, or it is silent too long."""
         with self.selector:
             for end in self.outputs:
@@ -103,7 +103,7 @@ class Traffic:
             self.selector.register(watch, selectors.EVENT_READ)
             try:
                 while True:
-                    due = LOOK if silence is None else silence.due
+                    due = LOOK if watchdog is None else watchdog.due
                     ready = self.selector.select(max(0.0, min(due, deadline - time.monotonic())))
                     ended = any(key.fd == watch for key, _ in ready)
                     self._move(ready)
@@ -112,9 +112,9 @@ class Traffic:
                     if self.flooded:
                         return Stopped.FLOODED
                     if ended:
-                        return Stopped.SILENT if silence is not None and silence.asked else Stopped.ENDED
-                    if silence is not None and silence.end(heard=self._said(ready)):
-                        return _why(silence)
+                        return Stopped.SILENT if watchdog is not None and watchdog.asked else Stopped.ENDED
+                    if watchdog is not None and watchdog.end(heard=self._said(ready)):
+                        return _why(watchdog)
                     if time.monotonic() >= deadline:
                         return Stopped.LATE
                     if ready and self.moved < _MUCH:

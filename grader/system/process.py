@@ -14,7 +14,7 @@ from pathlib import Path
 from grader.core.errors import CannotStart, OutOfRoom
 from grader.system.orphans import Family, adopt_orphans
 from grader.system.pipes import Pipes, Stopped, Traffic
-from grader.system.watchdog import Silence
+from grader.system.watchdog import Watchdog
 
 __all__ = ["MOST_CHANNEL", "Completed", "Patience", "run"]
 
@@ -109,13 +109,13 @@ def run(
                 pipes.close(end)
             room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
             traffic = Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
-            silence = _silence(process.pid, limits, family, wrapped=wrapped)
-            stopped = traffic.pump(process.pid, started + limits.wall_seconds, silence)
+            watchdog = _watchdog(process.pid, limits, family, wrapped=wrapped)
+            stopped = traffic.pump(process.pid, started + limits.wall_seconds, watchdog)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             status, computed = _reap(process)
-            computed = _at_least_seen(computed + family.end_leftovers(), silence)
+            computed = _at_least_seen(computed + family.end_leftovers(), watchdog)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
@@ -128,7 +128,7 @@ def run(
         large=stopped is Stopped.LARGE,
         flooded=stopped is Stopped.FLOODED,
         cpu_seconds=computed,
-        own_seconds=max(computed, silence.whole if silence is not None else 0.0),
+        own_seconds=max(computed, watchdog.whole if watchdog is not None else 0.0),
         wall_seconds=time.monotonic() - started,
         stdout=traffic.taken("stdout"),
         stderr=traffic.taken("stderr"),
@@ -149,16 +149,16 @@ def _machine_trouble() -> Iterator[None]:
         ) from error
 
 
-def _at_least_seen(computed: float, silence: Silence | None) -> float:
+def _at_least_seen(computed: float, watchdog: Watchdog | None) -> float:
     """The kernel counts nobody who was killed with a process namespace."""
-    return computed if silence is None else max(computed, silence.cpu)
+    return computed if watchdog is None else max(computed, watchdog.cpu)
 
 
-def _silence(pid: int, limits: Patience, family: Family, *, wrapped: bool) -> Silence | None:
+def _watchdog(pid: int, limits: Patience, family: Family, *, wrapped: bool) -> Watchdog | None:
     if limits.silent_seconds is None:
         return None
     most, at_start, in_all = limits.silent_seconds, limits.silent_start_seconds, limits.own_seconds
-    return Silence(pid, family.members, most=most, at_start=at_start, in_all=in_all, wrapped=wrapped)
+    return Watchdog(pid, family.members, most=most, at_start=at_start, in_all=in_all, wrapped=wrapped)
 
 
 def _start(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["LOOK", "MOST_MEMORY", "MOST_PROCESSES", "Silence"]
+__all__ = ["LOOK", "MOST_MEMORY", "MOST_PROCESSES", "Watchdog"]
 
 LOOK = 0.02
 """Seconds between two looks at a program."""
@@ -30,7 +30,7 @@ _GRACE = 0.25
 """This part of the allowed time, once more, for the answer of one that is asked where it is."""
 
 
-class Silence:
+class Watchdog:
     """The time of a program and its children since the last word: CPU time, and time in which all of them sleep.
 
     Waiting for a processor is no such time, so a busy machine makes nobody silent.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.runtime.native.compile import needless
+from grader.runtime.native.compile import unneeded_calls
 from grader.system import sandbox
 from grader.system.confine.machine import machine
 from grader.tests.support.browser import NO_CHROMIUM
@@ -56,8 +56,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does so for wha
 
 @pytest.fixture
 def whole_libc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Needless calls reach the system, as a program can make them do without libc: by assembly of its own."""
-    monkeypatch.setattr(needless, "called", lambda _: [])
+    """Unneeded calls reach the system, as a program can make them do without libc: by assembly of its own."""
+    monkeypatch.setattr(unneeded_calls, "called", lambda _: [])
 
 
 @pytest.fixture

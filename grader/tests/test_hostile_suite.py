@@ -21,16 +21,16 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment.case_selection import part
+from grader.assignment.case_selection import select_cases
 from grader.core.record import Record
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import grade
 from grader.report import FORMATS
 from grader.report.view import View
-from grader.tests.support.armed import ATTACKS, LAST, Batch, Hostile, grade_all, suite
-from grader.tests.support.ears import Ears
 from grader.tests.support.graded import keep
+from grader.tests.support.hostile_batch import ATTACKS, LAST, Batch, Hostile, grade_all, suite
+from grader.tests.support.listeners import Ears
 from grader.tests.support.programs import SAMPLES
 
 _MOST_SECONDS_OF_ONE = 10.0
@@ -105,7 +105,7 @@ def told_secrets(_: list[Hostile], batch: Batch) -> Iterator[str]:
 @cache
 def secret() -> re.Pattern[str]:
     """The operations that only hidden cases have, and the names of those cases."""
-    cases = part(lab(), seed=1).cases
+    cases = select_cases(lab(), seed=1).cases
     hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
     calls = {str(operation) for case in hidden for operation in case.trace.operations}
     public = " ; ".join(str(operation) for case in cases if case not in hidden for operation in case.trace.operations)
@@ -174,7 +174,7 @@ def test_instructors_read_what_hidden_cases_ask() -> None:
     """Without it the search for that in students' reports could not fail."""
     folder = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
     chosen = lab()
-    record = grade(folder, chosen, part(chosen, seed=1).cases, seed=1, valgrind=False)
+    record = grade(folder, chosen, select_cases(chosen, seed=1).cases, seed=1, valgrind=False)
 
     assert told_hidden(record, instructor=True)
     assert not told_hidden(record)

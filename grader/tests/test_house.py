@@ -113,7 +113,7 @@ def test_only_the_wiring_knows_a_language() -> None:
         module
         for module, path in modules().items()
         for _, imported in imports(path)
-        if imported == "grader.runtime.native.compile.c"
+        if imported == "grader.runtime.native.compile.build"
     }
 
     assert {user for user in users if not user.startswith(("grader.labs", "grader.runtime.native.compile"))} == set()

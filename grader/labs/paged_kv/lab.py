@@ -14,10 +14,10 @@ from grader.labs.paged_kv.clues.table import CLUES
 from grader.labs.paged_kv.picture import picture
 from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
 from grader.labs.paged_kv.words import NOTATION, describe_poke, draw
-from grader.runtime.native.compile.c import build
-from grader.runtime.native.compile.innocent import innocent_program
+from grader.runtime.native.compile.build import build
+from grader.runtime.native.compile.instrumented import build_sanitized, build_with_lines
+from grader.runtime.native.compile.known_good import known_good_program
 from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.watched import build_telling_lines, build_watched
 from reference.operation import Operation, Trace
 from reference.paged_kv import PagedKV
 from reference.paged_kv.places import places
@@ -117,9 +117,9 @@ def lab() -> Lab:
         rubric=rules,
         model=PagedKV,
         build=partial(build, project),
-        build_watched=partial(build_watched, project),
-        innocent=partial(innocent_program, project),
-        build_telling_lines=partial(build_telling_lines, project),
+        build_sanitized=partial(build_sanitized, project),
+        known_good=partial(known_good_program, project),
+        build_with_lines=partial(build_with_lines, project),
         places=places,
         driver_settings=_driver_settings,
         clues=CLUES,

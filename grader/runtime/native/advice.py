@@ -101,7 +101,7 @@ def look_for_advice(
         return played
 
     try:
-        built = lab.build_watched(work, source)
+        built = lab.build_sanitized(work, source)
         spent += built.cpu_seconds
         if built.program is None:
             advice.append(_not_looked("gcc does not build the file with -fsanitize=undefined"))

@@ -54,7 +54,7 @@ def find_lines(
     if not chosen or work.budget.empty:
         return {}, 0.0
     try:
-        built = lab.build_telling_lines(work, source)
+        built = lab.build_with_lines(work, source)
         if built.program is None:
             return {}, built.cpu_seconds
         replayed = replay(

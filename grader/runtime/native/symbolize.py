@@ -20,7 +20,7 @@ from grader.core.verdict import SourceLine
 from grader.system.process import Completed
 from grader.system.sandbox import Limits, Workspace
 
-__all__ = ["asked", "lines_at", "source_lines"]
+__all__ = ["lines_at", "run_tool", "source_lines"]
 
 _PAIR = 2
 _AT_ONCE, _MOST_ADDRESSES = 2000, 20_000
@@ -63,7 +63,7 @@ def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:
     return (*stack[:1], *(address - 1 for address in stack[1:] if address))
 
 
-def asked(work: Workspace, command: Sequence[str]) -> Completed | None:
+def run_tool(work: Workspace, command: Sequence[str]) -> Completed | None:
     """How addr2line or objdump ended, with what is left of their share of the submission's time; None: nothing is.
 
     A run that used it up leaves nothing: a file that makes one of them slow makes all of them slow.
@@ -88,7 +88,7 @@ def lines_at(
     place = [f"--section={section}"] if section else []
     command = ["addr2line", "-a", "-i", "-f", *place, "-e", file]
     for _ in range(_TRIES):
-        done = asked(work, [*command, *map(hex, addresses)])
+        done = run_tool(work, [*command, *map(hex, addresses)])
         if done is None:
             return {}
         found = _answers(decoded(done.stdout), source_name)
@@ -99,9 +99,11 @@ def lines_at(
             return found
         if done.timed_out:
             break
-    innocent = work.run(["addr2line", "-a", "-f", "-e", _INNOCENT, "0x0"], limits=_LIMITS)
-    if not innocent.succeeded or 0 not in _answers(decoded(innocent.stdout), source_name):
-        raise DriverError(f"addr2line failed: {innocent.stderr.decode(errors='replace').strip() or 'it says nothing'}")
+    known_good = work.run(["addr2line", "-a", "-f", "-e", _INNOCENT, "0x0"], limits=_LIMITS)
+    if not known_good.succeeded or 0 not in _answers(decoded(known_good.stdout), source_name):
+        raise DriverError(
+            f"addr2line failed: {known_good.stderr.decode(errors='replace').strip() or 'it says nothing'}"
+        )
     return {}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.core.errors import DriverError
 from grader.system import process
-from grader.system.build_cache import kept
+from grader.system.build_cache import cached
 from grader.system.process import Completed, Patience
 
 __all__ = ["launcher"]
@@ -22,7 +22,7 @@ _PATIENCE = Patience(wall_seconds=60)
 def launcher() -> Path:
     """The program; compiled when this version of it never was. Raises `DriverError`, and `CannotStart` without gcc."""
     sources = sorted(_HERE.glob("*.[ch]"))
-    return kept([source.read_bytes() for source in sources], _make) / "confine"
+    return cached([source.read_bytes() for source in sources], _make) / "confine"
 
 
 def _make(folder: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment.case_selection import HIDDEN_FILE, hidden_text, part, weights
+from grader.assignment.case_selection import HIDDEN_FILE, hidden_text, select_cases, weights
 from grader.classroom.batch import settings_of
-from grader.classroom.fingerprint import Settings, asked
+from grader.classroom.fingerprint import Settings, grading_plan
 from grader.classroom.store import Run
 from grader.core.case import Case
 from grader.core.errors import CaseFileError, RubricError
@@ -28,9 +28,9 @@ from grader.report.view import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.mistakes import MISTAKES
+from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
 from grader.tests.support.programs import attempted, by_hand, changed, first_case, judged, made, right
 from grader.tests.support.readers import READERS
-from grader.tests.support.told import BOOKS, TOLD, of_record
 
 _FREE_COUNT = 6
 """Where free_local_blocks stands in a record."""
@@ -41,13 +41,13 @@ _SOME = ["accepted/yoda_crlf", "wrong_answer/no_copy_on_write", "compile_error/s
 @cache
 def every_case() -> tuple[Case, ...]:
     """All of them, public and hidden."""
-    return part(lab(), seed=1).cases
+    return select_cases(lab(), seed=1).cases
 
 
 @cache
 def public(name: str) -> Record:
     """The public part of a sample's grading, without Valgrind."""
-    chosen = part(lab(), seed=1, public_only=True)
+    chosen = select_cases(lab(), seed=1, public_only=True)
     return pipeline.grade(SAMPLES / name, lab(), chosen.cases, hidden=chosen.hidden, seed=1, valgrind=False)
 
 
@@ -58,7 +58,7 @@ def words(record: Record) -> str:
 
 def test_only_public_cases_are_run_and_the_others_are_weighed() -> None:
     """What hidden cases weigh is by rule; for what is judged everywhere it is their number."""
-    chosen = part(lab(), seed=1, public_only=True)
+    chosen = select_cases(lab(), seed=1, public_only=True)
     hidden = [case for case in every_case() if case.visibility is Visibility.HIDDEN]
 
     assert {case.visibility for case in chosen.cases} == {Visibility.PUBLIC}
@@ -71,10 +71,10 @@ def test_only_public_cases_are_run_and_the_others_are_weighed() -> None:
 
 def test_a_pattern_leaves_the_weight_of_hidden_cases() -> None:
     """Else fewer cases would be worth more."""
-    chosen = part(lab(), seed=1, pattern="append/*", public_only=True)
+    chosen = select_cases(lab(), seed=1, pattern="append/*", public_only=True)
 
     assert {case.name.partition("/")[0] for case in chosen.cases} == {"append"}
-    assert chosen.hidden == part(lab(), seed=1, public_only=True).hidden
+    assert chosen.hidden == select_cases(lab(), seed=1, public_only=True).hidden
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,9 @@ def test_what_is_earned_is_certain(mistake: str) -> None:
         assert mine.points <= whole.points
         assert mine.max_points <= whole.max_points
         assert (mine.points == mine.max_points) == (mine.passed == mine.cases)
-    assert sum(one.max_points for one in known) == asked(Settings(lab=lab().name, public_only=True)).max_score < 100
+    assert (
+        sum(one.max_points for one in known) == grading_plan(Settings(lab=lab().name, public_only=True)).max_score < 100
+    )
 
 
 @pytest.mark.parametrize("sample", _SOME[1:])
@@ -178,7 +180,7 @@ def test_a_class_is_graded_by_its_public_part(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "ann.c").write_bytes((SAMPLES / _SOME[1] / "llm_memory.c").read_bytes())
     settings = Settings(lab="paged_kv", case=FEW[1], valgrind=False)
-    whole, mine = asked(settings), asked(replace(settings, public_only=True))
+    whole, mine = grading_plan(settings), grading_plan(replace(settings, public_only=True))
     options = ("--store", tmp_path / "s", "--without-valgrind", "--jobs", "1", *FEW, "--public-only")
 
     said = grade("batch", tmp_path / "in", *options)
@@ -201,9 +203,9 @@ def tree(folder: Path, *cases: Case, known: str | None = None) -> Path:
 
 def test_where_hidden_cases_are_not_the_part_is_implied_and_the_same(tmp_path: Path) -> None:
     """A file says what they weigh; without it their absence would look like full marks."""
-    whole = part(lab(), seed=1, public_only=True)
+    whole = select_cases(lab(), seed=1, public_only=True)
     there = replace(lab(), cases=tree(tmp_path, *whole.cases))
-    found = part(there, seed=1)
+    found = select_cases(there, seed=1)
 
     assert found.hidden == whole.hidden
     assert [case.name for case in found.cases] == [case.name for case in whole.cases]
@@ -224,7 +226,7 @@ def test_a_wrong_word_about_hidden_cases_is_a_wrong_rubric(known: str, said: str
     there = replace(lab(), cases=tree(tmp_path, known=known))
 
     with pytest.raises(RubricError, match=said):
-        part(there, seed=1)
+        select_cases(there, seed=1)
 
 
 def test_a_hidden_case_among_public_ones_is_refused(tmp_path: Path) -> None:
@@ -233,12 +235,12 @@ def test_a_hidden_case_among_public_ones_is_refused(tmp_path: Path) -> None:
     there = replace(lab(), cases=tree(tmp_path, hidden))
 
     with pytest.raises(CaseFileError, match="hidden cases are elsewhere"):
-        part(there, seed=1)
+        select_cases(there, seed=1)
 
 
 def test_no_case_follows_from_a_seed() -> None:
     """A seed makes the words in the pools only: who knows it, knows no operation of a hidden case."""
-    one, other = (part(lab(), seed=seed).cases for seed in (1, 2))
+    one, other = (select_cases(lab(), seed=seed).cases for seed in (1, 2))
 
     assert [case.trace.operations for case in one] == [case.trace.operations for case in other]
     assert all(a.trace.settings["seed"] != b.trace.settings["seed"] for a, b in zip(one, other, strict=True))

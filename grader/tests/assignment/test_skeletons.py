@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from grader.assignment.case_selection import part
+from grader.assignment.case_selection import select_cases
 from grader.bundles import BUNDLES
 from grader.labs.paged_kv.lab import lab
 from grader.tests.assignment.test_source import NAME, collected, complaint, handed_in
@@ -17,7 +17,7 @@ from grader.tests.support.command import ROOT
 @pytest.mark.parametrize("name", BUNDLES)
 def test_a_skeleton_that_belongs_to_a_bundle_is_never_graded(tmp_path: Path, name: str) -> None:
     """Not where there is nothing else, nor where the student's own lies deeper; the message says where to put that."""
-    files = list(BUNDLES[name].make(lab(), part(lab(), seed=1).cases))
+    files = list(BUNDLES[name].make(lab(), select_cases(lab(), seed=1).cases))
     for file in files:
         if file.name != NAME:  # that one the student has removed
             (tmp_path / file.name).parent.mkdir(parents=True, exist_ok=True)

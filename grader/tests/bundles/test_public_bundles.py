@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from grader.assignment.case_selection import HIDDEN_FILE, part
+from grader.assignment.case_selection import HIDDEN_FILE, select_cases
 from grader.bundles.bundle import File
 from grader.bundles.public import public_tree
 from grader.bundles.tree import tree
@@ -37,7 +37,7 @@ WORDS = re.compile(r"public part: (\d+) of (\d+) points; hidden cases not run he
 @cache
 def hidden_cases() -> tuple[Case, ...]:
     """Those that nobody may get to know."""
-    return tuple(case for case in part(lab(), seed=1).cases if case.visibility is Visibility.HIDDEN)
+    return tuple(case for case in select_cases(lab(), seed=1).cases if case.visibility is Visibility.HIDDEN)
 
 
 def told(files: Iterable[tuple[str, bytes]]) -> set[str]:
@@ -69,14 +69,14 @@ def test_nothing_of_a_hidden_case_is_in_a_public_bundle(name: str, tmp_path: Pat
 
 def test_the_search_for_hidden_cases_finds_each_of_them() -> None:
     """In a bundle that holds them all; else the test above would show nothing."""
-    files = [(file.name, file.content) for file in tree(lab(), part(lab(), seed=1).cases)]
+    files = [(file.name, file.content) for file in tree(lab(), select_cases(lab(), seed=1).cases)]
 
     assert told(files) == {case.name for case in hidden_cases()} != set()
 
 
 def test_a_public_bundle_says_of_hidden_cases_what_they_weigh() -> None:
     """A number for each rule, and no word more."""
-    files: dict[str, File] = {file.name: file for file in public_tree(lab(), part(lab(), seed=1).cases)}
+    files: dict[str, File] = {file.name: file for file in public_tree(lab(), select_cases(lab(), seed=1).cases)}
     text = files[f"grading/cases/{lab().name}/{HIDDEN_FILE}"].content.decode()
     rules = "|".join(rule.id for rule in lab().rubric.rules)
 

@@ -18,15 +18,15 @@ import pytest
 
 from grader import pipeline
 from grader.classroom import batch, fingerprint, workers
-from grader.classroom.discover import gather
-from grader.classroom.locks import claims
+from grader.classroom.discover import find_submissions
+from grader.classroom.locks import run_locks
 from grader.classroom.store import Run, Store, open_store
-from grader.classroom.stored_result import Kept
+from grader.classroom.stored_result import StoredRecord
 from grader.classroom.workers import Graded, Task, grade, processes
 from grader.core.errors import DriverError, OtherGrader
 from grader.core.record import from_json
 from grader.tests.support.command import ROOT, SAMPLES, environment
-from grader.tests.support.made import outcome, record_of
+from grader.tests.support.handmade import outcome, record_of
 
 _FEW = fingerprint.Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
 _NAMES = ("accepted/yoda_crlf", "compile_error/sign_compare", "wrong_answer/no_copy_on_write", "wrong_answer/all_null")
@@ -75,7 +75,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def planned(store: Store, folder: Path, settings: fingerprint.Settings = _FEW) -> Run:
     """The class as a run."""
-    return batch.plan(store, fingerprint.asked(settings), folder, gather(folder, "llm_memory.c", "compile"))
+    return batch.plan(
+        store, fingerprint.grading_plan(settings), folder, find_submissions(folder, "llm_memory.c", "compile")
+    )
 
 
 def graded(
@@ -89,7 +91,7 @@ def graded(
 ) -> list[Graded]:
     """Grade a run; returns what was told."""
     told: list[Graded] = []
-    with claims(folder) as claimed:
+    with run_locks(folder) as claimed:
         batch.grade_run(store, run, make, claimed, window=window, tell=told.append, again=again)
     return told
 
@@ -98,7 +100,7 @@ def test_a_batch_gives_the_records_of_single_gradings(store: Store, folder: Path
     """Whoever handed in the same has the same points, by one grading, and each the own name."""
     run = planned(store, folder)
     told = graded(store, folder, run)
-    chosen = fingerprint.asked(_FEW)
+    chosen = fingerprint.grading_plan(_FEW)
 
     assert len(told) == 3
     for result in store.results(run):
@@ -145,9 +147,9 @@ def test_whatever_changes_a_record_changes_its_key(store: Store, folder: Path, c
 
 def test_a_record_depends_on_the_machine_as_far_as_its_numbers_do() -> None:
     """Counts depend on what libc chooses for a processor; and what differs somewhere is said."""
-    counting = fingerprint.asked(replace(_FEW, instructions=True)).made_of
+    counting = fingerprint.grading_plan(replace(_FEW, instructions=True)).made_of
 
-    assert counting.keys() - fingerprint.asked(_FEW).made_of.keys() == {"valgrind", "processor"}
+    assert counting.keys() - fingerprint.grading_plan(_FEW).made_of.keys() == {"valgrind", "processor"}
     assert (
         fingerprint.differences({"cases": "1", "gcc": "2"}, {"cases": "3", "gcc": "4"})
         == "other cases; gcc '2', not '4'"
@@ -208,7 +210,7 @@ def deadly(task: Task) -> Graded:
     """Instead of a grading: one source ends its process, the others have a point."""
     if b"deadly" in task.source.content:
         os.kill(os.getpid(), signal.SIGKILL)
-    return Graded(key=task.key, kept=Kept.of(task.key, record_of(outcome("append/one"))))
+    return Graded(key=task.key, kept=StoredRecord.of(task.key, record_of(outcome("append/one"))))
 
 
 def test_a_worker_that_is_killed_takes_nobody_with_it(
@@ -225,13 +227,13 @@ def test_a_worker_that_is_killed_takes_nobody_with_it(
 
 def test_a_worker_with_another_grader_refuses(store: Store, folder: Path) -> None:
     """On another machine, or when a case was changed meanwhile: the batch ends, nobody has a record or a trouble."""
-    (source, *_) = [one.source for one in gather(folder, "llm_memory.c", "compile") if one.source is not None]
+    (source, *_) = [one.source for one in find_submissions(folder, "llm_memory.c", "compile") if one.source is not None]
     other = Task(
         key="k",
         source=source,
         settings=_FEW,
         fingerprint="x",
-        made_of={**fingerprint.asked(_FEW).made_of, "gcc": "another"},
+        made_of={**fingerprint.grading_plan(_FEW).made_of, "gcc": "another"},
     )
     with pytest.raises(OtherGrader, match=r"what the batch began with: gcc 'gcc .*', not 'another'"):
         grade(other)
@@ -247,7 +249,7 @@ _SHARED = """import sys
 from contextlib import contextmanager
 from pathlib import Path
 from grader.classroom import batch, workers
-from grader.classroom.locks import claims
+from grader.classroom.locks import run_locks
 from grader.classroom.store import open_store
 from grader.tests.classroom.test_batch import Here
 path, log = map(Path, sys.argv[1:])
@@ -258,7 +260,7 @@ batch.grade = counted
 @contextmanager
 def here():
     yield Here()
-with open_store(path) as store, claims(path) as claimed:
+with open_store(path) as store, run_locks(path) as claimed:
     print("ready", flush=True)
     sys.stdin.readline()
     batch.grade_run(store, store.run(1), here, claimed, window=1, tell=lambda one: None)

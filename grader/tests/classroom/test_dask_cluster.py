@@ -69,7 +69,7 @@ def held(there: LocalCluster) -> list[str]:
 
 def task(text: str = "", **changed: object) -> Task:
     """One for these workers."""
-    chosen = fingerprint.asked(_FEW)
+    chosen = fingerprint.grading_plan(_FEW)
     source = Source(name="llm_memory.c", content=text.encode())
     made = Task(key=text, source=source, settings=_FEW, fingerprint=chosen.fingerprint, made_of=chosen.made_of)
     return replace(made, **changed)  # type: ignore[arg-type]  # fields of a task

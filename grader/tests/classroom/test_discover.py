@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grader.classroom import roster
-from grader.classroom.discover import Handed, gather
+from grader.classroom.discover import Submitted, find_submissions
 from grader.core.errors import ClassFileError, UsageError
 from grader.core.record import Student
 
@@ -38,22 +38,22 @@ def put(folder: Path, *names: str, text: str = "int x;\n") -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def found(folder: Path, who: roster.Roster | None = None) -> dict[str, Handed]:
+def found(folder: Path, who: roster.Roster | None = None) -> dict[str, Submitted]:
     """What is gathered, by name."""
-    return {one.name: one for one in gather(folder, "llm_memory.c", "compile", who)}
+    return {one.name: one for one in find_submissions(folder, "llm_memory.c", "compile", who)}
 
 
 def test_a_folder_of_repositories(tmp_path: Path) -> None:
     """Each folder is a submission, at whatever depth its file is; what is hidden is none."""
     put(tmp_path, "jane/llm_memory.c", "joe/src/llm_memory.c", ".git/llm_memory.c", "README.md")
     (tmp_path / "empty").mkdir()
-    handed = found(tmp_path)
+    submitted = found(tmp_path)
 
-    assert list(handed) == ["empty", "jane", "joe"]
-    assert handed["joe"].source is not None
-    assert handed["joe"].source.content == b"int x;\n"
-    assert handed["empty"].source is not None
-    assert handed["empty"].source.finding is not None
+    assert list(submitted) == ["empty", "jane", "joe"]
+    assert submitted["joe"].source is not None
+    assert submitted["joe"].source.content == b"int x;\n"
+    assert submitted["empty"].source is not None
+    assert submitted["empty"].source.finding is not None
 
 
 def test_a_flat_folder_of_files(tmp_path: Path) -> None:
@@ -68,11 +68,11 @@ def test_a_flat_folder_of_files(tmp_path: Path) -> None:
 def test_one_that_cannot_be_graded_stops_no_other(tmp_path: Path) -> None:
     """Two files as near: no score for anybody to guess, and the others are found."""
     put(tmp_path, "jane/llm_memory.c", "tie/a/llm_memory.c", "tie/b/llm_memory.c")
-    handed = found(tmp_path)
+    submitted = found(tmp_path)
 
-    assert handed["tie"].source is None
-    assert "which one is to be graded? a/llm_memory.c, b/llm_memory.c" in handed["tie"].trouble
-    assert handed["jane"].source is not None
+    assert submitted["tie"].source is None
+    assert "which one is to be graded? a/llm_memory.c, b/llm_memory.c" in submitted["tie"].trouble
+    assert submitted["jane"].source is not None
 
 
 @pytest.mark.parametrize("inner", ["", "assignment_9_export/"])
@@ -80,14 +80,14 @@ def test_a_gradescope_export(tmp_path: Path, inner: str) -> None:
     """Its list says who handed in what, groups too; unpacked into a folder of its own or not."""
     put(tmp_path, f"{inner}submission_metadata.yml", text=_EXPORT)
     put(tmp_path, f"{inner}submission_11/llm_memory.c", f"{inner}submission_12/llm_memory.c", f"{inner}other/x.c")
-    handed = found(tmp_path)
+    submitted = found(tmp_path)
 
-    assert list(handed) == ["submission_11", "submission_12"]
-    assert handed["submission_11"].students == (
+    assert list(submitted) == ["submission_11", "submission_12"]
+    assert submitted["submission_11"].students == (
         Student(name="Jane Doe", sid="007", email="jane@example.edu"),
         Student(name="Jörg", sid="12", email="joerg@example.edu"),
     )
-    assert handed["submission_12"].students == (Student(name="mail@example.edu", email="mail@example.edu"),)
+    assert submitted["submission_12"].students == (Student(name="mail@example.edu", email="mail@example.edu"),)
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ def test_a_roster_names_students(tmp_path: Path, separator: str) -> None:
     put(tmp_path, "class.csv", text="\ufeff" + "\n".join([*lines, ""]))
     put(tmp_path / "in", "team/llm_memory.c", "stranger/llm_memory.c")
     who = roster.load(tmp_path / "class.csv")
-    handed = found(tmp_path / "in", who)
+    submitted = found(tmp_path / "in", who)
 
-    assert [one.name for one in handed["team"].students] == ["Doe, Jane", "Joe"]
-    assert handed["stranger"].students == ()
-    assert who.missing(list(handed)) == (Student(name="Jim", sid="3"),)
+    assert [one.name for one in submitted["team"].students] == ["Doe, Jane", "Joe"]
+    assert submitted["stranger"].students == ()
+    assert who.missing(list(submitted)) == (Student(name="Jim", sid="3"),)
 
 
 def test_a_classroom_roster_names_users(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_a_classroom_roster_names_users(tmp_path: Path) -> None:
     put(tmp_path, "class.csv", text="identifier,github_username,name\n1,Jane-D,Jane\n2,D,Dora\n")
     put(tmp_path / "in", "hw3-jane-d/llm_memory.c")
 
-    handed = found(tmp_path / "in", roster.load(tmp_path / "class.csv"))
-    assert [one.name for one in handed["hw3-jane-d"].students] == ["Jane"]
+    submitted = found(tmp_path / "in", roster.load(tmp_path / "class.csv"))
+    assert [one.name for one in submitted["hw3-jane-d"].students] == ["Jane"]
 
 
 def test_a_wrong_roster_says_all_its_mistakes(tmp_path: Path) -> None:

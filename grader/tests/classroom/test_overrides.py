@@ -22,9 +22,9 @@ from grader.report.view import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import graded
-from grader.tests.support.made import outcome, record_of
+from grader.tests.support.handmade import outcome, record_of
+from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
 from grader.tests.support.readers import READERS
-from grader.tests.support.told import BOOKS, TOLD, of_record
 
 _RIGHT = """[[override]]
 submission = "alice"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.assignment.source import Source
-from grader.classroom.locks import claims
+from grader.classroom.locks import run_locks
 from grader.classroom.prune import chosen, prunable, prune
 from grader.classroom.store import Run, Store, open_store
 from grader.core.errors import StoreError, UsageError
@@ -86,8 +86,8 @@ def test_the_file_becomes_smaller(tmp_path: Path, store: Store) -> None:
 def test_nothing_is_taken_from_a_batch(tmp_path: Path, store: Store) -> None:
     """As long as it has not ended, wherever it is."""
     path = tmp_path / "grades.sqlite"
-    program = "import sys\nfrom pathlib import Path\nfrom grader.classroom.locks import claims\n"
-    program += "with claims(Path(sys.argv[1])):\n    print('x', flush=True)\n    sys.stdin.readline()\n"
+    program = "import sys\nfrom pathlib import Path\nfrom grader.classroom.locks import run_locks\n"
+    program += "with run_locks(Path(sys.argv[1])):\n    print('x', flush=True)\n    sys.stdin.readline()\n"
     import subprocess
     import sys
 
@@ -96,13 +96,13 @@ def test_nothing_is_taken_from_a_batch(tmp_path: Path, store: Store) -> None:
     ) as batch:
         assert batch.stdout is not None
         batch.stdout.readline()
-        with pytest.raises(StoreError, match="a batch is using it"), claims(path, alone=True):
+        with pytest.raises(StoreError, match="a batch is using it"), run_locks(path, alone=True):
             pass
         refused = grade("runs", "--prune", "--yes", "--store", path)
         batch.communicate(b"\n")
 
     assert (refused.code, "a batch is using it" in refused.err) == (2, True)
-    with claims(path, alone=True):
+    with run_locks(path, alone=True):
         pass
 
 

@@ -14,15 +14,15 @@ import pytest
 
 from grader.classroom import database, migrations, roster as rosters
 from grader.classroom.fingerprint import code
-from grader.classroom.locks import claims
+from grader.classroom.locks import run_locks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, open_store
-from grader.classroom.stored_result import Entry, Kept
+from grader.classroom.stored_result import Entry, StoredRecord
 from grader.core.errors import StoreError, UsageError
 from grader.core.record import Override, Student
 from grader.core.verdict import Verdict
+from grader.tests.support.handmade import outcome, record_of
 from grader.tests.support.house import ROOT
-from grader.tests.support.made import outcome, record_of
 
 JANE = Student(name="Jane Doe", sid="7", email="jane@example.edu")
 RUN = Run(lab="paged_kv", folder="/class", settings="{}", fingerprint="f", max_score=6)
@@ -40,9 +40,9 @@ def entry(name: str, key: str = "", **changes: object) -> Entry:
     return Entry(submission=name, source=None, key=key or f"key of {name}", **changes)  # type: ignore[arg-type]
 
 
-def kept(key: str) -> Kept:
+def kept(key: str) -> StoredRecord:
     """What is kept of a record that has one of six points."""
-    return Kept.of(key, record_of(outcome("append/one")))
+    return StoredRecord.of(key, record_of(outcome("append/one")))
 
 
 def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,14 +239,14 @@ def test_a_claim_is_held_by_one_process_and_ends_with_it(tmp_path: Path) -> None
     program = """import sys, time
 from pathlib import Path
 from grader.classroom.fingerprint import code
-from grader.classroom.locks import claims
-with claims(Path(sys.argv[1])) as held:
+from grader.classroom.locks import run_locks
+with run_locks(Path(sys.argv[1])) as held:
     print(held.take(sys.argv[2]), flush=True)
     time.sleep(60)"""
     holder = subprocess.Popen([sys.executable, "-c", program, str(path), key], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "True\n"
-    with claims(path) as ours:
+    with run_locks(path) as ours:
         assert not ours.take(key)
         assert ours.take("cd" * 32)
         holder.send_signal(signal.SIGKILL)

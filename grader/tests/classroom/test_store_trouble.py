@@ -16,7 +16,7 @@ from grader.assignment.source import Source
 from grader.classroom import database, migrations
 from grader.classroom.database import opened
 from grader.classroom.store import Store, open_store
-from grader.classroom.stored_result import Entry, Kept
+from grader.classroom.stored_result import Entry, StoredRecord
 from grader.core.errors import StoreError, StoreTrouble
 from grader.core.verdict import Verdict
 from grader.report import GRADEBOOKS, LINE_BY_LINE
@@ -253,7 +253,7 @@ def test_tables_need_no_more_than_what_stands_beside_a_record(tmp_path: Path, na
         records = {f"k{number}": filled(text) for number, text in enumerate(INJECTIONS.values())}
         run = store.add_run(RUN, [entry(f"jane {key}", key, students=(JANE,)) for key in records])
         for key, record in records.items():
-            store.add_record(Kept.of(key, replace(record, lab=RUN.lab, overrides=())))
+            store.add_record(StoredRecord.of(key, replace(record, lab=RUN.lab, overrides=())))
         results = list(store.results(run))
 
     assert all(result.is_graded for result in results)

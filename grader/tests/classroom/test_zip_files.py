@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.classroom import zip_archive
-from grader.classroom.discover import Handed, gather
+from grader.classroom.discover import Submitted, find_submissions
 from grader.core.errors import OutOfRoom, UsageError
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.packing import encrypted, link, packed
@@ -36,15 +36,15 @@ def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     return folder
 
 
-def found(folder: Path) -> dict[str, Handed]:
+def found(folder: Path) -> dict[str, Submitted]:
     """What is gathered, by name; nothing of it stays behind."""
-    handed = {one.name: one for one in gather(folder, NAME, "compile")}
+    submitted = {one.name: one for one in find_submissions(folder, NAME, "compile")}
 
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
-    return handed
+    return submitted
 
 
-def content(one: Handed) -> bytes:
+def content(one: Submitted) -> bytes:
     """What would be graded."""
     assert one.trouble == ""
     assert one.source is not None
@@ -66,14 +66,14 @@ def test_a_folder_with_a_zip_for_each_student(tmp_path: Path) -> None:
     put(tmp_path / "team" / "handed in" / "hw3.zip", packed({NAME: C}))
     put(tmp_path / "plain" / NAME, C)
     put(tmp_path / "plain" / "other.zip", b"no zip")
-    handed = found(tmp_path)
+    submitted = found(tmp_path)
 
-    assert list(handed) == ["jane", "jim", "joe", "plain", "team"]
-    assert {content(one) for one in handed.values()} == {C}
-    assert handed["jane"].source is not None
-    assert handed["jane"].source.file == f"hw3/{NAME}"
-    assert handed["jane"].source.own_headers == {"own.h": b"#define X\n"}
-    assert handed["jane"].source.notes == ()
+    assert list(submitted) == ["jane", "jim", "joe", "plain", "team"]
+    assert {content(one) for one in submitted.values()} == {C}
+    assert submitted["jane"].source is not None
+    assert submitted["jane"].source.file == f"hw3/{NAME}"
+    assert submitted["jane"].source.own_headers == {"own.h": b"#define X\n"}
+    assert submitted["jane"].source.notes == ()
 
 
 @pytest.mark.parametrize("where", ["class.zip", "in/class.zip"])
@@ -91,11 +91,11 @@ def test_one_zip_of_the_class(tmp_path: Path, where: str, wrapper: str) -> None:
         "index.html": b"<html>",
     }
     path = put(tmp_path / where, packed({wrapper + name: content for name, content in everybody.items()}))
-    handed = found(path if where == "class.zip" else path.parent)
-    empty = handed.pop("empty").source
+    submitted = found(path if where == "class.zip" else path.parent)
+    empty = submitted.pop("empty").source
 
-    assert list(handed) == ["Doe Jane_1_file", "jill_4_llm_memory", "jim_3", "joe_2", "team"]
-    assert {content(one) for one in handed.values()} == {C}
+    assert list(submitted) == ["Doe Jane_1_file", "jill_4_llm_memory", "jim_3", "joe_2", "team"]
+    assert {content(one) for one in submitted.values()} == {C}
     assert empty is not None
     assert empty.finding is not None
 
@@ -148,15 +148,15 @@ def test_a_bad_zip_is_the_trouble_of_one(tmp_path: Path, form: str, name: str) -
         files = {"class.zip": packed(files)}
     for file, written in files.items():
         put(tmp_path / "in" / file, written)
-    handed = found(tmp_path / "in")
+    submitted = found(tmp_path / "in")
 
-    assert list(handed) == ["bad", "jane", "joe"]
-    assert (content(handed["jane"]), content(handed["joe"])) == (C, C)
-    assert handed["bad"].source is None
-    assert said in handed["bad"].trouble
-    assert "\n" not in handed["bad"].trouble
-    assert "grade-" not in handed["bad"].trouble
-    assert found(tmp_path / "in")["bad"].trouble == handed["bad"].trouble
+    assert list(submitted) == ["bad", "jane", "joe"]
+    assert (content(submitted["jane"]), content(submitted["joe"])) == (C, C)
+    assert submitted["bad"].source is None
+    assert said in submitted["bad"].trouble
+    assert "\n" not in submitted["bad"].trouble
+    assert "grade-" not in submitted["bad"].trouble
+    assert found(tmp_path / "in")["bad"].trouble == submitted["bad"].trouble
     assert not Path("/tmp/evil.c").exists()
     assert not list(tmp_path.rglob("evil.c"))
 
@@ -171,14 +171,14 @@ def test_what_leads_out_of_the_zip_of_a_class_is_nobodys_trouble_but_its_own(tmp
         "/etc/evil.c",
         "hw/x/y.c",
     )
-    handed = found(put(tmp_path / "class.zip", packed(dict.fromkeys(names, C))))
+    submitted = found(put(tmp_path / "class.zip", packed(dict.fromkeys(names, C))))
 
-    assert {name for name, one in handed.items() if "leads out of it" in one.trouble} == {
+    assert {name for name, one in submitted.items() if "leads out of it" in one.trouble} == {
         "(.._evil.c)",
         "(etc_evil.c)",
         "joe",
     }
-    assert content(handed["jane"]) == C
+    assert content(submitted["jane"]) == C
 
 
 def test_a_large_file_in_a_zip_is_told_as_one_in_a_folder(tmp_path: Path) -> None:
@@ -227,10 +227,10 @@ def test_a_zip_of_one_submission_is_no_class(tmp_path: Path) -> None:
 def test_names_of_students_are_what_they_are(tmp_path: Path) -> None:
     """macOS writes UTF-8 without a word; a name that is too long for a disk is cut, and still one student's."""
     files = packed({f"Joerg/{NAME}": C, f"{'x' * 300}_{NAME}": C, "y/x.c": C}, how=zipfile.ZIP_STORED)
-    handed = found(put(tmp_path / "class.zip", files.replace(b"Joerg", "Jörg".encode())))
+    submitted = found(put(tmp_path / "class.zip", files.replace(b"Joerg", "Jörg".encode())))
 
-    assert [name[:20] for name in handed] == ["Jörg", "x" * 20, "y"]
-    assert [content(one) for one in list(handed.values())[:2]] == [C, C]
+    assert [name[:20] for name in submitted] == ["Jörg", "x" * 20, "y"]
+    assert [content(one) for one in list(submitted.values())[:2]] == [C, C]
 
 
 def test_a_full_disk_is_no_students_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

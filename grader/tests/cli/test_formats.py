@@ -12,8 +12,8 @@ from grader.report import FORMATS, GRADEBOOKS
 from grader.report.view import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade
+from grader.tests.support.points_read_back import TOLD
 from grader.tests.support.readers import READERS, RUNNER
-from grader.tests.support.told import TOLD
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"

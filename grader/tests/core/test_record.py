@@ -11,7 +11,7 @@ import pytest
 
 from grader.core.record import Environment, Protection, Record, from_json, to_json, write
 from grader.core.verdict import Diagnosis, Finding, SourceLine, Verdict
-from grader.tests.support.made import outcome, record_of, secret_record
+from grader.tests.support.handmade import outcome, record_of, secret_record
 
 
 def of_size(steps: int) -> Record:

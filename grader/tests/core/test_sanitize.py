@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 
 from grader.core.record import Record, Submission, from_json, to_json
 from grader.core.sanitize import MOST_TEXT, decoded, decoded_lines, made_plain, one_line, plain
+from grader.tests.support.handmade import outcome, record_of, secret_record
 from grader.tests.support.injected import INJECTIONS, filled
-from grader.tests.support.made import outcome, record_of, secret_record
 
 
 def unseen(text: str) -> set[str]:
@@ -103,13 +103,13 @@ def test_no_record_holds_anything_else(name: str) -> None:
     record: Record = filled(INJECTIONS[name])
     texts: list[str] = []
 
-    def gather(value: object) -> None:
+    def find_submissions(value: object) -> None:
         if isinstance(value, str):
             texts.append(value)
         for item in [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ():
-            gather(item)
+            find_submissions(item)
 
-    gather(json.loads(to_json(record)))
+    find_submissions(json.loads(to_json(record)))
 
     assert len(texts) > 60
     assert set().union(*map(unseen, texts)) <= {"\n", "\t"}

@@ -18,7 +18,7 @@ from grader.core import record
 from grader.core.record import Environment, Protection, Record, from_json, to_json
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.command import FEW, SAMPLES, grade
-from grader.tests.support.made import outcome, record_of, secret_record
+from grader.tests.support.handmade import outcome, record_of, secret_record
 
 KINDS = (
     "accepted/yoda_crlf",

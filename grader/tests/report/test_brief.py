@@ -17,7 +17,7 @@ from grader.core.verdict import (
     Visibility,
 )
 from grader.report import text
-from grader.tests.support.made import outcome, record_of, steps
+from grader.tests.support.handmade import outcome, record_of, steps
 
 
 def test_causes_after_the_first_take_two_lines() -> None:

@@ -18,7 +18,7 @@ from grader.core.verdict import (
     Visibility,
 )
 from grader.report import text
-from grader.tests.support.made import outcome, record_of, secret_record, steps
+from grader.tests.support.handmade import outcome, record_of, secret_record, steps
 
 
 def test_a_hidden_case_shows_title_and_rule_only() -> None:

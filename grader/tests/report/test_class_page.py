@@ -12,8 +12,8 @@ from grader.core.verdict import Verdict, Visibility
 from grader.report.class_page import class_page, page_names
 from grader.report.view import View
 from grader.tests.report.test_html import said
+from grader.tests.support.handmade import outcome, record_of
 from grader.tests.support.injected import INJECTIONS, filled
-from grader.tests.support.made import outcome, record_of
 from grader.tests.support.web_reader import reads_page
 
 _MARK = "above 30 %"

@@ -19,7 +19,7 @@ from grader.report.focus import Focus, focus
 from grader.report.progress import by_task
 from grader.report.view import View
 from grader.tests.support.graded import drawn
-from grader.tests.support.made import outcome, record_of, secret_record
+from grader.tests.support.handmade import outcome, record_of, secret_record
 
 _LINES = ("/* one", "   int two */", "\tint three = 3;", 'return "<four>";', "", "six", "")
 

@@ -16,9 +16,9 @@ from grader.report.view import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import all_graded
-from grader.tests.support.made import outcome, record_of, secret_record
+from grader.tests.support.handmade import outcome, record_of, secret_record
+from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
 from grader.tests.support.readers import READERS, RUNNER
-from grader.tests.support.told import BOOKS, TOLD, of_record
 
 _LINE = SourceLine(file="solution.c", line=7, function="append_kv")
 _FOLDERS = sorted(path for path in SAMPLES.glob("*/*") if path.is_dir())

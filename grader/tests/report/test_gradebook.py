@@ -15,8 +15,8 @@ from grader.report import GRADEBOOKS
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import graded
-from grader.tests.support.made import record_of
-from grader.tests.support.told import BOOKS, of_record
+from grader.tests.support.handmade import record_of
+from grader.tests.support.points_read_back import BOOKS, of_record
 
 
 def rule(name: str, points: int, most: int) -> RuleScore:

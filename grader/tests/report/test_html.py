@@ -20,8 +20,8 @@ from grader.report.document import Document
 from grader.report.view import View
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.graded import drawn
+from grader.tests.support.handmade import outcome, record_of, secret_record
 from grader.tests.support.injected import Page
-from grader.tests.support.made import outcome, record_of, secret_record
 from grader.tests.support.web_reader import reads_page
 
 _ROW = Row(label="secret_row", expected=("secret_right",), actual=("secret_wrong",))

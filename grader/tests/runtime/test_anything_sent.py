@@ -13,6 +13,7 @@ from grader.runtime.native.valgrind.xml import read
 from grader.runtime.native.wire import Kind
 from grader.runtime.observation import Played
 from grader.tests.runtime.native.test_replay import TOKEN, frame, records_of, story, taken_down
+from grader.tests.support.hostile_input import ERROR, WELL, course, mark
 from grader.tests.support.programs import (
     expected_records,
     first_case,
@@ -20,7 +21,6 @@ from grader.tests.support.programs import (
     second_case,
     told,
 )
-from grader.tests.support.sent import ERROR, WELL, course, mark
 
 _EVENT = struct.Struct("<5i4x4Qq")
 
@@ -62,7 +62,7 @@ def test_no_stream_ends_in_an_exception(monkeypatch: pytest.MonkeyPatch, seed: i
     judged(*played)
 
     assert all(len(records_of(one)) == len(one.steps) for one in played)
-    assert all(isinstance(one.odd, str) for one in played)
+    assert all(isinstance(one.unexplained_end, str) for one in played)
 
 
 @_ANY

@@ -12,7 +12,7 @@ from grader.assignment.lab import Program
 from grader.core.errors import DriverError, OutOfRoom
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.confirm import surely
+from grader.runtime.confirm import run_confirmed
 from grader.runtime.native.replay import replay
 from grader.runtime.observation import Replayed
 from grader.system import capacity, sandbox
@@ -25,7 +25,7 @@ _INNOCENT = Program(content=b"innocent", source_name="llm_memory.c")
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    odd: str
+    unexplained_end: str
 
 
 @dataclass(slots=True)
@@ -33,22 +33,22 @@ class _Runs:
     """What the runs of the student's program say, one after the other, and those of the innocent one."""
 
     students: Iterator[str]
-    innocent: str = ""
+    known_good: str = ""
     order: list[bytes] = field(default_factory=list)
 
     def __call__(self, work: Workspace, program: Program) -> _Seen:
         """One run."""
         assert work.folder.is_dir()
         self.order.append(program.content)
-        return _Seen(self.innocent if program is _INNOCENT else next(self.students))
+        return _Seen(self.known_good if program is _INNOCENT else next(self.students))
 
 
 @pytest.fixture
 def sure() -> Iterator[Callable[[_Runs], _Seen]]:
     """How it is done with a lab whose innocent program needs no build."""
-    innocent = replace(lab(), innocent=lambda _: _INNOCENT)
+    known_good = replace(lab(), known_good=lambda _: _INNOCENT)
     with sandbox.workspace() as work:
-        yield lambda runs: surely(innocent, work, _STUDENTS, runs)
+        yield lambda runs: run_confirmed(known_good, work, _STUDENTS, runs)
 
 
 def test_what_ends_well_is_run_once(sure: Callable[[_Runs], _Seen]) -> None:
@@ -75,7 +75,7 @@ def test_what_comes_again_is_the_programs_own(sure: Callable[[_Runs], _Seen]) ->
 def test_what_an_innocent_program_does_too_is_this_machines(sure: Callable[[_Runs], _Seen]) -> None:
     """Nobody is graded by it, and the reason is told."""
     with pytest.raises(DriverError, match=r"innocent program.*the disk burns"):
-        sure(_Runs(iter(["killed"]), innocent="the disk burns"))
+        sure(_Runs(iter(["killed"]), known_good="the disk burns"))
 
 
 def test_what_the_kernel_ended_for_want_of_memory_is_this_machines(
@@ -119,13 +119,13 @@ def test_a_case_that_was_ended_from_outside_is_run_again(monkeypatch: pytest.Mon
 def test_the_innocent_program_of_a_lab_runs() -> None:
     """All its calls refuse, and every case comes to its end, natively and under Valgrind."""
     with sandbox.workspace() as work:
-        program = lab().innocent(work)
+        program = lab().known_good(work)
         left = list(work.folder.iterdir())
         replayed = replay(
             work, program, [first_case(), second_case()], codes=lab().codes, settings=lab().driver_settings
         )
 
     assert left == []
-    assert replayed.odd == ""
+    assert replayed.unexplained_end == ""
     assert all(one.ended for one in replayed.played)
     assert program.checked.startswith(b"\x7fELF")

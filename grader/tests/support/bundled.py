@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from grader.assignment.case_selection import part
+from grader.assignment.case_selection import select_cases
 from grader.bundles import BUNDLES
 from grader.bundles.bundle import put
 from grader.labs.paged_kv.lab import lab
@@ -32,7 +32,7 @@ _SPEAKS = re.compile(r"^(tools_id|environment_id|project_id)\(\) \{.*?(?:\}$|^\}
 
 def packed(name: str, folder: Path) -> Path:
     """A bundle in a new folder."""
-    put(BUNDLES[name].make(lab(), part(lab(), seed=lab().rubric.seed).cases), folder)
+    put(BUNDLES[name].make(lab(), select_cases(lab(), seed=lab().rubric.seed).cases), folder)
     return folder
 
 

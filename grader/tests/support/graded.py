@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from grader import pipeline
-from grader.classroom.fingerprint import Settings, asked
+from grader.classroom.fingerprint import Settings, grading_plan
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
 from grader.labs import DEFAULT
@@ -53,7 +53,7 @@ def keep(lab_name: str, path: Path, record: Record) -> None:
 
 def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] | None = None) -> Path:
     """The file of a record, made if it is not there. Raises `BlockingIOError` where another one makes it."""
-    key = hashlib.sha256(asked(Settings(lab=lab_name)).fingerprint.encode())
+    key = hashlib.sha256(grading_plan(Settings(lab=lab_name)).fingerprint.encode())
     for file in sorted(path.iterdir()):
         if file.name != "expect.toml":
             key.update(f"{file}\0".encode() + file.read_bytes())
@@ -68,7 +68,7 @@ def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] |
 @cache
 def drawn(name: str, drawing: Drawing = Drawing.ALL) -> Record:
     """A sample of this name with pictures of its failing cases, without Valgrind."""
-    chosen = asked(Settings(lab=DEFAULT))
+    chosen = grading_plan(Settings(lab=DEFAULT))
     (folder,) = (_ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
     return pipeline.grade(folder, chosen.lab, chosen.cases, seed=chosen.seed, valgrind=False, draw=drawing)
 

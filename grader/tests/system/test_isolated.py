@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.tests.support.beside import imported_beside, put_modules_beside
 from grader.tests.support.command import FEW, ROOT, SAMPLES, environment
+from grader.tests.support.decoy_modules import imported_beside, put_modules_beside
 
 _STARTED = re.compile(r'(?:python3|python|with_pip|candidate|"\$1")"? (-(?:I|[a-z]\b|-?[a-z]+).*)')
 _SCRIPTS = sorted(

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import yaml
 
-from grader.tests.support.beside import imported_beside, put_modules_beside
 from grader.tests.support.bundled import packed
 from grader.tests.support.command import SAMPLES
+from grader.tests.support.decoy_modules import imported_beside, put_modules_beside
 from grader.tests.support.readers import RUNNER
 
 _PROGRAMS = {"right": SAMPLES / "accepted" / "yoda_crlf", "wrong": SAMPLES / "wrong_answer" / "cow_copies_60_bytes"}

@@ -56,7 +56,7 @@ if {unchecked}:
     grader.system.capacity.check_room = grader.system.capacity.check_limits = lambda *_: None
 grader.system.sandbox.COMPILE_LIMITS = replace(grader.system.sandbox.COMPILE_LIMITS, wall_seconds={patience})
 grader.system.sandbox.LINK_LIMITS = replace(grader.system.sandbox.LINK_LIMITS, wall_seconds={patience})
-grader.runtime.native.symbolize._WALL_SECONDS = {patience}
+grader.runtime.native.symbolize._LIMITS = replace(grader.runtime.native.symbolize._LIMITS, wall_seconds={patience})
 """
 """What Python runs first of all: without a first look at the machine the trouble comes later, and worse."""
 

@@ -27,14 +27,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader.assignment.case_selection import part
+from grader.assignment.case_selection import select_cases
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import grade
 from grader.system import sandbox
-from grader.tests.support.armed import LAST, Hostile, suite
 from grader.tests.support.command import ROOT, SAMPLES, environment
+from grader.tests.support.hostile_batch import LAST, Hostile, suite
 from grader.tests.test_hostile_suite import told_hidden
 
 _MOST_SECONDS, _MOST_MEMORY = 10.0, 500 << 20
@@ -199,7 +199,7 @@ def _weighed(folder: Path, label: Hostile | None) -> dict[str, object]:
 def _graded(folder: Path, label: Hostile | None) -> dict[str, object]:
     """What a grading took, and what does not hold of it."""
     chosen = lab()
-    cases = part(chosen, seed=1).cases
+    cases = select_cases(chosen, seed=1).cases
     started, before = time.monotonic(), _cpu_seconds()
     record, trouble = None, ""
     try:

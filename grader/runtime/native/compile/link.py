@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 
-from grader.runtime.native.compile import needless
+from grader.runtime.native.compile import unneeded_calls
 from grader.runtime.native.compile.elf import Elf, Flag, Shape
+from grader.runtime.native.compile.expected_object import is_safe
+from grader.runtime.native.compile.harness_objects import RENAMED, TOLD, HarnessObjects, harness_objects
 from grader.runtime.native.compile.lanes import Lane, dynamic, lanes_with
-from grader.runtime.native.compile.ordinary import is_safe
-from grader.runtime.native.compile.ours import RENAMED, TOLD, Ours, ours
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.compile.symbols import Symbols
 from grader.system.process import Completed
@@ -100,7 +100,7 @@ def link(
     to find out. With `tells_stores` copies by libc's functions are told of like other stores. `only`: by program, the
     only lane that is tried.
     """
-    side = ours(project)
+    side = harness_objects(project)
     for name, content in {**side.objects, project.object_name: data}.items():
         work.add(name, content)
     steps, others = _before_linking(project, work, side, elf, missing=missing, tells_stores=tells_stores)
@@ -138,15 +138,15 @@ def link(
 
 
 def _before_linking(
-    project: CProject, work: Workspace, side: Ours, elf: Elf, *, missing: Sequence[str], tells_stores: bool
+    project: CProject, work: Workspace, side: HarnessObjects, elf: Elf, *, missing: Sequence[str], tells_stores: bool
 ) -> tuple[list[list[str]], list[str]]:
     """The commands that make student.o and gated.o of the object, and what they make for the linker besides."""
     symbols = Symbols.of(elf)
-    failing = needless.called(symbols.undefined)
+    failing = unneeded_calls.called(symbols.undefined)
     replaced = (*RENAMED, *TOLD) if tells_stores else RENAMED
     renamed = [f"{name} {side.prefix}{name}" for name in (*symbols.undefined.intersection(replaced), *failing)]
-    stubborn = symbols.stubborn - project.functions.keys()
-    renamed += [f"{name} s{secrets.token_hex(8)}" for name in stubborn if _PLAIN.fullmatch(name)]
+    unhideable = symbols.unhideable - project.functions.keys()
+    renamed += [f"{name} s{secrets.token_hex(8)}" for name in unhideable if _PLAIN.fullmatch(name)]
     _add_lines(work, "theirs.sym", renamed)
     _add_lines(work, "api.sym", project.functions)
     variables, code = _renames(elf)
@@ -157,7 +157,7 @@ def _before_linking(
     ]
     if not missing and not failing:
         return steps, []
-    stubs = [needless.stub(name, f"{side.prefix}{name}") for name in failing]
+    stubs = [unneeded_calls.stub(name, f"{side.prefix}{name}") for name in failing]
     stubs += [project.functions[name] for name in missing]
     work.add(project.header.name, project.header.read_bytes())
     _add_lines(work, "stubs.c", ("#include <errno.h>", f'#include "{project.header.name}"', *stubs))

@@ -8,21 +8,21 @@ from itertools import islice
 
 from grader.core.sanitize import plain
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
-from grader.runtime.native.compile import needless, scan
-from grader.runtime.native.compile.again import changes
+from grader.runtime.native.compile import scan, unneeded_calls
 from grader.runtime.native.compile.elf import Elf
-from grader.runtime.native.compile.innocent import innocent_starts
+from grader.runtime.native.compile.expected_object import is_safe
+from grader.runtime.native.compile.known_good import known_good_start
 from grader.runtime.native.compile.link import Linked
-from grader.runtime.native.compile.ordinary import is_safe
+from grader.runtime.native.compile.name_lines import Written
 from grader.runtime.native.compile.project import CProject
+from grader.runtime.native.compile.recheck import changes
 from grader.runtime.native.compile.scan import Suspect
-from grader.runtime.native.compile.start import start
-from grader.runtime.native.compile.surely import Compiled
-from grader.runtime.native.compile.written import Written
-from grader.runtime.native.symbolize import asked, lines_at
+from grader.runtime.native.compile.startup import start
+from grader.runtime.native.compile.toolchain import Compiled
+from grader.runtime.native.symbolize import lines_at, run_tool
 from grader.system.sandbox import Workspace
 
-__all__ = ["MOST_FINDINGS", "needless_advice", "object_findings", "program_findings"]
+__all__ = ["MOST_FINDINGS", "object_findings", "program_findings", "unneeded_calls_advice"]
 
 _WORDS = {
     "constructor": "{0} is called before main, where the grader is not ready. Take the constructor away, and call the "
@@ -103,22 +103,22 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
             yield _finding(project, Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
     starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
     if not scan.suspects(student) and any(linked.starts.get(lane) != found for lane, found in starts.items()):
-        usual = innocent_starts(project, work, student, linked.lanes)  # takes everything out of the folder
+        usual = known_good_start(project, work, student, linked.lanes)  # takes everything out of the folder
         for lane, found in starts.items():
             for word in sorted(found ^ usual.get(lane, frozenset())):
                 yield _finding(project, Suspect(kind="odd-start", symbol=word), ())
 
 
-def needless_advice(project: CProject, work: Workspace, elf: Elf, undefined: Collection[str]) -> Iterator[Advice]:
+def unneeded_calls_advice(project: CProject, work: Workspace, elf: Elf, undefined: Collection[str]) -> Iterator[Advice]:
     """A line of advice for each function of libc that no memory manager needs."""
-    names = needless.called(undefined)
+    names = unneeded_calls.called(undefined)
     found: dict[str, list[SourceLine]] = {name: [] for name in names}
     for section, calls in islice((scan.calls(elf, names) if names else {}).items(), _MOST_PLACES):
         first = dict(islice(sorted(calls.items()), _MOST_CALLS))
         lines = _lines(project, work, section, list(first)) if is_safe(section) else {}
         for place, name in first.items():
             found[name] += lines.get(place, [])[:1]
-    return needless.advice({name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in found.items()})
+    return unneeded_calls.advice({name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in found.items()})
 
 
 def _lines(project: CProject, work: Workspace, section: str, places: Sequence[int]) -> dict[int, list[SourceLine]]:
@@ -131,7 +131,7 @@ def _is_instruction(work: Workspace, name: str, *, begin: int, address: int) -> 
         return False
     # an instruction over its beginning is whole within the order's length
     window = [f"--start-address={begin}", f"--stop-address={address + scan.ORDER_BYTES}"]
-    done = asked(work, ["objdump", "-d", "--no-show-raw-insn", *window, name])
+    done = run_tool(work, ["objdump", "-d", "--no-show-raw-insn", *window, name])
     return done is not None and address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain, islice
 
 from grader.runtime.native.compile.elf import Bind, Elf, Flag, Kind, Shape, Symbol
-from grader.runtime.native.compile.ordinary import odd_sections, odd_symbols
+from grader.runtime.native.compile.expected_object import unexpected_sections, unexpected_symbols
 
 __all__ = [
     "ORDER_BYTES",
@@ -163,7 +163,7 @@ def _of_sections(elf: Elf) -> Iterator[Suspect]:
     functions = {(one.section, one.value): one.name for one in symbols if one.kind == Kind.FUNCTION and one.section}
     if any(one.name == _STACK and one.flags & Flag.EXECUTE for one in elf.sections):
         yield Suspect(kind="stack-code", symbol=_STACK)
-    for section in odd_sections(elf):
+    for section in unexpected_sections(elf):
         name = section.name
         loaded = section.size > 0 and (section.flags & Flag.ALLOC or name.startswith(".gnu.lto_"))
         kind = _ARRAYS.get(section.type, "")
@@ -213,7 +213,7 @@ def _of_symbols(elf: Elf) -> Iterator[Suspect]:
             yield Suspect(kind="ifunc", symbol=symbol.name, section=section, offset=symbol.value)
         elif _REDIRECTION.match(symbol.name):
             yield Suspect(kind="redirection", symbol=symbol.name)
-    for name in odd_symbols(elf):
+    for name in unexpected_symbols(elf):
         yield Suspect(kind="odd-symbol", symbol=name or "without a name")
 
 

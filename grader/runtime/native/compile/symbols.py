@@ -15,7 +15,7 @@ class Symbols:
 
     defined: frozenset[str]
     undefined: frozenset[str]
-    stubborn: frozenset[str] = frozenset()
+    unhideable: frozenset[str] = frozenset()
     """Of the defined those that objcopy cannot hide: common and unique ones. They could take the place of libc's."""
 
     @classmethod
@@ -23,8 +23,8 @@ class Symbols:
         """Read them from an object file."""
         visible = [symbol for symbol in elf.symbols() if symbol.bind != Bind.LOCAL]
         undefined = {symbol.name for symbol in visible if symbol.section == 0}
-        stubborn = {
+        unhideable = {
             symbol.name for symbol in visible if symbol.section == COMMON or symbol.bind not in (Bind.GLOBAL, Bind.WEAK)
         }
         defined = {symbol.name for symbol in visible} - undefined
-        return cls(frozenset(defined), frozenset(undefined), frozenset(stubborn - undefined))
+        return cls(frozenset(defined), frozenset(undefined), frozenset(unhideable - undefined))

@@ -19,7 +19,7 @@ from grader.runtime.memory_faults import LEAK, STORE, MemoryFault
 from grader.runtime.source_lines import Place
 from reference.model import Access, Span
 
-__all__ = ["Contract", "Told"]
+__all__ = ["Classified", "Contract"]
 
 _MOST_SPANS = 2
 _CONTRACT = struct.Struct(f"<{1 + 3 * _MOST_SPANS}i")
@@ -51,7 +51,7 @@ class Contract:
         return _CONTRACT.pack(1, *numbers, *[0] * (3 * _MOST_SPANS - len(numbers)))
 
 
-class Told:
+class Classified:
     """Tells breaches from memory errors where Valgrind only counted: it prints the same stack once."""
 
     def __init__(

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from grader.runtime.observation import PlayedStep
 from grader.runtime.source_lines import Place
 
-__all__ = ["Heap", "enough", "strayed"]
+__all__ = ["Heap", "diverged", "enough"]
 
 Heap = tuple[int, int, int]
 """Allocations and frees of an operation, and what was live after it."""
@@ -29,7 +29,7 @@ def enough(natively: Iterable[float], building: float) -> float:
     return start + _SLOWER * sum(max(0.0, seconds - _HARNESS_SECONDS) for seconds in natively)
 
 
-def strayed(
+def diverged(
     runs: Iterable[tuple[Mapping[int, Sequence[Heap]], Collection[int]]],
     steps: Mapping[int, Sequence[PlayedStep]],
     wrong: Collection[Place],

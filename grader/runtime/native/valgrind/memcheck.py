@@ -23,8 +23,8 @@ from grader.core.case import Case
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import Checked
 from grader.runtime.native.plan import apart, plan
-from grader.runtime.native.valgrind.contract import Contract, Told
-from grader.runtime.native.valgrind.divergence import enough, strayed
+from grader.runtime.native.valgrind.contract import Classified, Contract
+from grader.runtime.native.valgrind.divergence import diverged, enough
 from grader.runtime.native.valgrind.one_process import Run, run_once
 from grader.runtime.observation import PlayedStep
 from grader.system.budget import Budget
@@ -82,19 +82,19 @@ def memcheck(
         feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded, confined=work.confined)
         planned, limit = {i: len(cases[i].trace.operations) for i in chosen}, min(_CPU_SECONDS, most(chosen))
         done = once(feed, times * patience[chosen[0]], planned=planned, cpu_seconds=limit)
-        return replace(done, drags=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))
+        return replace(done, too_slow=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))
 
     runs, stopped, hung = _all_parts(run, parts, most_processes, work.budget)
     seen = {number for one in runs for number in one.ended} | stopped.keys() | hung.keys()
     errors = [error for one in runs for error in one.errors]
     counted = {place: count for one in runs for place, count in one.counted.items()}
-    told = Told(contracts, errors, counted)
+    told = Classified(contracts, errors, counted)
     return Checked(
         errors=tuple(error for error in errors if not error.breach),
         counted={place: count for place, count in counted.items() if not told.is_breach(place)},
         stopped=stopped,
         hung=hung,
-        strayed=strayed(((run.did, run.ended) for run in runs), steps or {}, counted.keys()),
+        diverged=diverged(((run.did, run.ended) for run in runs), steps or {}, counted.keys()),
         unchecked=tuple(number for number in numbers if number not in seen),
         processes=len(runs),
         cpu_seconds=sum(one.cpu_seconds for one in runs),
@@ -169,7 +169,7 @@ def _all_runs(run_of: Callable[[Sequence[int], int], Run], numbers: Sequence[int
         if suspect is not None:
             runs = [earlier.without(suspect) for earlier in runs]
         runs.append(run)
-        if run.drags and cut_off is not None:
+        if run.too_slow and cut_off is not None:
             hung[cut_off] = run.at[1], run.where
         if run.gives_up:
             break

@@ -79,7 +79,7 @@ class Run:
     unexplained: bool
     unread: str
     """Why not all of its report could be read; see `valgrind_xml.Said`."""
-    drags: bool = False
+    too_slow: bool = False
     """Was that far more than Valgrind needs for what its cases do natively?"""
 
     @property

@@ -15,13 +15,13 @@ from grader.runtime.native.valgrind.divergence import Heap
 from grader.runtime.native.wire import Frame, Kind
 from grader.runtime.source_lines import Place
 
-__all__ = ["Course", "followed"]
+__all__ = ["RunProgress", "followed"]
 
 _COUNT = struct.Struct("<i")
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
+class RunProgress:
     """What fitted so far."""
 
     planned: Mapping[int, int]
@@ -81,9 +81,9 @@ class Course:
             did.append((frame.allocations, frame.frees, frame.live))
 
 
-def followed(frames: Iterable[Frame], planned: Mapping[int, int], token: int) -> Course:
+def followed(frames: Iterable[Frame], planned: Mapping[int, int], token: int) -> RunProgress:
     """The course of a program that was to do these cases."""
-    course = Course(planned=planned, token=token)
+    course = RunProgress(planned=planned, token=token)
     for frame in frames:
         course.take(frame)
     return course

@@ -18,10 +18,10 @@ from grader.core.errors import DriverError
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import LEAK, MemoryFault
-from grader.runtime.native.valgrind.progress import Course
+from grader.runtime.native.valgrind.progress import RunProgress
 from grader.runtime.source_lines import Place
 
-__all__ = ["MOST_XML", "LookUp", "Said", "read"]
+__all__ = ["MOST_XML", "LookUp", "ReadReport", "read"]
 
 MOST_XML = 4_000_000
 """Bytes; the most that Valgrind said of any sample are 440,000."""
@@ -53,7 +53,7 @@ LookUp = Callable[[Sequence[Stack]], Mapping[Stack, tuple[SourceLine, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ReadReport:
     """What a document says."""
 
     errors: tuple[MemoryFault, ...]
@@ -78,7 +78,7 @@ class _Error:
 class _Reading:
     """Errors wait for the next message, which says where they belong."""
 
-    course: Course
+    course: RunProgress
     source_name: str
     waiting: list[_Error] = field(default_factory=list)
     forbidden: list[tuple[int, int]] = field(default_factory=list)
@@ -109,7 +109,7 @@ class _Reading:
         self.forbidden.clear()
 
 
-def read(document: bytes, course: Course, source_name: str, look_up: LookUp) -> Said:
+def read(document: bytes, course: RunProgress, source_name: str, look_up: LookUp) -> ReadReport:
     """Each error with its place; behind the last message it is where the process died.
 
     Of a call that gcc put a function of a system header into Valgrind names the header's line, and of an inlined
@@ -145,7 +145,7 @@ def read(document: bytes, course: Course, source_name: str, look_up: LookUp) -> 
     told = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is none of theirs
     if not any(_costs(fault) for fault in told):  # but for what happened in their calls, in a file that hides its lines
         told += [fault for fault in faults if _costs(fault) and course.counted.get((fault.case, fault.operation))]
-    return Said(errors=tuple(told), where=reading.where, unread=unread)
+    return ReadReport(errors=tuple(told), where=reading.where, unread=unread)
 
 
 def _costs(fault: MemoryFault) -> bool:

@@ -271,7 +271,7 @@ def _breaks(_work: Workspace, _source: bytes) -> Built:
 @pytest.mark.parametrize("build", [_no_program, _breaks])
 def test_advice_that_cannot_be_had_costs_no_result(build: Callable[[Workspace, bytes], Built], tmp_path: Path) -> None:
     """The report says that something was not looked at; all else is as it was."""
-    chosen: Lab = replace(lab(), build_watched=build)
+    chosen: Lab = replace(lab(), build_sanitized=build)
     path = tmp_path / "llm_memory.c"
     path.write_text(careful(), encoding="utf-8")
     record = pipeline.grade(path, chosen, [failing_case()], seed=1, valgrind=False, advise=True)

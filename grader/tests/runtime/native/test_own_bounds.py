@@ -22,6 +22,7 @@ from grader.system.budget import Budget
 from grader.system.process import Completed
 from grader.system.sandbox import Limits, Workspace
 from grader.tests.runtime.native.test_replay import TOKEN, frame, story, taken_down
+from grader.tests.support.hostile_input import quickly
 from grader.tests.support.programs import (
     POSIX,
     around,
@@ -35,7 +36,6 @@ from grader.tests.support.programs import (
     second_case,
     told,
 )
-from grader.tests.support.sent import quickly
 from reference.paged_kv.record import MORE_SEQUENCES
 
 _END = struct.pack("<iiq", 0, 0, 1000)
@@ -78,7 +78,7 @@ def test_a_flood_of_messages_stops_the_case_in_which_it_comes(monkeypatch: pytes
 
     assert [comparison.end for comparison in comparisons] == [End.STOPPED, End.STOPPED]
     assert [comparison.ended_at for comparison in comparisons] == [1, 0]
-    assert [one.odd, other.odd] == ["", ""]
+    assert [one.unexplained_end, other.unexplained_end] == ["", ""]
     assert diagnosed.diagnosis is not None
     assert "64 MB" in diagnosed.diagnosis.summary
 
@@ -131,7 +131,7 @@ def test_no_forged_status_is_an_exception(monkeypatch: pytest.MonkeyPatch, statu
     )
 
     assert one.ended
-    assert isinstance(one.odd, str)
+    assert isinstance(one.unexplained_end, str)
 
 
 @pytest.mark.parametrize("microseconds", [2**63 - 1, -(2**63)])
@@ -271,7 +271,7 @@ def test_no_number_of_addresses_is_too_much_for_addr2line() -> None:
     """They were arguments of one command, and what it answered was cut off: a judge error."""
     stacks = [(0, *range(start, start + 1000)) for start in range(0x400000, 0x400000 + 100_000, 1000)]
     with sandbox.workspace() as work:
-        program = lab().innocent(work)
+        program = lab().known_good(work)
         with quickly():
             lines = source_lines(work, program, stacks)
 
@@ -287,7 +287,7 @@ def test_lines_that_are_found_too_slowly_are_looked_for_once(monkeypatch: pytest
         return usual(work, ["sh", "-c", "while :; do :; done"], **options)  # type: ignore[arg-type]
 
     with sandbox.workspace() as work:
-        program = lab().innocent(work)
+        program = lab().known_good(work)
         monkeypatch.setattr(Workspace, "run", slow)
         lines = [source_lines(work, program, [(address,)]) for address in (0x401000, 0x402000)]
 

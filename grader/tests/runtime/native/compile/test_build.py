@@ -262,7 +262,8 @@ def test_the_driver_and_the_harness_compile_cleanly(tmp_path: Path) -> None:
 def test_a_bomb_is_stopped_in_time_and_tried_once(tmp_path: Path, bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """gcc is given one second here, and is not asked again for what it could not do."""
     monkeypatch.setattr(
-        "grader.runtime.native.compile.surely.COMPILE_LIMITS", replace(COMPILE_LIMITS, wall_seconds=20, cpu_seconds=1)
+        "grader.runtime.native.compile.toolchain.COMPILE_LIMITS",
+        replace(COMPILE_LIMITS, wall_seconds=20, cpu_seconds=1),
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     record = graded(tmp_path, bomb + RIGHT)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.native.compile import ours
+from grader.runtime.native.compile import harness_objects
 from grader.runtime.native.compile.elf import Elf
 from grader.runtime.native.compile.project import FLAGS
 from grader.runtime.native.compile.symbols import Symbols
@@ -53,10 +53,10 @@ def newer(tmp_path: Path) -> Path:
 def test_our_side_is_made(newer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Natively, for Valgrind, and the start without libc, which has a `strchr` of its own."""
     project = lab().build.args[0]  # type: ignore[attr-defined]
-    monkeypatch.setattr(ours, "_OUR_FLAGS", (*ours._OUR_FLAGS, f"-I{newer}"))
+    monkeypatch.setattr(harness_objects, "_OUR_FLAGS", (*harness_objects._OUR_FLAGS, f"-I{newer}"))
     made = tmp_path / "made"
     made.mkdir()
-    ours._make(project, made)
+    harness_objects._make(project, made)
 
     assert {"marker.o", "native.o", "valgrind.o", "starts"} <= {path.name for path in made.iterdir()}
     if os.uname().machine == "x86_64":

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from grader.core.verdict import Verdict
-from grader.runtime.native.compile import link, surely
+from grader.runtime.native.compile import link, toolchain
 from grader.system import tools
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, LINK_LIMITS, Workspace
@@ -85,7 +85,7 @@ def test_a_compiler_that_only_sleeps_is_ended_soon(monkeypatch: pytest.MonkeyPat
         return usual(work, ["sleep", "60"] if sleeps else command, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Workspace, "run", run)
-    monkeypatch.setattr(surely, "COMPILE_LIMITS", asleep)
+    monkeypatch.setattr(toolchain, "COMPILE_LIMITS", asleep)
     record = graded_text(f"/* DOZE */\n{right()}", first_case())
 
     assert [finding.kind for finding in record.findings] == ["compiler-stopped"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grader.core.verdict import Verdict
-from grader.runtime.native.valgrind.divergence import enough, strayed
+from grader.runtime.native.valgrind.divergence import diverged, enough
 from grader.runtime.observation import PlayedStep
 from grader.tests.support.programs import around, first_case, graded_text, made, second_case
 
@@ -67,8 +67,8 @@ def test_the_first_operation_that_differs(
     """A case that was cut off says nothing of what it did not come to."""
     steps = {7: [PlayedStep(b"", None, 0, 1, 0, live=1), PlayedStep(b"", None, 0, 2, 1, live=2)]}
 
-    assert strayed([({7: did}, {7} if ended else set())], steps, set()) == found
-    assert strayed([({7: did}, {7} if ended else set())], steps, {(7, 0)}) == {}
+    assert diverged([({7: did}, {7} if ended else set())], steps, set()) == found
+    assert diverged([({7: did}, {7} if ended else set())], steps, {(7, 0)}) == {}
 
 
 def test_enough_is_far_more_than_valgrind_needs() -> None:

@@ -9,8 +9,8 @@ import pytest
 from grader.core.case import Case
 from grader.core.verdict import Tool, Verdict
 from grader.runtime.memory_faults import LEAK, Checked
-from grader.runtime.native.valgrind.progress import Course
-from grader.runtime.native.valgrind.xml import Said, read
+from grader.runtime.native.valgrind.progress import RunProgress
+from grader.runtime.native.valgrind.xml import ReadReport, read
 from grader.tests.support.programs import (
     POSIX,
     around,
@@ -208,9 +208,9 @@ def test_a_document_may_end_anywhere(source_name: str) -> None:
         assert [(error.operation, error.lines) for error in whole] == [(3, ())]  # it was counted in a call of theirs
 
 
-def said(document: bytes, planned: Mapping[int, int]) -> Said:
+def said(document: bytes, planned: Mapping[int, int]) -> ReadReport:
     """What is read of it, where there are no lines of the student's, and where every operation had one error."""
-    course = Course(planned=planned, token=0xABC)
+    course = RunProgress(planned=planned, token=0xABC)
     for case, operations in planned.items():
         course.begun.append(case)
         course.did[case] = [(0, 0, 0)] * operations

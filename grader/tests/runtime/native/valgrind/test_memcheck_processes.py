@@ -198,7 +198,7 @@ def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest
     with sandbox.workspace() as work:
         memory.memcheck(
             work,
-            lab().innocent(work),
+            lab().known_good(work),
             (first_case(), replace(second_case(), visibility=Visibility.HIDDEN)),
             (0, 1),
             natively={0: 0.0001, 1: 3.0},

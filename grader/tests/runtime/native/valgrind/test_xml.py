@@ -16,13 +16,13 @@ from grader.runtime.native.valgrind.progress import followed
 from grader.runtime.native.valgrind.xml import read
 from grader.runtime.native.wire import Frames, Kind
 from grader.tests.runtime.native.test_replay import TOKEN, frame
+from grader.tests.support.hostile_input import ERROR, WELL, course, mark, quickly, said
 from grader.tests.support.programs import (
     first_case,
     graded_text,
     right,
     second_case,
 )
-from grader.tests.support.sent import ERROR, WELL, course, mark, quickly, said
 
 _END = struct.pack("<iiq", 0, 0, 1000)
 _LINE = SourceLine(file="llm_memory.c", line=7, function="f")
@@ -176,9 +176,9 @@ def test_a_report_that_is_cut_off_twice_is_the_programs_own_fault(monkeypatch: p
 
     def disturbed(work: object, program: object, **options: object) -> Checked:
         checked = memcheck(work, program, **options)  # type: ignore[arg-type]
-        innocent = getattr(program, "content", b"") == lab().innocent(work).content  # type: ignore[arg-type]
+        known_good = getattr(program, "content", b"") == lab().known_good(work).content  # type: ignore[arg-type]
         runs.append(checked)
-        return checked if innocent or len(runs) > 2 * times - 1 else spoiling(checked)
+        return checked if known_good or len(runs) > 2 * times - 1 else spoiling(checked)
 
     monkeypatch.setattr(pipeline, "memcheck", disturbed)
     record = graded_text(right(), first_case(), second_case(), valgrind=True)

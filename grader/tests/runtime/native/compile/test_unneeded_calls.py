@@ -15,7 +15,7 @@ from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.report.text import render
-from grader.runtime.native.compile import needless, ours
+from grader.runtime.native.compile import harness_objects, unneeded_calls
 from grader.system import process
 from grader.system.process import Patience
 from grader.system.sandbox import workspace
@@ -113,8 +113,8 @@ def test_a_call_by_pointer_is_named_without_a_line_at_least() -> None:
 
 def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
     """They compile, under the strict flags too but for their missing declarations."""
-    names = [name for calls in needless._TABLE for name in calls.names.split()]
-    stubs = [needless.stub(name, f"x_{name}") for name in [*names, "__read_chk", "__open_2", "fopen64"]]
+    names = [name for calls in unneeded_calls._TABLE for name in calls.names.split()]
+    stubs = [unneeded_calls.stub(name, f"x_{name}") for name in [*names, "__read_chk", "__open_2", "fopen64"]]
     (tmp_path / "stubs.c").write_text("#include <errno.h>\n" + "\n".join(stubs) + "\n", encoding="utf-8")
     done = process.run(
         ["gcc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c", "stubs.c"],
@@ -125,7 +125,7 @@ def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
 
     assert (done.exit_code, done.stderr) == (0, b"")
     assert len(names) == len(set(names))
-    assert not set(names) & set(ours.RENAMED)
+    assert not set(names) & set(harness_objects.RENAMED)
 
 
 def test_other_names_of_a_function_are_known() -> None:
@@ -133,7 +133,7 @@ def test_other_names_of_a_function_are_known() -> None:
     wanted = {"__read_chk", "__open64_2", "open64", "fopen64", "__open_2", "__sysv_signal", "fork"}
     real = {"write", "printf", "__printf_chk", "__memcpy_chk", "puts", "time", "qsort", "my_fork", "forked", "raise"}
 
-    assert set(needless.called(wanted | real)) == wanted
+    assert set(unneeded_calls.called(wanted | real)) == wanted
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere all is linked with libc")

@@ -22,15 +22,15 @@ from dataclasses import dataclass, replace
 from grader.core.errors import OutOfRoom, TooBusy
 from grader.runtime.native.compile import diagnostics
 from grader.runtime.native.compile.elf import Elf
-from grader.runtime.native.compile.foreign import TELL, foreign_files
-from grader.runtime.native.compile.innocent import innocent_program
+from grader.runtime.native.compile.known_good import known_good_program
 from grader.runtime.native.compile.link import Linked, link, most_seconds
+from grader.runtime.native.compile.outside_files import TELL, outside_files
 from grader.runtime.native.compile.project import CProject
 from grader.system import capacity, tools
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
-__all__ = ["Compiled", "compile_surely", "link_surely"]
+__all__ = ["Compiled", "compile_file", "link_file"]
 
 _MOST_FOREIGN = 20
 _LARGE = 48 << 20
@@ -63,14 +63,14 @@ class Compiled:
     cpu_seconds: float = 0.0
 
 
-def compile_surely(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
+def compile_file(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
     """Compile the file. Raises `GraderError` when it cannot be told what is wrong with it."""
     kills = capacity.memory_kills()
     most = most_seconds(work, COMPILE_LIMITS)
     first = _compiled(project, work, source, command)
     if first.elf is not None and not first.foreign:
         return first
-    innocent_program(project, work)
+    known_good_program(project, work)
     if first.elf is not None:
         return first
     if first.done.timed_out:
@@ -116,7 +116,7 @@ def _is_stopped(done: Completed, statuses: Sequence[int], most: float) -> bool:
     return any(status > _BY_SIGNAL for status in statuses)
 
 
-def link_surely(project: CProject, work: Workspace, compiled: Compiled, missing: Sequence[str]) -> Linked:
+def link_file(project: CProject, work: Workspace, compiled: Compiled, missing: Sequence[str]) -> Linked:
     """Link what was compiled. Raises `GraderError` when nothing as large as it is linked here."""
     data, elf = compiled.data, compiled.elf
     assert elf is not None
@@ -124,7 +124,7 @@ def link_surely(project: CProject, work: Workspace, compiled: Compiled, missing:
     first = link(project, work, data, elf, missing=missing)
     if not first.step:
         return first
-    innocent_program(project, work, min(len(data), _LARGE))
+    known_good_program(project, work, min(len(data), _LARGE))
     if first.exhausted:
         return first
     again = link(project, work, data, elf, missing=missing)
@@ -146,7 +146,7 @@ def _compiled(project: CProject, work: Workspace, source: bytes, command: Sequen
         done=done,
         data=data,
         elf=Elf.read(data),
-        foreign=tuple(foreign_files(work)[:_MOST_FOREIGN]),
+        foreign=tuple(outside_files(work)[:_MOST_FOREIGN]),
         cpu_seconds=done.cpu_seconds,
     )
 
@@ -160,7 +160,7 @@ def _written(project: CProject, work: Workspace, source: bytes, command: Sequenc
     """gcc has nothing against the file: now it is written, or too large for that, or there is no room."""
     once_more = _compiled(project, work, source, command)
     if once_more.elf is None:
-        innocent_program(project, work, _LARGE)
+        known_good_program(project, work, _LARGE)
         stopped = once_more.done.slow or once_more.done.large
         return replace(once_more, stopped=stopped, too_large=not stopped)
     return once_more

@@ -6,7 +6,7 @@ Samples find the decoys by these names, which they may count on where no protect
     $HOME/hostile_canary       in the grader's home folder, for its owner only
     ../hostile_canary          seen from the private folder, which everybody may read
     ../grade-neighbour         another's private folder, with a source
-    ../hostile_canary.socket   where somebody listens, and on the ports and by the name of grader.tests.support.ears
+    ../hostile_canary.socket   where somebody listens, and on the ports and by the name of listeners.py
     hostile_mark*              what a sample tries to leave outside its private folder has such a name
 """
 
@@ -30,7 +30,7 @@ from grader.core.record import Record, from_json
 from grader.core.verdict import Verdict
 from grader.pytest_plugin.items import may_get
 from grader.tests.support.command import ROOT, SAMPLES, command, environment
-from grader.tests.support.ears import Ears, left_behind
+from grader.tests.support.listeners import Ears, left_behind
 
 __all__ = ["ATTACKS", "LAST", "Batch", "Hostile", "grade_all", "suite"]
 

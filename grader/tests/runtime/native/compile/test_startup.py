@@ -11,7 +11,7 @@ import pytest
 from grader.core.verdict import Verdict
 from grader.runtime.native.compile import scan
 from grader.runtime.native.compile.elf import Elf
-from grader.runtime.native.compile.ours import Ours, ours
+from grader.runtime.native.compile.harness_objects import HarnessObjects, harness_objects
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.compile.scan import Suspect
 from grader.system.process import Completed
@@ -60,7 +60,7 @@ def test_a_program_is_compared_with_an_innocent_one(name: str, monkeypatch: pyte
 def test_a_name_that_others_see_is_found_after_objcopy(monkeypatch: pytest.MonkeyPatch) -> None:
     """It hides all but the six functions; one that it left would take the place of libc's."""
     monkeypatch.setattr(scan, "suspects", _blind)
-    monkeypatch.setattr("grader.runtime.native.compile.again.odd_symbols", _none)
+    monkeypatch.setattr("grader.runtime.native.compile.recheck.unexpected_symbols", _none)
     record = graded(_UNIQUE)
 
     assert record.verdict is Verdict.REJECTED
@@ -74,12 +74,12 @@ def test_what_is_kept_of_an_innocent_program_is_not_believed_against_a_file(
     """It may be of another libc by now: then an innocent file is linked anew, with what the file needs of libc."""
     lanes: list[str] = []
 
-    def outdated(project: CProject) -> Ours:
-        made = ours(project)
+    def outdated(project: CProject) -> HarnessObjects:
+        made = harness_objects(project)
         lanes.extend(made.starts)
         return replace(made, starts=dict.fromkeys(made.starts, frozenset({"interpreter of another libc"})))
 
-    monkeypatch.setattr("grader.runtime.native.compile.link.ours", outdated)
+    monkeypatch.setattr("grader.runtime.native.compile.link.harness_objects", outdated)
     accepted((SAMPLES / "accepted" / sample / "llm_memory.c").read_text(encoding="utf-8"))
 
     assert {"program dynamic", "checked dynamic"} <= set(lanes)
@@ -91,8 +91,8 @@ def test_where_there_is_no_gold_ld_links(monkeypatch: pytest.MonkeyPatch, tmp_pa
     lanes: list[str] = []
     run = Workspace.run
 
-    def seen(project: CProject) -> Ours:
-        made = ours(project)
+    def seen(project: CProject) -> HarnessObjects:
+        made = harness_objects(project)
         lanes.extend(made.starts)
         return made
 
@@ -102,7 +102,7 @@ def test_where_there_is_no_gold_ld_links(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(shutil, "which", lambda name, *rest: None if name == "ld.gold" else usual(name, *rest))
-    monkeypatch.setattr("grader.runtime.native.compile.link.ours", seen)
+    monkeypatch.setattr("grader.runtime.native.compile.link.harness_objects", seen)
     monkeypatch.setattr(Workspace, "run", without_gold)
     accepted((SAMPLES / "accepted" / "yoda_crlf" / "llm_memory.c").read_text(encoding="utf-8"))
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from grader.runtime.native.valgrind.progress import Course, followed
-from grader.runtime.native.valgrind.xml import Said, read
+from grader.runtime.native.valgrind.progress import RunProgress, followed
+from grader.runtime.native.valgrind.xml import ReadReport, read
 from grader.runtime.native.wire import Frames, Kind
 from grader.tests.runtime.native.test_replay import TOKEN, frame
 
@@ -26,7 +26,7 @@ def mark(case: int, operation: int, *, token: int = TOKEN, word: str = "errors")
     return f"<clientmsg><tid>1</tid><text>pkv {word} {token:x} {case:x} {operation:x}\n</text></clientmsg>".encode()
 
 
-def course(*, errors: int = 1) -> Course:
+def course(*, errors: int = 1) -> RunProgress:
     """Cases 4 and 2, of three operations each; both came to their end, with so many errors in every operation."""
     frames = [
         one
@@ -40,7 +40,7 @@ def course(*, errors: int = 1) -> Course:
     return followed(Frames(b"".join(frames), TOKEN, 6), {4: 3, 2: 3}, TOKEN)
 
 
-def said(*pieces: bytes, errors: int = 1) -> Said:
+def said(*pieces: bytes, errors: int = 1) -> ReadReport:
     """What is read of these pieces."""
     return read(b"".join([*pieces, WELL]), course(errors=errors), "llm_memory.c", lambda _: {})
 

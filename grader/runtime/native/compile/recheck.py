@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from grader.runtime.native.compile.elf import Bind, Elf, Flag, Shape
-from grader.runtime.native.compile.ordinary import CODE, odd_symbols
+from grader.runtime.native.compile.expected_object import CODE, unexpected_symbols
 from grader.runtime.native.compile.scan import Suspect
 
 __all__ = ["changes"]
@@ -33,8 +33,8 @@ def changes(student: Elf, gated: Elf | None, functions: Collection[str]) -> Iter
         same = (section.name, section.type, section.flags & _KEPT) in known
         if section.flags & Flag.ALLOC and not made and not same:
             yield Suspect(kind="odd-section", symbol=section.name)
-    before = set(odd_symbols(student))
-    for name in odd_symbols(gated):
+    before = set(unexpected_symbols(student))
+    for name in unexpected_symbols(gated):
         if name not in before:
             yield Suspect(kind="odd-symbol", symbol=name)
     for symbol in gated.symbols():

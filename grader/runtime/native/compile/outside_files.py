@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.system.sandbox import Workspace, is_of_the_system
 
-__all__ = ["TELL", "foreign_files"]
+__all__ = ["TELL", "outside_files"]
 
 _MOST_BYTES = 256 << 10
 """Of a list: each name in it costs a look at each of its parts. All headers of the system have 30 KB."""
@@ -22,7 +22,7 @@ TELL = ("-MD", "-MF", _LISTS[0], f"-Wa,--MD,{_LISTS[1]}")
 _NAME = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
 
 
-def foreign_files(work: Workspace) -> list[str]:
+def outside_files(work: Workspace) -> list[str]:
     """The names of such files, after a compilation with `TELL`."""
     if any(path.is_file() and path.stat().st_size > _MOST_BYTES for path in (work.folder / kept for kept in _LISTS)):
         return [f"a list of files of more than {_MOST_BYTES >> 10} KB"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from grader.runtime.native.compile.elf import ABSOLUTE, COMMON, MOST_SECTIONS, Bind, Elf, Flag, Kind, Section, Shape
 
-__all__ = ["CODE", "is_safe", "odd_sections", "odd_symbols", "too_many_sections", "too_much"]
+__all__ = ["CODE", "is_safe", "too_many_sections", "too_much", "unexpected_sections", "unexpected_symbols"]
 
 _MOST_SYMBOLS = 20_000
 _MOST_BESIDE = 16 << 20
@@ -86,7 +86,7 @@ def is_safe(name: str) -> bool:
     return _SAFE.fullmatch(name) is not None and not name.startswith("-")
 
 
-def odd_sections(elf: Elf) -> Iterator[Section]:
+def unexpected_sections(elf: Elf) -> Iterator[Section]:
     """Those that gcc does not make of C. The relocations of one are told by it."""
     tables = [number for number, one in enumerate(elf.sections) if one.type == Shape.SYMTAB]
     odd = {number for number, one in enumerate(elf.sections) if number and not _is_ordinary(elf, one)}
@@ -119,7 +119,7 @@ def _is_ordinary(elf: Elf, section: Section) -> bool:
     )
 
 
-def odd_symbols(elf: Elf) -> Iterator[str]:
+def unexpected_symbols(elf: Elf) -> Iterator[str]:
     """The names of those that gcc does not make of C: of a version, unique, absolute, or of a strange type.
 
     Functions that choose functions (ifunc) are told elsewhere. Names may be odd: no tool is told them.

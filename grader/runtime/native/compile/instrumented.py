@@ -13,22 +13,22 @@ from collections.abc import Sequence
 from grader.assignment.lab import Built, Program
 from grader.core.errors import DriverError
 from grader.runtime.native.compile.elf import Elf
+from grader.runtime.native.compile.expected_object import too_much
 from grader.runtime.native.compile.link import link
-from grader.runtime.native.compile.ordinary import too_much
 from grader.runtime.native.compile.project import CProject
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
-__all__ = ["build_telling_lines", "build_watched"]
+__all__ = ["build_sanitized", "build_with_lines"]
 
 _LINES = ("-O0", "-fno-builtin", "-fsanitize-coverage=trace-pc", "-fsanitize=thread")
 
 
-def build_watched(project: CProject, work: Workspace, source: bytes) -> Built:
+def build_sanitized(project: CProject, work: Workspace, source: bytes) -> Built:
     """So that it tells of undefined behaviour; see `_built`."""
     return _built(project, work, source, ("-fsanitize=undefined",))
 
 
-def build_telling_lines(project: CProject, work: Workspace, source: bytes) -> Built:
+def build_with_lines(project: CProject, work: Workspace, source: bytes) -> Built:
     """So that it tells which lines it goes through, and which stored what; see `_built`. Nothing is optimized."""
     return _built(project, work, source, _LINES, tells_stores=True)
 

@@ -15,16 +15,16 @@ from dataclasses import replace
 from grader.assignment.lab import Program
 from grader.core.errors import DriverError, TooBusy
 from grader.runtime.native.compile.elf import Bind, Elf, Kind
-from grader.runtime.native.compile.foreign import TELL, foreign_files
 from grader.runtime.native.compile.link import link
+from grader.runtime.native.compile.outside_files import TELL, outside_files
 from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.start import start
+from grader.runtime.native.compile.startup import start
 from grader.system import capacity
 from grader.system.budget import Budget
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
-__all__ = ["innocent_program", "innocent_starts"]
+__all__ = ["known_good_program", "known_good_start"]
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
 
@@ -43,14 +43,14 @@ void *innocent(size_t size)
 """Of libc what many submissions call."""
 
 
-def innocent_program(project: CProject, work: Workspace, size: int = 0) -> Program:
+def known_good_program(project: CProject, work: Workspace, size: int = 0) -> Program:
     """A program of a submission that has no mistake and does nothing; its object has `size` bytes at least.
 
     Takes everything out of the folder, before and after. Raises `GraderError` when it cannot be built: then no failure
     of another file says anything about that.
     """
     with _paid(work) as place:
-        return _innocent_program(project, place, size)
+        return _known_good_program(project, place, size)
 
 
 @contextlib.contextmanager
@@ -64,7 +64,7 @@ def _paid(work: Workspace) -> Iterator[Workspace]:
         work.budget.take(place.budget.paid, whole - place.budget.wall)
 
 
-def _innocent_program(project: CProject, work: Workspace, size: int) -> Program:
+def _known_good_program(project: CProject, work: Workspace, size: int) -> Program:
     work.clear()
     padding = f"char innocent_padding[{size}] = {{1}};\n" if size else ""
     headers = "".join(f"#include <{header}.h>\n" for header in _HEADERS) + f'#include "{project.header.name}"\n'
@@ -72,7 +72,7 @@ def _innocent_program(project: CProject, work: Workspace, size: int) -> Program:
     work.add(project.source_name, source.encode())
     work.add(project.header.name, project.header.read_bytes())
     compiled = work.run([*project.compile_command, *TELL], limits=COMPILE_LIMITS)
-    elsewhere = foreign_files(work) if compiled.succeeded else []
+    elsewhere = outside_files(work) if compiled.succeeded else []
     if elsewhere:
         raise DriverError(
             f"gcc takes its own headers from {elsewhere[0]}, where no submission may read; put a gcc on /usr/bin or "
@@ -90,19 +90,19 @@ def _innocent_program(project: CProject, work: Workspace, size: int) -> Program:
     return Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
 
 
-def innocent_starts(
+def known_good_start(
     project: CProject, work: Workspace, student: Elf, lanes: Mapping[str, str]
 ) -> dict[str, frozenset[str]]:
     """What the programs of an innocent file that needs of libc what this object needs run besides their functions.
 
     By program and lane; empty when it cannot be linked so. Takes everything out of the folder.
     """
-    innocent_program(project, work)
+    known_good_program(project, work)
     with _paid(work) as place:
-        return _innocent_starts(project, place, student, lanes)
+        return _known_good_start(project, place, student, lanes)
 
 
-def _innocent_starts(
+def _known_good_start(
     project: CProject, work: Workspace, student: Elf, lanes: Mapping[str, str]
 ) -> dict[str, frozenset[str]]:
     needed = "".join(

@@ -17,13 +17,13 @@ from grader.runtime.native.compile import scan
 from grader.runtime.native.compile.elf import Elf
 from grader.runtime.native.compile.lanes import BEFORE, BEHIND, LANES
 from grader.runtime.native.compile.project import FLAGS, CProject
-from grader.runtime.native.compile.start import start
+from grader.runtime.native.compile.startup import start
 from grader.runtime.native.compile.symbols import Symbols
 from grader.system import process, tools
-from grader.system.build_cache import kept
+from grader.system.build_cache import cached
 from grader.system.process import Completed, Patience
 
-__all__ = ["RENAMED", "TOLD", "Ours", "ours"]
+__all__ = ["RENAMED", "TOLD", "HarnessObjects", "harness_objects"]
 
 RENAMED = (
     *("malloc", "calloc", "realloc", "reallocarray", "free", "malloc_usable_size"),
@@ -63,7 +63,7 @@ _FREESTANDING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class HarnessObjects:
     """Our side of a program."""
 
     prefix: str
@@ -74,15 +74,17 @@ class Ours:
     """What an innocent program runs besides its functions (start.py), by program and lane."""
 
 
-def ours(project: CProject) -> Ours:
+def harness_objects(project: CProject) -> HarnessObjects:
     """The driver and the harness, compiled once for this compiler and kept between runs."""
     folders = (_HARNESS, project.driver.parent, _FILTERS)
     sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
     parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"9", *_here()]
-    made = kept(parts, partial(_make, project))
+    made = cached(parts, partial(_make, project))
     objects = {path.name: path.read_bytes() for path in made.iterdir() if path.name in _LINKED}
     starts = json.loads((made / "starts").read_text())
-    return Ours((made / "prefix").read_text(), objects, {lane: frozenset(words) for lane, words in starts.items()})
+    return HarnessObjects(
+        (made / "prefix").read_text(), objects, {lane: frozenset(words) for lane, words in starts.items()}
+    )
 
 
 def _make(project: CProject, made: Path) -> None:
@@ -100,19 +102,19 @@ def _make(project: CProject, made: Path) -> None:
     (made / "prefix").write_text(prefix)
     for name, command in commands.items():
         includes = [f"-I{path}" for path in (_HARNESS, project.header.parent, _FILTERS)] if command[0] == "gcc" else []
-        _run_ours([*command, *includes, "-o", name], made)
+        _run_own([*command, *includes, "-o", name], made)
     names = (*RENAMED, *TOLD, *_MARKS, *(f"call_{demanded}" for demanded in project.functions))
     renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
     for name in ("marker.o", "native.o", "valgrind.o"):
-        _run_ours(["objcopy", *renamed, name], made)
+        _run_own(["objcopy", *renamed, name], made)
         global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", *_CALLED_BY_GCC)]
-        _run_ours(["objcopy", "--wildcard", *global_names, name], made)
+        _run_own(["objcopy", "--wildcard", *global_names, name], made)
         elf = Elf.read((made / name).read_bytes())
         functions = scan.functions(elf) if elf else []
         kept_names = re.compile(f"main$|__ubsan_|__tsan_|__sanitizer_|{prefix}")
         known = [f"{old} {prefix}{old}\n" for old in functions if not kept_names.match(old)]
         (made / "functions.sym").write_text("".join(known))
-        _run_ours(["objcopy", "--redefine-syms=functions.sym", name], made)
+        _run_own(["objcopy", "--redefine-syms=functions.sym", name], made)
         elf = Elf.read((made / name).read_bytes())
         defined = Symbols.of(elf).defined if elf else frozenset()
         if not any(symbol.startswith(prefix) for symbol in defined):  # nothing is kept that does not work
@@ -130,7 +132,7 @@ def _link_libc(made: Path) -> None:
     Where there is no static libc it is not made, and no lane that needs it works.
     """
     files = [*_FIRST, _START, *_LIBRARIES, *_LAST]
-    found = {name: _run_ours(["gcc", f"-print-file-name={name}"], made).stdout.decode().strip() for name in files}
+    found = {name: _run_own(["gcc", f"-print-file-name={name}"], made).stdout.decode().strip() for name in files}
     libraries = ["--start-group", *(found[name] for name in _LIBRARIES), "--end-group"]
     _run(["ld", "-r", "-o", "native-libc.o", found[_START], "native.o", *libraries], made)
     (made / BEFORE).write_text("\n".join(found[name] for name in _FIRST))
@@ -141,7 +143,7 @@ def _try_lanes(project: CProject, made: Path) -> None:
     """Link a program that does nothing in every way that works here, and write down what it runs besides."""
     stubs = [f'#include "{project.header.name}"\n', *(f"{stub}\n" for stub in project.functions.values())]
     (made / "innocent.c").write_text("".join(stubs))
-    _run_ours(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "innocent.c", "-o", "innocent.o"], made)
+    _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "innocent.c", "-o", "innocent.o"], made)
     starts: dict[str, list[str]] = {}
     for program, harness in (("program", "native.o"), ("checked", "valgrind.o")):
         for lane, command in LANES[program].items():
@@ -155,7 +157,7 @@ def _try_lanes(project: CProject, made: Path) -> None:
     (made / "starts").write_text(json.dumps(starts))
 
 
-def _run_ours(command: list[str], folder: Path) -> Completed:
+def _run_own(command: list[str], folder: Path) -> Completed:
     done = _run(command, folder)
     if not done.succeeded:
         raise DriverError(f"our own driver does not compile:\n{done.stderr.decode(errors='replace')}")

@@ -12,12 +12,17 @@ from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.native.compile import diagnostics
 from grader.runtime.native.compile.diagnostics import Diagnostic
 from grader.runtime.native.compile.elf import Bind, Elf
+from grader.runtime.native.compile.expected_object import too_many_sections, too_much
 from grader.runtime.native.compile.link import Linked
-from grader.runtime.native.compile.ordinary import too_many_sections, too_much
 from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.rejected import MOST_FINDINGS, needless_advice, object_findings, program_findings
-from grader.runtime.native.compile.surely import Compiled, compile_surely, link_surely
+from grader.runtime.native.compile.rejected import (
+    MOST_FINDINGS,
+    object_findings,
+    program_findings,
+    unneeded_calls_advice,
+)
 from grader.runtime.native.compile.symbols import Symbols
+from grader.runtime.native.compile.toolchain import Compiled, compile_file, link_file
 from grader.system import tools
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
@@ -54,7 +59,7 @@ def build(
     suspicions: list[Finding] = []
     advice: tuple[Advice, ...] = ()
     program = None
-    compiled = compile_surely(project, work, source, command)
+    compiled = compile_file(project, work, source, command)
     spent = compiled.cpu_seconds
     if compiled.elf is None:
         if not relaxed:
@@ -66,11 +71,11 @@ def build(
     else:
         elf, symbols = compiled.elf, Symbols.of(compiled.elf)
         suspicions += object_findings(project, work, elf, allowed)
-        advice = tuple(needless_advice(project, work, elf, symbols.undefined))
+        advice = tuple(unneeded_calls_advice(project, work, elf, symbols.undefined))
         missing = [name for name in project.functions if name not in symbols.defined]
         findings += _symbol_findings(project, elf, symbols, missing)
         if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
-            linked = link_surely(project, work, compiled, missing)
+            linked = link_file(project, work, compiled, missing)
             spent += linked.cpu_seconds
             if linked.exhausted:
                 message = f"{linked.step} needed too much time or memory for what gcc makes of it and was stopped"
