@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grader.assignment.lab import Built, Lab, Program
+from grader.assignment.settings import DEFAULTS, GradingOptions
 from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.core.verdict import Advice, RuleScore
@@ -20,7 +21,7 @@ from grader.runtime.observation import Replayed
 from grader.runtime.source_lines import Named, Place
 from grader.system.sandbox import Workspace
 
-__all__ = ["Attempt", "timed"]
+__all__ = ["Attempt", "stage_name", "timed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,17 +32,11 @@ class Attempt:
     path: Path
     cases: tuple[Case, ...]
     work: Workspace
-    seed: int
-    valgrind: bool = True
-    advise: bool = False
-    """Is advice wanted that costs time?"""
-    counting: bool = False
-    """Are instructions to be counted?"""
+    options: GradingOptions = DEFAULTS
     hidden: Mapping[str, int] | None = None
     """What cases weigh that are not run here, for the public part."""
     relaxed: bool = False
-    allowed: frozenset[str] = frozenset()
-    """Symbols for which nothing is rejected."""
+    """Whether warnings and missing functions are forgiven, to see what the file would have scored."""
     source: Source | None = None
     built: Built | None = None
     replayed: Replayed | None = None
@@ -58,6 +53,11 @@ class Attempt:
     spent: dict[str, float] = field(default_factory=dict)
 
     @property
+    def seed(self) -> int:
+        """The seed of the magic words."""
+        return self.lab.rubric.seed if self.options.seed is None else self.options.seed
+
+    @property
     def program(self) -> Program | None:
         """What the build made."""
         return self.built.program if self.built is not None else None
@@ -68,12 +68,17 @@ class Attempt:
         return self.program is not None
 
 
+def stage_name(step: Callable[[Attempt], Attempt]) -> str:
+    """The name of a stage, as progress and costs have it."""
+    return step.__name__.removeprefix("_")
+
+
 def timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
     """Take a step, and note the CPU seconds: ours, and those of programs of which the step itself says nothing."""
     own, all_programs, told = time.process_time(), _programs(), _told(attempt)
     attempt = step(attempt)
     others = _programs() - all_programs - (_told(attempt) - told)
-    name = f"grader {step.__name__.removeprefix('_')}"
+    name = f"grader {stage_name(step)}"
     more = {name: time.process_time() - own, "tools": attempt.spent.get("tools", 0.0) + max(0.0, others)}
     return replace(attempt, spent=attempt.spent | more)
 

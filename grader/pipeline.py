@@ -6,14 +6,15 @@ raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from grader.assignment.lab import Built, Lab
+from grader.assignment.settings import DEFAULTS, GradingOptions
 from grader.assignment.source import Source, collect
-from grader.attempt import Attempt, timed
+from grader.attempt import Attempt, stage_name, timed
 from grader.core.case import Case
 from grader.core.picture import Drawing
 from grader.core.record import Record
@@ -40,47 +41,38 @@ from grader.system import sandbox, tools
 __all__ = ["STEPS", "Progress", "grade"]
 
 Progress = Callable[[str], None]
-"""Told the name of each step as it begins."""
+"""Called with the name of each stage as it begins."""
 
 
 def grade(
     path: Path,
     lab: Lab,
     cases: Sequence[Case],
+    options: GradingOptions = DEFAULTS,
     *,
-    seed: int,
-    valgrind: bool = True,
-    advise: bool = False,
-    instructions: bool = False,
-    draw: Drawing = Drawing.NOTHING,
-    allowed: Collection[str] = (),
     hidden: Mapping[str, int] | None = None,
     source: Source | None = None,
+    draw: Drawing = Drawing.NOTHING,
     progress: Progress = lambda _: None,
 ) -> Record:
     """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
 
-    `advise` looks for what costs no point, `instructions` counts them, `draw` says how many pictures of failing cases
-    there are (grader.result.draw_states); for symbols that are `allowed` nothing is rejected. With `hidden` the cases
-    are the public part, and that is what the others weigh (grader.assignment.case_selection).
+    With `hidden` the cases are the public part, and `hidden` is what the others weigh (grader.assignment.
+    case_selection). `draw` says how many failing cases get pictures (grader.result.draw_states).
     """
-    tools.require(*lab.tools, *(["valgrind"] if valgrind or instructions else []))
+    tools.require(*lab.tools, *(["valgrind"] if options.valgrind or options.instructions else []))
     with sandbox.workspace() as work:
         attempt = Attempt(
             lab=lab,
             path=path,
             cases=tuple(cases),
             work=work,
-            seed=seed,
-            valgrind=valgrind,
-            advise=advise,
-            counting=instructions,
-            allowed=frozenset(allowed),
+            options=options,
             hidden=hidden,
             source=source,
         )
         for step in STEPS:
-            progress(step.__name__)
+            progress(stage_name(step))
             attempt = timed(step, attempt)
     return record(attempt, would_score=_would_score(attempt), draw=draw)
 
@@ -100,7 +92,7 @@ def _build(attempt: Attempt) -> Attempt:
         source.content,
         own_headers=source.own_headers,
         relaxed=attempt.relaxed,
-        allowed=attempt.allowed,
+        allowed=frozenset(attempt.options.allowed),
     )
     return replace(attempt, built=built, spent=attempt.spent | {"build": built.cpu_seconds})
 
@@ -136,7 +128,7 @@ def _find_lost(attempt: Attempt) -> Attempt:
 def _memcheck(attempt: Attempt) -> Attempt:
     """Valgrind sees the cases that neither crashed nor hung natively."""
     program = attempt.program
-    if program is None or not attempt.valgrind or attempt.relaxed:
+    if program is None or not attempt.options.valgrind or attempt.relaxed:
         return attempt
     sound = _sound(attempt)
     if not sound:
@@ -204,7 +196,7 @@ def _find_lines(attempt: Attempt) -> Attempt:
 def _count(attempt: Attempt) -> Attempt:
     """Callgrind sees the public cases, when somebody wants a leaderboard: everybody reads the number."""
     program = attempt.program
-    if program is None or not attempt.counting or attempt.relaxed:
+    if program is None or not attempt.options.instructions or attempt.relaxed:
         return attempt
     sound = [number for number in _sound(attempt) if attempt.cases[number].visibility is Visibility.PUBLIC]
     if not sound:
@@ -240,7 +232,7 @@ def _score(attempt: Attempt) -> Attempt:
 def _advise(attempt: Attempt) -> Attempt:
     """Comes when the points are counted, so that it cannot cost any."""
     source, program = attempt.source, attempt.program
-    if not attempt.advise or attempt.relaxed or source is None or program is None:
+    if not attempt.options.advise or attempt.relaxed or source is None or program is None:
         return attempt
     with sandbox.workspace(attempt.work.budget) as work:  # what ran in the other one may have left something there
         advised = look_for_advice(
@@ -269,7 +261,8 @@ def _would_score(attempt: Attempt) -> int | None:
     if any(finding.verdict is Verdict.REJECTED for finding in built.findings):  # it would be again
         return None
     with sandbox.workspace(attempt.work.budget) as work:
-        again = replace(attempt, work=work, relaxed=True, valgrind=False)
+        options = replace(attempt.options, valgrind=False)
+        again = replace(attempt, work=work, relaxed=True, options=options)
         for step in STEPS[1:]:
             again = step(again)
     return total(again.scores) if again.can_run else None

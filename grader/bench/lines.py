@@ -204,7 +204,7 @@ def _processes_of_faulty(subject: Subject, tell: Tell) -> Figure:
 
 def _valgrind_processes(subject: Subject, path: Path) -> int:
     with sandbox.workspace() as work:
-        attempt = Attempt(lab=subject.lab, path=path, cases=subject.cases, work=work, seed=subject.lab.rubric.seed)
+        attempt = Attempt(lab=subject.lab, path=path, cases=subject.cases, work=work)
         for step in pipeline.STEPS:
             attempt = step(attempt)
     return attempt.checked.processes if attempt.checked is not None else 0

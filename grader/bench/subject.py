@@ -76,7 +76,7 @@ class Subject:
     def grade(self, cases: Sequence[Case] | None = None) -> Record:
         """The whole grading, as in a grader that goes on running."""
         chosen = self.cases if cases is None else cases
-        return pipeline.grade(self.path, self.lab, chosen, seed=self.lab.rubric.seed)
+        return pipeline.grade(self.path, self.lab, chosen)
 
     def grade_in_a_process(self, case: Case) -> None:
         """`grade run` with one case, from the start of Python to the report."""

@@ -7,10 +7,11 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 
+from grader.assignment.settings import Settings
 from grader.assignment.source import collect
 from grader.bench.figures import Figure, Target, best
 from grader.bench.measure import Tell, wall_of
-from grader.classroom.fingerprint import Settings, grading_plan
+from grader.classroom.fingerprint import grading_plan
 from grader.classroom.workers import Task, grade, processes
 
 __all__ = ["efficiency"]

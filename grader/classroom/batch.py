@@ -11,9 +11,10 @@ from json import dumps, loads
 from pathlib import Path
 
 from grader.assignment.lab import Lab
+from grader.assignment.settings import Settings
 from grader.assignment.source import Source
 from grader.classroom.discover import Submitted
-from grader.classroom.fingerprint import GradingPlan, Settings, grading_plan, meant_headers, source_id
+from grader.classroom.fingerprint import GradingPlan, grading_plan, meant_headers, source_id
 from grader.classroom.locks import RunLocks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store

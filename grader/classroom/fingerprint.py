@@ -15,35 +15,20 @@ from pathlib import Path
 
 from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab
+from grader.assignment.settings import Settings
 from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.judge.score import most_points
 from grader.labs import LABS
 from grader.system import tools
 
-__all__ = ["GradingPlan", "Settings", "code", "differences", "grading_plan", "house", "source_id"]
+__all__ = ["GradingPlan", "code", "differences", "grading_plan", "house", "source_id"]
 
 _ROOT = Path(__file__).parents[2]
 _CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
 _NO_MATTER = frozenset({"tests", "cli", "report", "bench", "bundles"})
 """Packages on which no record depends."""
 _HASHED = ("grader", "cases")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How a class is graded; each of these changes records."""
-
-    lab: str
-    case: str = "*"
-    seed: int | None = None
-    """None: the rubric's."""
-    valgrind: bool = True
-    advise: bool = False
-    instructions: bool = False
-    allowed: tuple[str, ...] = ()
-    public_only: bool = False
-    """Without hidden cases; always so where there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

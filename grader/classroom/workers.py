@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import pipeline
+from grader.assignment.settings import Settings
 from grader.assignment.source import Source
-from grader.classroom.fingerprint import Settings, differences, grading_plan
+from grader.classroom.fingerprint import differences, grading_plan
 from grader.classroom.stored_result import StoredRecord
 from grader.classroom.worker_pool import Late, Pool
 from grader.core.errors import InputError, OtherGrader, Unprotected
@@ -84,13 +85,9 @@ def _kept(task: Task) -> StoredRecord:
         Path(task.source.name),
         chosen.lab,
         chosen.cases,
-        seed=chosen.seed,
-        valgrind=task.settings.valgrind,
-        advise=task.settings.advise,
-        instructions=task.settings.instructions,
-        draw=Drawing.ALL,  # the store's records are for every format
-        allowed=task.settings.allowed,
+        task.settings,
         hidden=chosen.hidden,
+        draw=Drawing.ALL,  # the store's records are for every format
         source=task.source,
     )
     return StoredRecord.of(task.key, record)

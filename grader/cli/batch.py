@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from pathlib import Path
 
+from grader.assignment.settings import Settings
 from grader.assignment.toml_table import suggestion
 from grader.classroom import batch as batches, fingerprint, overrides as decisions, roster as rosters
 from grader.classroom.discover import Submitted, find_submissions
@@ -83,7 +84,7 @@ def batch(
         grade show jane && grade export > grades.csv
     """
     chosen = fingerprint.grading_plan(
-        fingerprint.Settings(
+        Settings(
             lab=chosen_lab(lab).name,
             case=case,
             seed=seed,

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from grader import __version__, pipeline
-from grader.classroom.fingerprint import Settings, grading_plan
+from grader.assignment.settings import Settings
+from grader.classroom.fingerprint import grading_plan
 from grader.core.errors import ExitCode, GraderError
 from grader.core.verdict import Verdict
 from grader.labs import DEFAULT
@@ -68,7 +69,7 @@ def _tried() -> str:
         for name, path in chosen.lab.starter.items():
             (Path(folder) / name).write_bytes(path.read_bytes())
         try:
-            record = pipeline.grade(Path(folder), chosen.lab, chosen.cases, seed=chosen.seed)
+            record = pipeline.grade(Path(folder), chosen.lab, chosen.cases)
         except (GraderError, OSError) as error:
             return str(error)
     ran = record.complete and record.outcomes and record.memcheck and record.verdict is not Verdict.JUDGE_ERROR

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from grader import pipeline
+from grader.assignment.settings import GradingOptions
 from grader.cli.options import (
     case_names,
     chosen_case,
@@ -63,8 +64,8 @@ def repro(
         cases = chosen_selection(chosen, "*", seed, public_only=public_only).cases
     else:
         cases = (chosen_case(chosen, case, seed),)
-    used = chosen.rubric.seed if seed is None else seed
-    record = pipeline.grade(path, chosen, cases, seed=used, valgrind=not without_valgrind)
+    options = GradingOptions(seed=seed, valgrind=not without_valgrind)
+    record = pipeline.grade(path, chosen, cases, options)
     failing = _failing(record)
     if failing is None:
         sys.stderr.write("grade: nothing fails here, so there is nothing to reproduce\n")

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from grader import pipeline
+from grader.assignment.settings import GradingOptions
 from grader.assignment.source import collect
 from grader.cli.options import (
     case_option,
@@ -37,19 +38,19 @@ __all__ = ["options", "run"]
 
 _NO_END = "the grading did not come to its end: it was interrupted, or the grader failed"
 
-_STEPS = {
-    "_collect": "looking for the file",
-    "_build": "compiling",
-    "_replay": "running the cases",
-    "_compare": "comparing with the reference",
-    "_memcheck": "running them again under Valgrind",
-    "_count": "counting instructions",
-    "_find_lost": "looking for lost memory",
-    "_diagnose": "looking for the cause",
-    "_pinpoint": "looking for lines",
-    "_find_lines": "looking for lines",
-    "_score": "counting points",
-    "_advise": "looking for advice",
+_STAGES = {
+    "collect": "looking for the file",
+    "build": "compiling",
+    "replay": "running the cases",
+    "compare": "comparing with the reference",
+    "memcheck": "running them again under Valgrind",
+    "count": "counting instructions",
+    "find_lost": "looking for lost memory",
+    "diagnose": "looking for the cause",
+    "pinpoint": "looking for lines",
+    "find_lines": "looking for lines",
+    "score": "counting points",
+    "advise": "looking for advice",
 }
 
 
@@ -110,7 +111,7 @@ def run(
     others = _others(also, format)
     _check_several(paths, output if format in FORMATS else None, others)
     chosen = chosen_lab(lab)
-    asked = chosen_selection(chosen, case, seed, public_only=public_only)
+    selected = chosen_selection(chosen, case, seed, public_only=public_only)
     _check_paths(paths, chosen.source_name)
     if require_sandbox is not None:
         require(require_sandbox)
@@ -118,14 +119,16 @@ def run(
     grade = partial(
         pipeline.grade,
         lab=chosen,
-        cases=asked.cases,
-        hidden=asked.hidden,
-        seed=chosen.rubric.seed if seed is None else seed,
-        valgrind=not without_valgrind,
-        advise=advice,
-        instructions=instructions,
+        cases=selected.cases,
+        hidden=selected.hidden,
+        options=GradingOptions(
+            seed=seed,
+            valgrind=not without_valgrind,
+            advise=advice,
+            instructions=instructions,
+            allowed=tuple(allow),
+        ),
         draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (format, *others)),
-        allowed=allow,
     )
     if format in FORMATS:
         filed = _renders(others, view_of(instructor=instructor, everything=everything, to_file=True))
@@ -183,7 +186,7 @@ def _report(
     nothing = ungraded(lab.name, Submission(name=one_line(str(path))), lab.rubric.max_score, _NO_END)
     keep(nothing)
     with status(str(path)) as tell:
-        record = grade(path, progress=lambda step: tell(_STEPS[step]))
+        record = grade(path, progress=lambda step: tell(_STAGES[step]))
     try:
         keep(record)
     except BaseException:
@@ -203,7 +206,7 @@ def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook,
     def records() -> Iterator[Record]:
         for path in paths:
             with status(str(path)) as tell:
-                record = grade(path, progress=lambda step, tell=tell: tell(_STEPS[step]))
+                record = grade(path, progress=lambda step, tell=tell: tell(_STAGES[step]))
             verdicts.append(record.verdict)
             yield record
 

@@ -1,4 +1,4 @@
-"""Words that every room uses: verdicts and findings, cases, the result record, pictures, errors, plain text.
+"""Types that every package uses: verdicts and findings, cases, the result record, pictures, errors, plain text.
 
-Values only: they are made by the rooms above and read by all of them. Nothing here starts a program.
+They are values only: the packages above create them, and all packages read them. Nothing here starts a program.
 """

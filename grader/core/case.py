@@ -1,4 +1,4 @@
-"""What a lab's case files may say, and what a case is once it is read."""
+"""The grammar of a lab's case files, and a case after it was read."""
 
 from __future__ import annotations
 
@@ -29,56 +29,56 @@ class Number:
 
     @property
     def values(self) -> str:
-        """The values in words."""
+        """The allowed values in words."""
         steps = f" in steps of {self.step}" if self.step > 1 else ""
         return f"from {self.least} to {self.most}{steps}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """How an operation is written. `replies` is empty for a poke, of which nothing is claimed."""
+    """How an operation is written in a case file. `replies` is empty for a poke, for which no reply is claimed."""
 
     arguments: tuple[Number, ...]
     replies: tuple[str, ...] = ()
     null_first: bool = False
-    """May a NULL stand before the arguments (`llm_init NULL 64`)?"""
+    """Whether NULL may be written before the arguments (`llm_init NULL 64`)."""
     null_target: bool = True
-    """May it go to `@NULL`?"""
+    """Whether the target may be `@NULL`."""
     opens: bool = False
     closes: bool = False
     task: str = ""
-    """What the handout calls the task of writing it."""
+    """The handout's name for the task of writing it."""
 
     @property
     def is_poke(self) -> bool:
-        """Is it none of the handout's calls?"""
+        """Whether it is not one of the handout's calls."""
         return not self.replies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """What a lab's case files may say."""
+    """The grammar of a lab's case files."""
 
     operations: Mapping[str, Signature]
     settings: Mapping[str, Number]
-    """Keys of the header that are numbers of the lab's own, such as `pool_blocks`."""
+    """Numeric keys of the header that are specific to the lab, such as `pool_blocks`."""
     example: str
-    """A line with a reply, for messages that say what to write."""
+    """An operation line with a reply, for messages that say what to write."""
     most_targets: int
     clauses: Mapping[str, str]
     """The sentences of the handout that a case may name, with their text."""
     rules: tuple[str, ...]
     complete: Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
-    """Adds the operations that a case leaves out; yields (key, message) for settings that do not fit."""
+    """Adds the operations that a case omits; yields (key, message) for settings that do not fit."""
     model: ModelFactory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case, complete and checked against the reference."""
+    """A complete case that was checked against the reference."""
 
     name: str
-    """Folder and file name without ending, such as `append/first_append_after_fork`."""
+    """Folder and file name without extension, such as `append/first_append_after_fork`."""
     path: Path
     title: str
     handout: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Failing cases as a student should meet them: by cause, dearest first, and only what the reader may see."""
+"""Failing cases in the order of a report: grouped by cause, most costly first, limited to what the reader may see."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _EVERYWHERE = {
     Judged.LEAK: (Verdict.MEMORY_LEAK,),
     Judged.MEMORY_ERROR: (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED),
 }
-"""The findings that cost points of a rule which is judged in every case."""
+"""The verdicts of findings that cost points of a rule that is judged in every case."""
 
 
 class Audience(StrEnum):
-    """Who reads. Of a hidden case students see title and rule, instructors see all."""
+    """The reader of a report. Of a hidden case, students see title and rule; instructors see everything."""
 
     STUDENT = "student"
     INSTRUCTOR = "instructor"
@@ -44,20 +44,20 @@ class Audience(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Failing cases with one cause; the first of them is the one to show."""
+    """Failing cases with the same cause; a report shows the first of them."""
 
     outcomes: tuple[Outcome, ...]
     lost: float
-    """Points that these cases cost, about."""
+    """The points that these cases cost, approximately."""
 
     @property
     def shown(self) -> Outcome:
-        """The case that stands for all."""
+        """The case that represents the group."""
         return self.outcomes[0]
 
     @property
     def others(self) -> tuple[Outcome, ...]:
-        """The rest of them."""
+        """The other cases of the group."""
         return self.outcomes[1:]
 
 
@@ -68,23 +68,23 @@ class HiddenLoss:
     rule: str
     outcomes: tuple[Outcome, ...]
     points: float
-    """What they cost of it, about."""
+    """The points of the rule that they cost, approximately."""
     handout: str
-    """Where the handout speaks of what they are judged by, when it is not what they test."""
+    """The handout's place for the rule, when the cases were written for another rule; else empty."""
     alone: bool
-    """Does no case that the reader may see cost points of the rule?"""
+    """Whether only hidden cases cost points of the rule."""
 
 
 def is_hidden(outcome: Outcome, audience: Audience) -> bool:
-    """Must this reader not see what the case does?"""
+    """Whether this reader must not see what the case does."""
     return outcome.visibility is Visibility.HIDDEN and audience is not Audience.INSTRUCTOR
 
 
 def grouped(record: Record, outcomes: Iterable[Outcome]) -> list[Group]:
-    """The failing ones among `outcomes`, by cause: the diagnosed cause first, then by the points they cost.
+    """Group the failing `outcomes` by cause: the diagnosed cause first, then by the points they cost.
 
-    Within a group the diagnosed case stands first, else the plainest: a public one, without anything
-    that the grader does by itself and without odd settings, short.
+    Within a group the diagnosed case comes first, else the simplest: public before hidden, then without pokes and odd
+    settings (`Outcome.plain`), then short.
     """
     lost = lost_points(record)
     by_cause: dict[str, list[Outcome]] = {}
@@ -105,7 +105,7 @@ def grouped(record: Record, outcomes: Iterable[Outcome]) -> list[Group]:
 
 
 def lost_points(record: Record) -> dict[str, float]:
-    """What each case cost, about: the points a rule lost, shared out over the cases that lost them."""
+    """Return the approximate cost of each case: a rule's lost points are divided by weight among its failing cases."""
     lost: dict[str, float] = {}
     for score in record.rules:
         missing = score.max_points - score.points
@@ -117,9 +117,9 @@ def lost_points(record: Record) -> dict[str, float]:
 
 
 def guilty_of(record: Record, rule: str) -> list[Outcome]:
-    """The cases that lost points of a rule.
+    """Return the cases that lost points of a rule.
 
-    A rule that no case names is judged in all of them; those with a finding of it lost its points.
+    A rule that no case names is judged in all cases; those with a finding of this rule lost its points.
     """
     own = [one for one in record.outcomes if one.rule == rule]
     if own:
@@ -129,7 +129,7 @@ def guilty_of(record: Record, rule: str) -> list[Outcome]:
 
 
 def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
-    """For each rule that lost points by hidden cases, those cases."""
+    """Return the hidden cases that cost points, one entry for each rule that lost points through them."""
     losses = []
     for score in record.rules:
         missing = score.max_points - score.points
@@ -149,23 +149,23 @@ def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
 
 
 def clauses_of(outcome: Outcome) -> list[str]:
-    """What a case tests, each with its place in the handout: `Task 2: create_sequence returns NULL when ...`."""
+    """Return what a case tests, with the places in the handout: `Task 2: create_sequence returns NULL when ...`."""
     places = [name.partition("/")[0] for name in outcome.handout]
     return [f"{place}: {said}" for place, said in zip(places, outcome.clauses, strict=False)] or list(outcome.handout)
 
 
 def of_the_build(record: Record) -> list[Finding]:
-    """What is wrong before any case is run."""
+    """Return the findings from before any case was run."""
     return [finding for finding in record.findings if finding.case is None]
 
 
 def findings_of(record: Record, outcome: Outcome) -> list[Finding]:
-    """What was found in one case."""
+    """Return the findings of one case."""
     return [record.findings[place] for place in outcome.findings]
 
 
 def trouble_of(record: Record, outcome: Outcome) -> Finding | None:
-    """The finding behind the first thing that went wrong in a case, None when there is none."""
+    """Return the finding for the first thing that went wrong in a case, None when there is none."""
     found = findings_of(record, outcome)
     difference = outcome.difference
     if difference is not None:
@@ -175,7 +175,7 @@ def trouble_of(record: Record, outcome: Outcome) -> Finding | None:
 
 
 def bad_operation(record: Record, outcome: Outcome) -> int:
-    """The operation, counted from 1, at which a case went wrong first; 0 where nothing says which."""
+    """Return the operation, counted from 1, at which a case first went wrong; 0 when it is unknown."""
     if outcome.difference is not None:
         return outcome.difference.operation
     trouble = trouble_of(record, outcome)
@@ -183,18 +183,18 @@ def bad_operation(record: Record, outcome: Outcome) -> int:
 
 
 def hint_of(record: Record, group: Group) -> str:
-    """The group's hint, but not the one that the report begins with."""
+    """Return the group's hint; "" when it is the diagnosis's hint, with which the report begins."""
     first = record.diagnosis.hint if record.diagnosis is not None else ""
     return "" if group.shown.hint == first else group.shown.hint
 
 
 def broken_by(record: Record, group: Group) -> str:
-    """The sentence of the handout that the group breaks, but not the one that the report begins with."""
+    """Return the sentence of the handout that the group breaks; "" when `hint_of` returns ""."""
     return group.shown.broken if hint_of(record, group) else ""
 
 
 def _costs(found: Finding, rule: str, judged: Judged) -> bool:
-    """Did this finding cost points of a rule that no case names?"""
+    """Whether this finding cost points of a rule that no case names."""
     return found.verdict in _EVERYWHERE[judged] if judged in _EVERYWHERE else found.rule == rule
 
 

@@ -1,21 +1,21 @@
-"""Everything that can be wrong on our side of the desk. A wrong submission is a value, never one of these.
+"""Exceptions for failures of the grader and its inputs. A wrong submission is a value, never one of these.
 
-GraderError                 exit code 3: our fault; costs no student a point
-├── ToolMissing             a program that we need is not installed, with the command that installs it
-├── CannotStart             a program is there and cannot be started
-├── DriverError             our own driver did not build, or broke its own protocol
-├── OtherGrader             who should grade has another grader, other cases or other tools than we
-├── NoWorkers               no machine is there that grades for us
-├── TooBusy                 this machine has no time for a program that does its work
-├── OutOfRoom               this machine has no disk, memory, processes or descriptors left for it
+GraderError                 exit code 3: the grader's fault; costs no student a point
+├── ToolMissing             a required program is not installed; with the command that installs it
+├── CannotStart             a program is installed but cannot be started
+├── DriverError             the grader's own driver did not build, or broke its own protocol
+├── OtherGrader             a worker has another grader, other cases or other tools than this process
+├── NoWorkers               there is no worker machine to grade
+├── TooBusy                 this machine is too busy to run a working program in time
+├── OutOfRoom               this machine has too little disk, memory, processes or descriptors left
 ├── StoreTrouble            a store cannot be used any longer: it is gone, its disk is full, a part of it is damaged
-├── Unprotected             this machine cannot take as much from a program as was asked for
-└── InputError              exit code 2: what we were given to read is wrong
+├── Unprotected             this machine cannot confine a program as far as was requested
+└── InputError              exit code 2: an input is wrong
     ├── UsageError          an option or a path
     ├── CaseFileError       a case file; all its mistakes at once
     ├── RubricError         a rubric; all its mistakes at once
     ├── ClassFileError      a roster, a list of overrides, an export's list of submissions; all its mistakes at once
-    └── StoreError          a store that is none, or comes from a newer grader
+    └── StoreError          a file that is not a store, or a store of a newer grader
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ __all__ = [
 
 
 MOST_SHOWN = 20
-"""Mistakes that are told of one file; of others only the number. Nobody reads hundreds, and most have one cause."""
+"""The most mistakes shown for one file. The others are only counted: hundreds are not read, and most have one cause."""
 
 _MOST_MESSAGE = 500
 
 
 class ExitCode(IntEnum):
-    """What `grade` exits with (design: verdicts and exit codes)."""
+    """The exit codes of `grade` (design: verdicts and exit codes)."""
 
     ACCEPTED = 0  # every submission has all points
-    NOT_ACCEPTED = 1  # at least one has not
+    NOT_ACCEPTED = 1  # at least one submission has not
     BAD_INPUT = 2  # a wrong option, path, case file or rubric
     JUDGE_ERROR = 3  # the grader's own fault
     INTERRUPTED = 130  # Ctrl-C
-    READER_GONE = 141  # whoever read what we print has gone; what a shell says of a program that ends of SIGPIPE
+    READER_GONE = 141  # the reader of the output closed it; a shell reports this code for a program ended by SIGPIPE
 
 
 class GraderError(Exception):
@@ -72,7 +72,7 @@ class GraderError(Exception):
 
 
 class ToolMissing(GraderError):
-    """A program is not installed; `install` is the command to type, where we know it."""
+    """A program is not installed; `install` is the command that installs it, where it is known."""
 
     def __init__(self, tool: str, install: str, instead: str = "") -> None:
         self.tool = tool
@@ -86,39 +86,39 @@ class ToolMissing(GraderError):
 
 
 class CannotStart(GraderError):
-    """A program that we need cannot be started."""
+    """A required program cannot be started."""
 
 
 class DriverError(GraderError):
-    """The driver, which is ours, did not do what it must."""
+    """The driver, a part of the grader, did not work as required."""
 
 
 class OtherGrader(GraderError):
-    """A record from there would not be the one that was asked for."""
+    """A worker's record would differ from the requested one."""
 
 
 class NoWorkers(GraderError):
-    """The machines that should grade for us are not there, or no longer."""
+    """The worker machines are not available, or no longer."""
 
 
 class TooBusy(GraderError):
-    """The machine gives a program no time, so nothing can be said about it."""
+    """The machine gives a program no time, so the program cannot be judged."""
 
 
 class OutOfRoom(GraderError):
-    """The machine has too little left of something; the message says of what, where, and what to do."""
+    """The machine has too little of a resource left; the message says which one, where, and what to do."""
 
 
 class StoreTrouble(GraderError):
-    """A store was usable, and is no longer, or not all of it."""
+    """A store that was usable is no longer usable, or a part of it is not."""
 
 
 class Unprotected(GraderError):
-    """Less stands between student code and this machine than was demanded."""
+    """This machine is less protected from student code than was requested."""
 
 
 class InputError(GraderError):
-    """Something that we were given cannot be used."""
+    """An input cannot be used."""
 
     exit_code = ExitCode.BAD_INPUT
 
@@ -150,7 +150,7 @@ class _FileError(InputError):
 
 
 def _told(problems: Sequence[Problem]) -> Iterator[str]:
-    """The first mistakes of each file, and how many more there are."""
+    """Yield the first mistakes of each file, and how many more there are."""
     by_path: dict[Path, list[Problem]] = {}
     for problem in problems:
         by_path.setdefault(problem.path, []).append(problem)
@@ -173,4 +173,4 @@ class ClassFileError(_FileError):
 
 
 class StoreError(InputError):
-    """A file is no store of ours, or one that we cannot read."""
+    """A file is not a store of the grader, or a store that this grader cannot read."""

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Same(Generic[T]):
-    """Equal only for the very same object, which it keeps alive: traces are long, and nobody hashes them twice."""
+    """A cache key: equal only for the same object, which it keeps alive. Long traces are not hashed again."""
 
     __slots__ = ("value",)
 

@@ -1,6 +1,6 @@
-"""A failing case as a report draws it: states as panels of rows and cells, expected beside actual, step by step.
+"""Pictures of failing cases in a report: states as panels of rows and cells, expected beside actual, step by step.
 
-What the panels are is the lab's business (`Lab.picture`); who draws them knows rows of cells only.
+The lab defines the panels (`Lab.picture`); the code that draws them knows only rows of cells.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ __all__ = ["Drawing", "Panel", "Part", "Picture", "Row", "Scene", "Shape"]
 
 
 class Drawing(IntEnum):
-    """How much of a record's failing cases is drawn."""
+    """How many of a record's failing cases are drawn, and how much of each."""
 
     NOTHING = 0
     FIRST = 1
-    """The operation with which a report begins."""
+    """The operation that a report begins with."""
     ALL = 2
-    """Each cause: its states step by step, and a program that shows it."""
+    """Each cause: its states step by step, and a program that reproduces it."""
 
 
 class Shape(StrEnum):
@@ -30,26 +30,26 @@ class Shape(StrEnum):
     GRID = "grid"
     """Rows of cells below named columns."""
     TREE = "tree"
-    """Rows that hang below the nearest row before them of less depth."""
+    """Each row is a child of the nearest row before it with a smaller depth."""
     CHAIN = "chain"
     """Cells that point to their neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of one state, as a lab describes it: cells by the labels of their rows, which say the depth too."""
+    """A part of one state, as a lab describes it. `lines` maps the depth and label of a row to its cells."""
 
     title: str
     shape: Shape
     lines: Mapping[tuple[int, str], tuple[str, ...]]
     columns: tuple[str, ...] = ()
     legend: Mapping[str, str] = field(default_factory=dict)
-    """What cells mean that are only signs."""
+    """The meaning of cells that hold only a sign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Cells as they should be; `actual` is None where they are so. A row that one side lacks has no cells there."""
+    """The expected cells; `actual` is None when it equals them. A row that one side lacks has no cells there."""
 
     label: str
     depth: int = 0
@@ -67,27 +67,27 @@ class Panel:
     legend: dict[str, str] = field(default_factory=dict)
     rows: tuple[int, ...] = ()
     omitted: int = 0
-    """Rows with nothing wrong that are left out."""
+    """The number of omitted rows; they have no difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The state after one operation (counted from 1), judged from the state that the program was in before it."""
+    """The state after one operation (counted from 1), expected from the program's own state before the operation."""
 
     operation: int
     reached: bool = True
-    """Did the program come back from it? Else there is the expected state only."""
+    """Whether the program returned from the operation. Otherwise there is only the expected state."""
     panels: tuple[Panel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A failing case, drawn. Rows that are equal in several scenes are kept once."""
+    """The picture of a failing case. Rows that are equal in several scenes are stored once."""
 
     case: str
     operation: int
-    """The one that went wrong first."""
+    """The operation that went wrong first."""
     rows: tuple[Row, ...] = ()
     scenes: tuple[Scene, ...] = ()
     program: tuple[str, ...] = ()
-    """The lines of a program that shows it outside the grader."""
+    """The lines of a program that reproduces the failure outside the grader."""

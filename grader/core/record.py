@@ -1,4 +1,4 @@
-"""The one result record. Every report is a pure function of it, so that their numbers cannot disagree."""
+"""The result record. Every report is a pure function of it, so that the numbers of reports cannot disagree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCHEMA = "paged-kv-grader/record/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Student:
-    """Whose submission it is, as far as a roster or an export says."""
+    """The author of a submission, as far as a roster or an export says."""
 
     name: str
     sid: str = ""
@@ -48,21 +48,21 @@ class Student:
 class Submission:
     """What was graded: a name to show, and the SHA-256 of the source file ("" when there was none).
 
-    A report shows findings beside the source, and may be made when the file is long gone: so its lines are here, but
-    no more than anybody would read.
+    A report shows findings beside the source, and may be made after the file was deleted. So the lines of the file are
+    stored here, up to a bound.
     """
 
     name: str
     sha256: str = ""
     file: str = ""
-    """Where that lies in the folder of this name; empty when the name is the file's own, or there is none."""
+    """The path of the source file in the folder `name`; empty when `name` is the file itself, or there is no file."""
     notes: tuple[str, ...] = ()
     source_file: str = ""
-    """What findings call the source file."""
+    """The name of the source file in findings."""
     source: tuple[str, ...] = ()
-    """Its lines, bounded."""
+    """The lines of the source file, bounded."""
     students: tuple[Student, ...] = ()
-    """Several for the submission of a group, none where nobody said."""
+    """Several for the submission of a group, none where they are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """What really stood between the student's code and the machine."""
+    """The protection from the student's code that was active."""
 
     level: str = "none"
     active: tuple[str, ...] = ()
@@ -99,63 +99,64 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One submission, graded (design: the result record). Points are whole numbers, every text is plain.
+    """The result of grading one submission (design: the result record). Points are whole numbers, every text is plain.
 
-    Nothing in it steers a terminal, hides, or cannot be written in XML; see `grader.core.sanitize`.
+    No text controls a terminal, contains invisible characters, or is invalid in XML; see `grader.core.sanitize`.
     """
 
     schema: str = SCHEMA
     complete: bool = True
-    """Did the grading come to its end? Without that there is no score."""
+    """Whether the grading was completed. Otherwise there is no score."""
     lab: str
     submission: Submission
     verdict: Verdict
     score: int | None
     max_score: int
     public_only: bool = False
-    """Hidden cases were not run. Their weight counts all the same: the score is certain whatever they show, and the
-    most that can be had here is less than all points."""
+    """Whether hidden cases were not run. Their weight still counts: the score is earned whatever they show, and
+    `max_score` is less than all points."""
     would_score: int | None = None
-    """For a `compile_error`: the score had it been built without -Werror or with stubs. Never counts."""
+    """For a `compile_error`: the score if it were built without -Werror or with stubs. It never counts."""
     diagnosis: Diagnosis | None = None
     stages: tuple[CallStage, ...] = ()
-    """How far each demanded call is, where something goes wrong."""
+    """How far each demanded call is, when something goes wrong."""
     rules: tuple[RuleScore, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     findings: tuple[Finding, ...] = ()
     advice: tuple[Advice, ...] = ()
-    """Worth knowing; never costs a point."""
+    """Useful information that never costs a point."""
     allowed: tuple[str, ...] = ()
-    """Symbols that somebody has looked at and let pass (`--allow`); without that it were rejected."""
+    """Symbols that a person checked and allowed (`--allow`); otherwise the submission would be rejected."""
     pictures: tuple[Picture, ...] = ()
-    """The failing cases that a report shows, drawn, where that was asked for."""
+    """Pictures of the failing cases that a report shows, where they were requested."""
     overrides: tuple[Override, ...] = ()
-    """Points that a person changed; rules, score and verdict are those after it."""
+    """Points that a person changed; rules, score and verdict are those after the change."""
     notation: dict[str, str] = field(default_factory=dict)
-    """What the short words in the shown operations mean."""
+    """The meaning of the abbreviations in the shown operations."""
     output: str = ""
-    """What the program printed, bounded. Shown, never parsed."""
+    """What the program printed, bounded. It is shown, never parsed."""
     memcheck: bool = True
-    """Did Valgrind run?"""
+    """Whether Valgrind was enabled."""
     instructions: int | None = None
-    """What the demanded functions executed over the public cases that ran to their end, where it was counted."""
+    """The instructions that the demanded functions executed in the public cases that ran to their end; None when they
+    were not counted."""
     seed: int = 0
     protection: Protection = Protection()
     environment: Environment = Environment()
     cpu_seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Whatever came from the student, and through whichever field: what a record holds is plain and bounded."""
+        """Make every text of the record plain and bounded, because any field may hold text from the student."""
         for name, value in plain_parts(self).items():
             object.__setattr__(self, name, value)
 
     def same_result(self, other: Record) -> bool:
-        """Do both say the same, whatever machine and time they come from?"""
+        """Whether both records have the same result, apart from what depends on machine and time."""
         return _comparable(self) == _comparable(other)
 
 
 def _comparable(record: Record) -> Record:
-    """Without what depends on machine and time: also where in its loop a call was that never returns."""
+    """Return the record without what depends on machine and time, such as the line at which a hanging call was."""
     hangs = {one.case for one in record.findings if one.verdict is Verdict.TIME_LIMIT_EXCEEDED}
     diagnosis = record.diagnosis
     if diagnosis is not None and diagnosis.case in hangs:
@@ -174,7 +175,7 @@ def _comparable(record: Record) -> Record:
 
 
 def ungraded(lab: str, submission: Submission, max_score: int, why: str) -> Record:
-    """The record of what has no score, which costs nobody a point."""
+    """Return the record of a submission without a score; it costs no student a point. `why` is the reason."""
     finding = Finding(rule="", verdict=Verdict.JUDGE_ERROR, kind="not-graded", message=why)
     return Record(
         complete=False,
@@ -195,27 +196,27 @@ def _adapter() -> TypeAdapter[Record]:
 
 
 def to_json(record: Record, *, one_line: bool = False) -> str:
-    """The record as a JSON object, with a line end."""
+    """Return the record as a JSON object, with a line end."""
     return _adapter().dump_json(record, indent=None if one_line else 1).decode() + "\n"
 
 
 def from_json(text: str | bytes) -> Record:
-    """Read a record back. Raises `ValueError` when the text is none."""
+    """Read a record from JSON. Raises `ValueError` when the text is not a record."""
     return _adapter().validate_json(text)
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema that every record obeys."""
+    """Return the JSON schema of a record."""
     published = _adapter().json_schema(mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA, **published}
 
 
 def write(path: Path, text: str | Iterable[str]) -> None:
-    """Put a text, or its parts, at `path` in one step: whoever looks sees the old file or the new one, never half.
+    """Write a text, or its parts, to `path` atomically: a reader sees the old file or the new one, never a part.
 
-    Raises `OSError` that names the path.
+    Raises `OSError` with the path.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")  # a name that is known whenever an interrupt comes
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")  # the name is known at any interrupt, for the removal
     try:
         temporary.unlink(missing_ok=True)
         with temporary.open("x", encoding="utf-8") as file:

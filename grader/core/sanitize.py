@@ -1,9 +1,8 @@
-r"""Text that others wrote, made plain: what cannot be seen is written as C would write it, such as \x1b or \u202e.
+r"""Conversion of text from outside to plain text: invisible characters become C escapes such as \x1b or \u202e.
 
-File and function names, compiler messages and printed output come from the student. A control sequence among them
-could rewrite a report on the screen, a bidirectional override could show it in another order, and no XML can carry
-them. So `grader.core.record` holds plain text only; what else a format must not show as it stands is said in
-`grader.report.escape`.
+File and function names, compiler messages and printed output come from the student. A control sequence in them
+could rewrite a report on the screen, a bidirectional override could show it in another order, and XML cannot contain
+them. So `grader.core.record` holds plain text only. `grader.report.escape` says what else each format must escape.
 """
 
 from __future__ import annotations
@@ -19,37 +18,37 @@ from typing import Any, get_type_hints
 __all__ = ["MOST_TEXT", "decoded", "decoded_lines", "made_plain", "one_line", "plain", "plain_parts"]
 
 MOST_TEXT = 4000
-"""Characters that one text of a record has at most."""
+"""The most characters in one text of a record."""
 
 _CUT = " ... (cut here)"
 _ORDINARY = re.compile(r"[\n\t -~]*")
 _UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-"""Categories that draw nothing of their own: controls, format marks such as bidi overrides, no characters."""
+"""Unicode categories without a glyph: controls, format marks such as bidi overrides, code points without character."""
 
 _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Letters by their category, but nothing is drawn for them."""
+"""Characters of a visible category for which nothing is drawn."""
 
 _COMMON_CHINESE = re.compile(rb"[\xa1\xa3\xb0-\xd7][\xa1-\xfe]")
-"""Punctuation, full-width letters and the frequent characters, as GB2312 writes them."""
+"""Punctuation, full-width letters and the frequent characters in GB2312 encoding."""
 
 _MOST_MARKS = 2
 _TEXTLESS = (int, int | None, tuple[int, ...])
 
 
 def decoded(data: bytes) -> str:
-    r"""Bytes as plain text: UTF-8, and what is none is written as \xff."""
+    r"""Return bytes as plain text: they are decoded as UTF-8, and invalid bytes are written as \xff."""
     return plain(data.decode("utf-8", "backslashreplace"))
 
 
 def decoded_lines(lines: Sequence[bytes]) -> list[str]:
-    r"""A source's lines as plain text, one for each: UTF-8 where a line is that, else what old editors write.
+    r"""Return a source's lines as plain text, one for each: UTF-8 where a line is valid UTF-8, else an older encoding.
 
-    All lines that are no UTF-8 are taken for one encoding: GB18030 (GBK, GB2312) if more than half of what is not ASCII
-    in them is then common Chinese, the 3755 frequent characters of GB2312, its punctuation or full-width letters; else
-    Latin-1. It is a guess, for eyes only: other encodings (Big5, Shift-JIS, KOI8-R) show wrong characters, few rare
-    Chinese ones may be taken for Latin-1, and what is no character in the chosen one is written as \xff. No line moves,
-    for a line is decoded by itself; identifiers do not, for in both encodings ASCII is what it is, but for the second
-    half of a Chinese character.
+    All lines that are not UTF-8 are decoded with one encoding. It is GB18030 (GBK, GB2312) if more than half of their
+    non-ASCII characters are then common Chinese: the 3755 frequent characters of GB2312, its punctuation or full-width
+    letters. Otherwise it is Latin-1. This is a guess, for display only. Other encodings (Big5, Shift-JIS, KOI8-R) show
+    wrong characters, a few rare Chinese characters may be taken for Latin-1, and bytes that are invalid in the chosen
+    encoding are written as \xff. Line numbers stay the same, because each line is decoded by itself. Identifiers stay
+    the same, because ASCII bytes are unchanged in both encodings, except as the second half of a Chinese character.
     """
     odd = b"\n".join(line for line in lines if not _is_utf8(line))
     encoding = "gb18030" if _is_chinese(odd) else "latin-1"
@@ -73,23 +72,23 @@ def _is_chinese(data: bytes) -> bool:
 
 
 def plain(text: str) -> str:
-    """The text with line ends and tabs as its only controls. Of plain text it is the same text."""
+    """Return the text with line ends and tabs as its only control characters. Plain text is returned unchanged."""
     if _ORDINARY.fullmatch(text):
         return text
     return "".join(_written(text.replace("\r\n", "\n"), kept="\n\t"))
 
 
 def one_line(text: str) -> str:
-    r"""The same in one line: line ends and tabs are written out too, as \x0a and \x09."""
+    r"""Return the text as plain text in one line: line ends and tabs are escaped too, as \x0a and \x09."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_written(text))
 
 
 def made_plain(value: Any) -> Any:
-    """A value with every text in it plain and bounded, in tuples, dictionaries and data classes too.
+    """Return a value with every text in it plain and bounded, also inside tuples, dictionaries and data classes.
 
-    It is the very same object where all of it is so already.
+    If nothing has to change, the same object is returned.
     """
     if _is_plain(value):
         return value
@@ -106,7 +105,7 @@ def made_plain(value: Any) -> Any:
 
 
 def plain_parts(value: Any) -> dict[str, Any]:
-    """The fields of a data class that are not plain, made so."""
+    """Return the fields of a data class that are not plain, with their plain values."""
     changed = {}
     for name in _names(value.__class__):
         old = getattr(value, name)
@@ -116,7 +115,7 @@ def plain_parts(value: Any) -> dict[str, Any]:
 
 
 def _is_plain(value: object) -> bool:
-    """Quickly, for most of what a record holds: there is nothing to change, whatever it is."""
+    """Whether a quick check shows that nothing has to change; it settles most values of a record."""
     if type(value) is str:
         ordinary = (value.isascii() and value.isprintable()) or _ORDINARY.fullmatch(value) is not None
         return len(value) <= MOST_TEXT and ordinary
@@ -125,7 +124,7 @@ def _is_plain(value: object) -> bool:
 
 @cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a data class that may hold text."""
+    """Return the names of the fields of a data class that may hold text."""
     hints = get_type_hints(kind)
     return tuple(field.name for field in fields(kind) if not _is_textless(hints[field.name]))
 

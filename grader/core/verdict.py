@@ -1,4 +1,4 @@
-"""The closed set of verdicts, and the values in which a submission's faults are kept."""
+"""The closed set of verdicts, and the types that store a submission's faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Verdict(StrEnum):
-    """Also the folder names under `submissions/`, but for `judge_error`, which no submission can earn."""
+    """The verdicts; also the folder names below `submissions/`, except `judge_error`, which no submission can earn."""
 
     ACCEPTED = "accepted"
     COMPILE_ERROR = "compile_error"
@@ -38,12 +38,12 @@ class Verdict(StrEnum):
 
     @property
     def passed(self) -> bool:
-        """Is nothing wrong?"""
+        """Whether nothing is wrong."""
         return self is Verdict.ACCEPTED
 
     @property
     def is_ours(self) -> bool:
-        """Is it the grader that failed?"""
+        """Whether the grader failed, not the submission."""
         return self is Verdict.JUDGE_ERROR
 
 
@@ -52,12 +52,12 @@ class Judged(StrEnum):
 
     CASES = "cases"  # the cases that name it, on its facets
     BUILD = "build"  # compiling and linking
-    LEAK = "leak"  # every case: is anything lost?
-    MEMORY_ERROR = "memory-error"  # every case: a bad access, a bad free, a crash?
+    LEAK = "leak"  # every case: lost memory
+    MEMORY_ERROR = "memory-error"  # every case: bad accesses, bad frees, crashes
 
 
 class Visibility(StrEnum):
-    """Who sees what a case does. Of a hidden case students see title and rule."""
+    """The readers who see what a case does. Of a hidden case, students see only title and rule."""
 
     PUBLIC = "public"
     HIDDEN = "hidden"
@@ -69,11 +69,11 @@ class Stage(StrEnum):
     WORKS = "works"
     IN_WORK = "in work"
     NOT_YET = "not yet"
-    """It always refuses what it is asked to do, as one that is not written does."""
+    """It refuses in every case to do its work, like a function that is not written yet."""
 
 
 class Tool(StrEnum):
-    """Who found it."""
+    """The tool that made a finding."""
 
     GCC = "gcc"
     REPLAY = "replay"
@@ -83,7 +83,7 @@ class Tool(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
-    """A line of the student's file, innermost call first where there are several."""
+    """A line of the student's file. In a sequence of several, the innermost call comes first."""
 
     file: str
     line: int
@@ -96,7 +96,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something wrong with the submission. `operation` counts from 1 as in the report; None: not tied to one."""
+    """A fault of the submission. `operation` counts from 1 as in the report; None: it belongs to no operation."""
 
     rule: str
     verdict: Verdict
@@ -113,10 +113,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Something worth knowing about the submission that costs no point. `operation` counts from 1."""
+    """Useful information about the submission that costs no point. `operation` counts from 1."""
 
     kind: str
-    """What sort of advice: equal kinds stand together in a report."""
+    """The kind of advice: a report groups advice of the same kind."""
     message: str
     case: str | None = None
     operation: int | None = None
@@ -135,7 +135,7 @@ class OutcomeDifference:
     expected: str
     actual: str
     said: str = ""
-    """The same in one sentence, where "field is actual, expected" is not the way to say it."""
+    """The same in one sentence, where "field is actual, expected ..." does not describe it."""
 
     @property
     def seen(self) -> str:
@@ -154,42 +154,42 @@ class StepShown:
     actual: str | None
     comment: str = ""
     note: str = ""
-    """For a poke: one sentence on what the grader did."""
+    """For a poke: one sentence that says what the grader did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One case, graded. `findings` are positions in the record's list."""
+    """The result of one case. `findings` are positions in the record's list."""
 
     case: str
     title: str
     rule: str
     handout: tuple[str, ...]
-    """The sentences of the handout that it tests, by their names."""
+    """The names of the handout's sentences that it tests."""
     weight: int
     visibility: Visibility
     verdict: Verdict
     passed: bool
     clean: bool
-    """Did everything as the handout wants, without a leak or a memory error."""
+    """Whether the program did everything as the handout requires, without a leak or a memory error."""
     findings: tuple[int, ...] = ()
     difference: OutcomeDifference | None = None
     cause: str = ""
     """Failing cases with the same cause are one group in a report."""
     hint: str = ""
-    """What to look at, for whoever has to mend it."""
+    """What the student should look at to correct it."""
     broken: str = ""
     """The sentence of the handout that was broken, with its place."""
     plain: bool = True
-    """Are there only calls of what is to be written, and no odd setting? Such a case is shown before others."""
+    """Whether it has only calls of the demanded functions, and no odd setting. Such a case is shown before others."""
     steps: tuple[StepShown, ...] = ()
     clauses: tuple[str, ...] = ()
-    """Of a case that fails: what the sentences of `handout` say."""
+    """For a failing case: the text of the sentences in `handout`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleScore:
-    """What one rule earned."""
+    """The points that one rule earned."""
 
     rule: str
     title: str
@@ -200,12 +200,12 @@ class RuleScore:
     passed: int
     judged: Judged = Judged.CASES
     withheld: int = 0
-    """Points that are missing without a finding: not earned because too little of the other rules was."""
+    """Points that are missing without a finding: they are held back because the other rules earned too few points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStage:
-    """A demanded call, the handout's name for the task of writing it, and how far it is."""
+    """A demanded call, the handout's name for the task of writing it, and its stage."""
 
     call: str
     task: str

@@ -130,8 +130,8 @@ class CaseFailed(Exception):
 def graded(lab: str, path: Path) -> Record:
     """Grade a submission once in this process."""
     chosen = LABS[lab]()
-    asked = _part(lab)
-    return pipeline.grade(path, chosen, asked.cases, seed=chosen.rubric.seed, hidden=asked.hidden)
+    selected = _part(lab)
+    return pipeline.grade(path, chosen, selected.cases, hidden=selected.hidden)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""How a submission runs: what can be observed of a program, operation by operation, whatever its language.
+"""How a submission runs: what can be observed of a program of any language, operation by operation.
 
-The records here travel from a runtime, such as `grader.runtime.native`, to the judge.
+A runtime, such as `grader.runtime.native`, passes the records defined here to the judge.
 """

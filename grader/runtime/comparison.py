@@ -1,4 +1,4 @@
-"""What differed in a case that was played: the record of a comparison (grader.judge.compare makes it)."""
+"""The result of comparing a case that was played with the reference (grader.judge.compare makes it)."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from reference.operation import Reply
 __all__ = ["ALLOCATED", "LOST", "REFUSALS", "Comparison", "Deviation", "End"]
 
 REFUSALS = ("NULL", "-1")
-"""What a call returns that does not do its work."""
+"""The return values of a call that does not do its work."""
 
 ALLOCATED = "allocated"
 """Tag of a difference: a call that must fail allocated memory."""
 
 LOST = "lost"
-"""Tag of a difference: memory that nobody freed."""
+"""Tag of a difference: memory that was never freed."""
 
 
 class End(StrEnum):
-    """How a case came to its end."""
+    """How a case ended."""
 
-    REACHED = "reached"  # every operation came back
+    REACHED = "reached"  # every operation returned
     CRASH = "crash"
     HANG = "hang"
-    NO_TIME = "no-time"  # the time for the whole submission was used up before or in it
+    NO_TIME = "no-time"  # the time for the whole submission was used up before the case or in it
     LEFT = "left"  # the program called exit or abort
-    STOPPED = "stopped"  # the reports stop without a reason that we saw
+    STOPPED = "stopped"  # the reports stop without a visible reason
     UNREADABLE = "unreadable"  # its structures are so broken that the handout no longer says what comes next
-    MISFIT = "misfit"  # a poke does not fit its state
+    MISFIT = "misfit"  # a poke does not fit the program's state
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One operation (counted from 0) that did not do what it should have done from where the program was."""
+    """One operation (counted from 0) that did not do what it should have done from the program's own state."""
 
     operation: int
     judgement: Judgement
@@ -47,38 +47,38 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One case, compared."""
+    """The comparison of one case."""
 
     case: Case
     played: Played
     expected: tuple[Reply, ...]
     """The reference run's reply to every operation."""
     actual: tuple[str, ...]
-    """The program's reply to every operation that came back."""
+    """The program's reply to every operation that returned."""
     deviations: tuple[Deviation, ...]
     end: End
     ended_at: int
-    """The operation that did not come back, or the number of operations."""
+    """The operation that did not return, or the number of operations."""
     refused: int | None
-    """The first operation that the reference accepts and the program refused, or only said that it did not."""
+    """The first operation that the reference accepts and the program refused, or left undone but reported as done."""
     lost: int
-    """Allocations that nobody freed, when the case reached its end."""
+    """The number of allocations that were never freed, when the case reached its end."""
     allowed: tuple[tuple[Span, ...], ...] = ()
-    """What each operation may touch (see `Model.allowed`), up to the first one that went wrong physically."""
+    """What each operation may touch (see `Model.allowed`), up to and including the first with a wrong record."""
     unreadable: str = ""
-    """Why nothing follows from the state in which the case ended; empty where it ended otherwise."""
+    """Why nothing follows from the state in which the case ended; empty for any other end."""
     unjudged: bool = False
-    """Did it end because we had no time left to compare it?"""
+    """Whether the comparison ended because no time was left for it."""
 
     def is_cleanup(self, number: int) -> bool:
-        """Is it an operation that the grader added to clean up behind the case?"""
+        """Whether the grader added this operation to clean up after the case."""
         operations = self.case.trace.operations
         return 0 < number < len(operations) and operations[number].implicit
 
     def facets(self, rule: Rule) -> frozenset[str]:
-        """Everything that differed and is this rule's business.
+        """Return the facets of all differences that count for this rule.
 
-        In the clean-up only what was lost counts for every rule: it may have been lost long before.
+        In the clean-up only lost memory counts for every rule: it may have been lost long before.
         """
         operations = self.case.trace.operations
         return frozenset(
@@ -94,7 +94,7 @@ class Comparison:
         )
 
     def _may_lose(self, rule: Rule) -> bool:
-        """Is what was lost this rule's business, by the calls that allocated it?"""
+        """Whether lost memory counts for this rule, by the calls that allocated it."""
         operations = self.case.trace.operations
         makers = {event.allocated_by for event in self.played.events if event.event is Event.LIVE}
         names = {operations[maker].name for maker in makers if 0 <= maker < len(operations)}

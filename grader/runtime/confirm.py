@@ -1,11 +1,11 @@
-"""Is it the program's doing that a run of it ended oddly, or this machine's?
+"""Decide whether the program or this machine caused an unexplained end of a run.
 
-A program that is killed from outside, or whose harness or Valgrind is, looks like one that ended itself. Then an
-innocent program does the same here and must come to its end, and the program itself is run once more: what does not
-come again was no doing of its own.
+A program that is killed from outside looks like a program that ended itself. The same holds when its harness or
+Valgrind is killed. In that case a known-good program runs the same way on this machine and must come to its end. Then
+the submission runs once more: an end that does not occur again was not caused by the submission.
 
-A process that the kernel killed for want of memory looks like one that killed itself. The kernel's own count of such
-kills tells them apart: when it rose, nobody is judged.
+A process that the kernel killed for lack of memory looks like a process that killed itself. The kernel's own count of
+such kills tells them apart: when it rose, the submission is not judged.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["run_confirmed"]
 class _Seen(Protocol):
     @property
     def unexplained_end(self) -> str:
-        """What a machine in trouble could have done as well; "" when nothing is."""
+        """How the run ended, where a failing machine could have caused that too; "" otherwise."""
 
 
 _S = TypeVar("_S", bound=_Seen)
 
 
 def run_confirmed(lab: Lab, work: Workspace, program: Program, run: Callable[[Workspace, Program], _S]) -> _S:
-    """Run the program. Raises `GraderError` when nothing can be said about it."""
+    """Run the program; confirm an unexplained end. Raises `GraderError` when nothing can be said about the program."""
     kills = capacity.memory_kills()
     first = run(work, program)
     if not first.unexplained_end:

@@ -1,4 +1,4 @@
-"""What the harness tells of one allocation of the student's: a bad free, a damage, a loss."""
+"""What the harness reports of one of the student's allocations: a bad free, damage, or a loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import IntEnum
 __all__ = ["HELD", "UNKNOWN", "BlockEvent", "Event"]
 
 UNKNOWN, HELD = -1, -2
-"""In the place of an operation."""
+"""Values in the place of an operation number."""
 
 _BODY = struct.Struct("<5i4x4Qq")
 
@@ -25,7 +25,7 @@ class Event(IntEnum):
     SCRATCH = 6
     UNFILLED = 7
     USED_AFTER_FREE = 8
-    """Only in a build that tells of lines."""
+    """Only in a build that reports lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class BlockEvent:
 
     event: Event
     detail: int
-    """inside.h's enum detail."""
+    """A value of `enum detail` in inside.h."""
     operation: int
     allocated_by: int
     size: int
@@ -43,13 +43,16 @@ class BlockEvent:
     freed_at: int = 0
     freed_by: int = UNKNOWN
     lost_by: int = UNKNOWN
-    """Since when nothing points to it, where that was traced; `HELD` when something still does."""
+    """The operation since which nothing points to it, where that was traced; `HELD` when something still does."""
     number: int = 0
-    """How far inside a bad free points, or how large an allocation that is too small should be."""
+    """In bytes: how far inside the block a bad free points, or how large an allocation that is too small should be."""
 
     @classmethod
     def read(cls, body: bytes, operation: int) -> BlockEvent:
-        """From the body of a BLOCK frame. Raises `struct.error` or `ValueError` for one that is not the harness's."""
+        """Decode the body of a BLOCK frame.
+
+        Raises `struct.error` or `ValueError` for a body that the harness did not send.
+        """
         event, detail, made_by, freed_by, lost_by, size, made_at, freed_at, caller, number = _BODY.unpack(body)
         return cls(
             event=Event(event),

@@ -1,4 +1,4 @@
-"""What was observed of a program that played cases: each operation that came back, and how each case ended."""
+"""What was observed of a program that played cases: each operation that returned, and how each case ended."""
 
 from __future__ import annotations
 
@@ -20,29 +20,32 @@ _EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A signal, a time limit, or a way out of the program, with the stack of addresses at that moment."""
+    """A signal, a time limit, or an exit of the program, with the stack of addresses at that moment."""
 
     operation: int
     signal: int
     address: int
     stack: tuple[int, ...]
     code: int = 0
-    """Why the signal came, as the kernel says (si_code)."""
+    """The kernel's reason for the signal (si_code)."""
 
     @property
     def calls_itself(self) -> tuple[int, ...]:
-        """Return addresses that come again and again in the stack: those of a recursion that filled it."""
+        """Return addresses that repeat many times in the stack: those of a recursion that filled it."""
         return tuple(sorted(address for address, times in Counter(self.stack).items() if times >= _RECURSION))
 
     @property
     def place(self) -> tuple[int, ...]:
-        """The stack by which lines are found. Where in a recursion the stack was full is chance: its calls are not."""
+        """The stack by which lines are found.
+
+        For a recursion it has only the repeated calls: where the recursion filled the stack is chance.
+        """
         return (0, *self.calls_itself) if self.signal == signal.SIGSEGV and self.calls_itself else self.stack
 
 
 @dataclass(slots=True, eq=False)
 class PlayedStep:
-    """One operation that came back: what it did to the record, and to the heap."""
+    """One operation that returned: what it did to the record, and to the heap."""
 
     delta: bytes
     before: PlayedStep | None
@@ -54,11 +57,11 @@ class PlayedStep:
     broken: int = 0
     live: int = 0
     known: bytes | None = field(default=None, repr=False)
-    """The whole record, once somebody asked for it, until it is forgotten."""
+    """The whole record, cached from its first use until `forget`."""
 
     @property
     def record(self) -> bytes:
-        """The whole record. Most are never asked for: equal deltas of equal records make equal records."""
+        """The whole record. Most are never requested: equal deltas of equal records make equal records."""
         unknown: list[PlayedStep] = []
         step: PlayedStep | None = self
         while step is not None and step.known is None:
@@ -71,12 +74,12 @@ class PlayedStep:
         return record
 
     def forget(self) -> None:
-        """Its record will hardly be asked for again; it can be made once more."""
+        """Drop the cached record: it is hardly needed again, and can be computed again."""
         self.known = None
 
 
 class Remark(NamedTuple):
-    """What a program told of one operation besides its state, in the words of the build that told it."""
+    """What a program reported of one operation besides its state, in the format of the build that reported it."""
 
     operation: int
     body: bytes
@@ -90,33 +93,36 @@ class Played:
     steps: list[PlayedStep] = field(default_factory=list)
     events: list[BlockEvent] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
-    """Undefined behaviour, where the program was built to tell of it."""
+    """Undefined behaviour, where the program was built to report it."""
     lines: bytes | None = None
-    """What the last operation went through and stored, where the program was built to tell of it."""
+    """The path and the stores of the instrumented operation, where the program was built to report them."""
     fault: Fault | None = None
     left: Fault | None = None
-    """The program left the call; `signal` is calls.c's enum way, `code` the exit status."""
+    """The program left the call; `signal` is a value of `enum way` in calls.c, `code` the exit status."""
     misfit: bool = False
     hung: bool = False
     no_time: bool = False
-    """It was not begun, or not brought to its end, because all the time for the submission was used up."""
+    """Whether it was not begun, or not brought to its end, because the time for the submission was used up."""
     overflow: str = ""
-    """What the program did too much of before this case came to its end, so that nobody listened any more."""
+    """What the program did too much of before this case ended, so that its reports were no longer read."""
     ended: bool = False
-    """An END frame came: the parent of the case saw it end."""
+    """Whether an END frame came: the parent process of the case saw it end."""
     status: int = 0
     live: int = 0
-    """Allocations that were left behind the last call, as the parent of the case knows."""
+    """The number of allocations left after the last call, as the parent process of the case counts them."""
     cpu_seconds: float = 0.0
 
     def stop_listening(self, why: str) -> None:
-        """Nothing that it reported from here on was read; so its last operation, should it seem done, was not seen."""
+        """Note why its reports from here on were not read.
+
+        The last operation counts as not observed, even if it seems done.
+        """
         self.overflow = why
         del self.steps[len(self.case.trace.operations) - 1 :]
 
     @property
     def unexplained_end(self) -> str:
-        """What somebody outside the program could have done to it as well."""
+        """How the case ended, where something outside the program could have caused that too; "" otherwise."""
         if self.no_time or self.hung or self.overflow:
             return ""
         if not self.ended:
@@ -128,13 +134,13 @@ class Played:
 
     @property
     def hung_in(self) -> str:
-        """The call that it hung in; "" when it did not hang."""
+        """The call that hung; "" when none did."""
         operations = self.case.trace.operations
         return operations[len(self.steps)].name if self.hung and len(self.steps) < len(operations) else ""
 
     @property
     def complete(self) -> bool:
-        """Did every operation come back?"""
+        """Whether every operation returned."""
         return len(self.steps) == len(self.case.trace.operations)
 
 
@@ -148,5 +154,5 @@ class Replayed:
 
     @property
     def unexplained_end(self) -> str:
-        """A case that ended as no program should and any program may, when somebody else ends it; "" without one."""
+        """The first case with an unexplained end (see `Played.unexplained_end`), and that end; "" without one."""
         return next((f"case {one.case.name} {why}" for one in self.played if (why := one.unexplained_end)), "")

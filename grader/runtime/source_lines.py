@@ -1,4 +1,4 @@
-"""Lines of the submission behind what was observed: of a stack of addresses, and of a wrong reply or value."""
+"""Lines of the submission for an observation: for a stack of addresses, and for a wrong reply or value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Place = tuple[int, int]
 """Numbers of a case and of one of its operations, both from 0."""
 
 Lines = Mapping[tuple[int, ...], tuple[SourceLine, ...]]
-"""The student's lines on each stack of addresses (a runtime finds them)."""
+"""The student's lines for each stack of addresses (a runtime finds them)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +22,13 @@ class Named:
 
     lines: tuple[SourceLine, ...] = ()
     said: str = ""
-    """A sentence more on it."""
+    """An additional sentence about the line."""
     stored: bool = False
-    """Is the wrong value stored there, and not what stood there before left?"""
+    """Whether the wrong value is known to be stored there, and is not left over from before."""
     freed: bool = False
-    """Is it a use of memory that was freed? Then whatever else is wrong comes of it."""
+    """Whether it is a use of freed memory. Then everything else that is wrong follows from it."""
 
 
 def stack_of(address: int) -> tuple[int, ...]:
-    """A return address as a stack of its own: its call is the instruction before."""
+    """Return a stack of this return address alone: its call is the instruction before. Empty for address 0."""
     return (0, address) if address else ()

@@ -1,4 +1,4 @@
-"""What the judge wants to know more about: an operation that went wrong with no line known."""
+"""An operation that went wrong with no line known, about which the judge needs more information."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["Suspicion"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
-    """One operation of one case (both counted from 0) in which the case first went wrong."""
+    """The operation in which a case first went wrong (both counted from 0)."""
 
     case: int
     operation: int
     comparison: Comparison
     kind: str
-    """Of an instrument's finding, such as "crash"; empty where a difference shows it."""
+    """The kind of an instrument's finding, such as "crash"; empty where a difference shows the fault."""
     difference: Difference | None
     judgement: Judgement | None
     group: str
-    """Suspicions of one group have one cause."""
+    """Suspicions of the same group have the same cause."""
     plain: bool
-    """Is it a case that only calls what is to be written, on one target, without pokes and an odd set-up?"""
+    """Whether the case only calls what is to be written, on one target, without pokes and without an odd set-up."""

@@ -1,4 +1,4 @@
-"""The only doors to the operating system: programs, pipes, private folders, protection, budgets, tools.
+"""The only interface to the operating system: programs, pipes, private folders, protection, budgets, tools.
 
-In comes a command and what it may use; out come its exit status, its bounded output and its costs.
+The input is a command and what it may use. The output is its exit status, its bounded output and its costs.
 """

@@ -1,20 +1,20 @@
-"""The time of a whole submission: what is started for it and what we compute for it ourselves is paid from one purse.
+"""The time budget of a submission: the programs started for it and the grader's own computation share one budget.
 
-A right program needs about one of its 7 seconds, compiler and Valgrind included. What hangs is ended long before the
-purse is empty, by limits of its own:
+A correct program needs about one of its 7 seconds, compiler and Valgrind included. A hang is ended long before the
+budget is used up, by separate limits:
 
-    replay     an operation is limited to 60 ms, 1,000 times what a right one needs. In the first case in which a call
-               runs into it, it is done again, alone, with 120 ms: 0.18 s for each of the six calls that hangs. From
-               then on all its hangs share 0.9 s (harness.c, "time"); with 276 cases each still has 3 ms.
-    Valgrind   0.3 s without a word end the process; the case is run again, alone, with 0.6 s; the rest of the public
-               (or hidden) cases goes on in a third process, which may be ended after 0.3 s more. Hidden cases have
-               processes of their own, and four are the most in all: the fourth may cost 0.3 s too.
+    replay     An operation is limited to 60 ms, 1,000 times what a correct one needs. When a call first reaches the
+               limit, its case is repeated, alone, with 120 ms: 0.18 s for each of the six calls that hangs. From then
+               on all hangs share 0.9 s (harness.c, "time"); with 276 cases each still has 3 ms.
+    Valgrind   A process is ended after 0.3 s without output. Its case is repeated, alone, with 0.6 s. The rest of the
+               public (or hidden) cases runs in a third process, which may be ended after 0.3 s more. Hidden cases have
+               processes of their own, and there are at most four in total: the fourth may cost 0.3 s too.
 
-So a hang costs at most 3 s in all, one that never comes again 6 s. Time is always the time that a program computes or
-sleeps, never that for which it waits for a processor: on a busy machine everything takes longer, and nothing is called
-slow for it. The purse itself is for programs that never hang but are thousands of times too slow: what it does not pay
-for is said to be not run (replay), not compared (we ourselves: a right program's states are compared in 0.1 s, those of
-a wrong one in 2 s at most) or not checked (Valgrind, which then costs no point).
+So a hang costs at most 3 s in total, and a program that never answers again 6 s. Time is always the time that a program
+computes or sleeps, never the time that it waits for a processor: on a busy machine everything takes longer, but nothing
+counts as slow because of it. The budget itself is for programs that never hang but are thousands of times too slow.
+What exceeds it is reported as not run (replay), not compared (by the grader: the states of a correct program are
+compared in 0.1 s, those of a wrong one in 2 s at most) or not checked (Valgrind, which then costs no point).
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ __all__ = ["MOST_SECONDS", "Budget"]
 
 _WALL = 300.0
 MOST_SECONDS = 3 * _WALL
-"""By the clock, of a whole grading, before a batch gives it up: once the purse, once for our own tools, which have 20 s
-each when the purse is empty, and once for what we compute ourselves, where there is more to do than processors."""
+"""Wall-clock seconds of a whole grading before a batch gives it up. One third is the budget. One is for the grader's
+tools, which have 20 s each when the budget is used up. One is for the grader's own computation, on a machine with more
+work than processors."""
 
 _LEAST_CPU = 2
 _LEAST_WALL = 20.0
-"""Our own tools (objcopy, addr2line) still run when the purse is empty."""
+"""The grader's tools (objcopy, addr2line) still run when the budget is used up."""
 
 
 @dataclass(slots=True)
@@ -40,36 +41,39 @@ class Budget:
     """The seconds of one submission."""
 
     own: float = 7.0
-    """For what computes or sleeps: programs, and we ourselves."""
+    """For computing and sleeping: of programs, and of the grader."""
     wall: float = _WALL
-    """By the clock; a part of it is left."""
+    """The wall-clock seconds that are left."""
     paid: float = 0.0
-    """By programs, of the former."""
+    """The part of `own` that programs have used."""
     lines: float = 1.5
-    """What is left of it for addr2line and objdump: an ordinary program's lines are found in 0.02 s."""
+    """The part that is left for addr2line and objdump: an ordinary program's lines are found in 0.02 s."""
     since: float = field(default_factory=time.thread_time)
-    """Our own CPU time when it began."""
+    """The grader's CPU time when the budget began."""
 
     @property
     def cpu(self) -> float:
-        """What is left for programs."""
+        """The seconds that are left for programs."""
         return self.own - self.paid - (time.thread_time() - self.since)
 
     @property
     def empty(self) -> bool:
-        """Is it used up? Then nothing of the student's is started any more, and what differs is no longer followed."""
+        """Whether it is used up.
+
+        Then no more student code is started, and the states of a program that differs are no longer compared.
+        """
         return self.cpu <= 0 or self.wall <= 0
 
     def take(self, own: float, wall: float) -> None:
-        """Pay for a program that ran so long."""
+        """Subtract the time of a program: `own` seconds of its own, `wall` seconds by the clock."""
         self.paid += own
         self.wall -= wall
 
     def cpu_limit(self, wanted: int | None) -> int:
-        """What a program that wants so much may have, in the whole seconds of a resource limit."""
+        """Return the CPU seconds that a program may have if it requests `wanted`, whole as for a resource limit."""
         left = max(_LEAST_CPU, math.ceil(self.cpu))
         return left if wanted is None else min(wanted, left)
 
     def wall_limit(self, wanted: float) -> float:
-        """What a program that wants so much may have."""
+        """Return the wall-clock seconds that a program may have if it requests `wanted`."""
         return min(wanted, max(_LEAST_WALL, self.wall))

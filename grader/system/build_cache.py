@@ -1,4 +1,4 @@
-"""What we compile for ourselves: made once, and kept between runs in a folder that only we can write to."""
+"""Cache for what the grader compiles for itself: built once, stored between runs in a folder that only it can write."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ __all__ = ["cached", "folder"]
 
 
 def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
-    """The folder for what is made from these `parts`; `make` fills it once, and it is there as a whole or not at all.
+    """Return the folder for what is made from these `parts`; `make` fills it once, it exists complete or not at all.
 
-    Raises `DriverError` when others may write to the place where such folders are.
+    Raises `DriverError` when other users may write to the cache folder.
     """
     place = folder() / hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
     try:
         if not place.is_dir():
             with tempfile.TemporaryDirectory(dir=place.parent) as made:
                 make(Path(made))
-                with contextlib.suppress(OSError):  # another grader was quicker
+                with contextlib.suppress(OSError):  # another grader made it first
                     Path(made).rename(place)
-                    Path(made).mkdir()  # for the end of the with
+                    Path(made).mkdir()  # so that the end of the `with` finds it
     except OSError as error:
         raise OutOfRoom(f"{place.parent}: {error.strerror or error}. Make room there, or set XDG_CACHE_HOME") from error
     return place
 
 
 def folder() -> Path:
-    """Where everything is kept. What lies there is run, or linked into graded programs."""
+    """Return the cache folder. Its files are executed, or linked into graded programs."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paged-kv-grader"
     try:
         base.mkdir(parents=True, exist_ok=True, mode=0o700)

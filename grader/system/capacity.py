@@ -1,7 +1,7 @@
-"""What this machine has left for a grading: disk, and what the limits of our own process leave to programs.
+"""What this machine has left for a grading: disk space, and what the grader's own resource limits leave to programs.
 
-It is looked at before anything is graded, and again when a tool failed: what only the machine is to blame for must not
-look like a mistake of a student's.
+It is checked before anything is graded, and again when a tool failed: a failure of the machine must not look like a
+mistake of a student.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["check_limits", "check_room", "memory_kills", "no_room"]
 
 _MEGABYTE = 1 << 20
 _LEAST_BYTES, _LEAST_FILES = 16 * _MEGABYTE, 200
-"""A grading needs a tenth of that, and a hundred files; a file of a student's may need more."""
+"""A grading needs a tenth of these bytes, and a hundred files; a student's file may need more."""
 
 
 class _Limit(NamedTuple):
-    """A limit that programs take over from us, and the least that a grading can do with."""
+    """A resource limit that programs inherit from the grader, and the least value that a grading needs."""
 
     what: str
     number: int
@@ -42,7 +42,7 @@ _LIMITS = (
 
 
 def check_limits() -> None:
-    """Raise `OutOfRoom` where a program that we start could be stopped by a limit that is not one of the grader's."""
+    """Raise `OutOfRoom` when a limit of the shell, not of the grader, could stop a program that the grader starts."""
     small = []
     for limit in _LIMITS:
         soft, _ = resource.getrlimit(limit.number)
@@ -55,7 +55,7 @@ def check_limits() -> None:
 
 
 def check_room(folder: Path) -> None:
-    """Raise `OutOfRoom` where a folder's file system has less left than a grading may need."""
+    """Raise `OutOfRoom` when a folder's file system has less space or fewer files left than a grading may need."""
     try:
         system = os.statvfs(folder)
     except OSError as error:
@@ -71,14 +71,14 @@ def check_room(folder: Path) -> None:
 
 
 def no_room(place: Path, error: OSError) -> OutOfRoom:
-    """What to raise when the system does not let us write our own files."""
+    """Return the exception to raise when the operating system does not let the grader write its own files."""
     return OutOfRoom(
         f"{place}: {error.strerror or error}. Make room there, or set TMPDIR to a folder where files can be written"
     )
 
 
 def memory_kills() -> int:
-    """How many processes of this machine the kernel has ended for want of memory; 0 where it does not tell."""
+    """Return the number of processes of this machine that the kernel killed for lack of memory; 0 when unknown."""
     try:
         lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""End what a program leaves behind: children that changed their session, and the dead that nobody waits for."""
+"""End what a program leaves behind: children that changed their session, and dead processes that are not reaped."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _MOST_SECONDS_FOR_A_TREE = 1.0
 
 @cache
 def adopt_orphans() -> None:
-    """From now on orphans of programs that we start become our children, so that we can end them."""
+    """Make orphans of the programs that this process starts its own children, so that it can end them."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-os.register_at_fork(after_in_child=adopt_orphans.cache_clear)  # a child adopts none until it says so itself
+os.register_at_fork(after_in_child=adopt_orphans.cache_clear)  # a forked child has to set it for itself
 
 
 class Family:
-    """Our children while a program runs: those that it leaves to us are told from all others.
+    """This process's children while a program runs; it distinguishes the program's orphans from all other children.
 
-    Whatever we start lies in our own session, or is the first of a session that `_running` knows. So a child in another
-    session is an orphan, whatever it did to its session, its user and its environment; but for those that were here
-    before, which somebody else started.
+    Everything that the grader starts is in the grader's own session, or is the leader of a session in `_running`. So a
+    child in another session is an orphan, whatever it did to its session, its user and its environment. The exceptions
+    are children that existed before the program: other code started them.
     """
 
     _running: ClassVar[set[int]] = set()
     _changing: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, start: Callable[[], int], user: int | None = None) -> None:
-        """`start` returns the number of the program that it started in a session of its own.
+        """Call `start`, which starts the program in a session of its own and returns its process id.
 
-        `user` is nobody's but its own.
+        `user` is a user id that only this program has.
         """
         self._user = user
         with self._changing:
@@ -52,14 +52,14 @@ class Family:
             self._running.add(self._program)
 
     def members(self) -> list[int]:
-        """The program, all that it has started and not buried, and the orphans that it left to us."""
+        """Return the program, its descendants that were not reaped, and the orphans that it left to this process."""
         left = [child for child in _children() if child != self._program and self._is_leftover(child)]
         return [one for first in (self._program, *left) for one in (first, *_below(first))]
 
     def end_leftovers(self) -> float:
-        """Kill and bury what the program left, once it is buried itself: their CPU seconds.
+        """Kill and reap what the program left, after the program itself was reaped, and return their CPU seconds.
 
-        Each of them may leave orphans of its own, which become our children in turn; hence the loop.
+        Each of them may leave orphans of its own, which then become children of this process; hence the loop.
         """
         with self._changing:
             self._running.discard(self._program)
@@ -94,9 +94,9 @@ def _end_all(is_leftover: Callable[[int], bool]) -> float:
 
 
 def end_tree(root: int) -> None:
-    """Kill a child of ours that adopts orphans, and everything that it has started, whatever they do.
+    """Kill a child of this process that adopts orphans, and everything that it has started, whatever they do.
 
-    It is stopped first: so it starts nothing more, and keeps the orphans below it until they are dead.
+    It is stopped first, so that it starts nothing more, and keeps the orphans below it until they are dead.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(root, signal.SIGSTOP)
@@ -116,7 +116,7 @@ def _below(root: int) -> Iterator[int]:
 
 
 def _lives(process: int) -> bool:
-    """Is it there, and more than an entry in a table that waits for its parent?"""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""Pipes to and from a running program: bytes move both ways and neither side waits for the other for ever."""
+"""Pipes to and from a running program: bytes move both ways, and neither side waits forever for the other."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["Pipes", "Stopped", "Traffic"]
 
 _CHUNK = 1 << 20
 _BREATH = 0.002
-"""Seconds to wait between two looks at a program's output: one look at much costs less than many at little."""
+"""Seconds to wait between two reads of a program's output: one large read costs less than many small ones."""
 _MUCH = 1 << 16
-"""Bytes, after which nobody waits: who prints much is not to wait for us."""
+"""Bytes in one read from which there is no such wait: a program that prints much must not wait for the grader."""
 
 
 def widen(end: int) -> None:
-    """Make a pipe larger, if the system allows: fewer switches between writer and reader."""
+    """Make a pipe larger if the system allows it, for fewer switches between writer and reader."""
     with contextlib.suppress(OSError):
         fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _CHUNK)
 
 
 class Pipes:
-    """Pipes whose ends are each closed exactly once: a closed number soon belongs to somebody else."""
+    """Pipes whose ends are each closed exactly once, because a closed descriptor number is soon reused."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()
@@ -41,7 +41,7 @@ class Pipes:
             self.close(end)
 
     def make(self, count: int) -> tuple[list[int], list[int]]:
-        """`count` pipes, as (ends to read, ends to write)."""
+        """Make `count` pipes, and return (ends to read, ends to write)."""
         pairs: list[tuple[int, int]] = []
         for _ in range(count):
             pair = os.pipe()
@@ -57,14 +57,14 @@ class Pipes:
 
 
 class Stopped(Enum):
-    """Why the traffic with a program came to its end."""
+    """Why the traffic with a program ended."""
 
     ENDED = auto()  # the program ended by itself
     LATE = auto()  # the deadline came first
-    SILENT = auto()  # it said nothing for too long
-    SLOW = auto()  # it took more time in all than it has, asleep or not
-    LARGE = auto()  # it took more memory than any program needs
-    FLOODED = auto()  # it said more through one of its channels than anybody listens to
+    SILENT = auto()  # it was inactive for too long
+    SLOW = auto()  # it used more than its total time, asleep or not
+    LARGE = auto()  # it used more memory, or more processes, than any program needs
+    FLOODED = auto()  # it wrote more to one of its channels than allowed
 
 
 def _why(watchdog: Watchdog) -> Stopped:
@@ -75,7 +75,7 @@ _CHANNEL, _WORDS = "channel", "channel 0"
 
 
 class Traffic:
-    """Moves bytes between us and a running program, so that neither waits for the other for ever."""
+    """Moves bytes between the grader and a running program, so that neither waits forever for the other."""
 
     def __init__(self, outputs: dict[int, str], room: dict[str, int], feeds: dict[int, bytes], pipes: Pipes) -> None:
         self.outputs = outputs
@@ -86,10 +86,10 @@ class Traffic:
         self.cut: set[str] = set()
         self.selector = selectors.DefaultSelector()
         self.moved = 0
-        """Bytes that were read in the last look."""
+        """Bytes that the last `_move` read."""
 
     def pump(self, pid: int, deadline: float, watchdog: Watchdog | None = None) -> Stopped:
-        """Work until the program has ended and its pipes are empty, or the deadline comes, or it is silent too long."""
+        """Move bytes until the program has ended and its pipes are empty, or a limit is reached; return which."""
         with self.selector:
             for end in self.outputs:
                 os.set_blocking(end, False)
@@ -123,7 +123,7 @@ class Traffic:
                 os.close(watch)
 
     def _move(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-        """A piece each way where there is something to move."""
+        """Move one piece for each descriptor that is ready."""
         self.moved = 0
         for key, _ in ready:
             if key.fd in self.feeds:
@@ -132,20 +132,20 @@ class Traffic:
                 self._take(key.fd)
 
     def _said(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
-        """Did something come on the channel where a program that works says something again and again?"""
+        """Whether output came on channel 0, to which a working program writes again and again."""
         return any(self.outputs.get(key.fd) == _WORDS for key, _ in ready)
 
     @property
     def flooded(self) -> bool:
-        """Did more come through a channel than there is room for? The rest of an output is thrown away instead."""
+        """Whether a channel got more than its limit. Of stdout and stderr, the rest is discarded instead."""
         return any(name.startswith(_CHANNEL) for name in self.cut)
 
     def taken(self, name: str) -> bytes:
-        """Everything that was read and kept of that output; asked for once, for it may be large."""
+        """Return everything that was stored of that output. It works only once: the data may be large, and is freed."""
         return b"".join(self.parts.pop(name))
 
     def _drain(self) -> None:
-        """What is left in the pipes; a grandchild that keeps them open delays nothing."""
+        """Read what is left in the pipes; a grandchild that keeps them open causes no delay."""
         for end in list(self.outputs):
             while not self.flooded and self._take(end):
                 pass

@@ -1,7 +1,8 @@
-"""Private folders: each says who made it and is locked while he lives; those of the dead are removed.
+"""Private folders: each is named after its process and locked while that runs; those of dead processes are removed.
 
-A grader that is killed removes nothing. So its folders have its process number and start in their names, and a lock
-that the kernel gives back however the process ends: another machine that shares the disk has other process numbers.
+A grader that is killed removes nothing. So the names of its folders contain its process id and start time. Each folder
+also has a lock that the kernel releases however the process ends, because another machine that shares the disk has
+other process ids.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from pathlib import Path
 __all__ = ["private_folder", "remove", "remove_abandoned"]
 
 _NAME = re.compile(r"grade-(\d+)-(\d+)-[0-9a-f]{16}")
-_START = 19  # of /proc/PID/stat, counted behind the name: when the process began
+_START = 19  # the index of the process's start time in /proc/PID/stat, counted after the name
 
 
 @contextlib.contextmanager
 def private_folder(user: int | None) -> Iterator[Path]:
-    """A fresh folder in the temporary one for this user, gone with everything in it at the end."""
+    """Make a new folder for this user in the temporary folder, and remove it with its contents at the end."""
     place = Path(tempfile.gettempdir(), f"grade-{os.getpid()}-{_start(os.getpid())}-{secrets.token_hex(8)}")
     lock = -1
     try:
         place.mkdir(mode=0o700)
         lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        with contextlib.suppress(OSError):  # a file system without locks: then nobody else sweeps there either
+        with contextlib.suppress(OSError):  # a file system without locks: no other grader removes folders there either
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if user is not None:
             os.chown(place, user, user)
@@ -39,7 +40,7 @@ def private_folder(user: int | None) -> Iterator[Path]:
     finally:
         try:
             remove(place)
-        except KeyboardInterrupt:  # it comes once, but may come just here
+        except KeyboardInterrupt:  # an interrupt comes only once, but may come during the removal
             remove(place)
             raise
         finally:
@@ -48,7 +49,7 @@ def private_folder(user: int | None) -> Iterator[Path]:
 
 
 def remove_abandoned(users: Collection[int]) -> None:
-    """Remove the private folders that dead graders left in the temporary one, if they belong to one of the users."""
+    """Remove the private folders of dead graders in the temporary folder, if they belong to one of the `users`."""
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         named = {Path(entry): _NAME.fullmatch(entry.name) for entry in entries}
         for place in [place for place, made in named.items() if made and _start(int(made[1])) != made[2]]:
@@ -68,7 +69,7 @@ def _remove_abandoned(place: Path, users: Collection[int]) -> None:
 
 
 def _start(pid: int) -> str:
-    """When a process began, in the kernel's ticks; "" when there is none, or one that has ended."""
+    """Return a process's start time in kernel ticks; "" when there is no such process, or it has ended."""
     try:
         told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -77,7 +78,7 @@ def _start(pid: int) -> str:
 
 
 def _has_processes(user: int) -> bool:
-    """Could somebody still change what is there, while we remove it?"""
+    """Whether a user has live processes, which could change a folder while it is removed."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if process.stat().st_uid == user and _start(int(process.name)):
@@ -86,11 +87,11 @@ def _has_processes(user: int) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder in which a program may have dug as deep as it liked, and shut folders. No program is left there.
+    """Remove a folder whose subfolders may be nested to any depth or unreadable. No program may use it any more.
 
-    What is below a folder in it is moved up, so that no path becomes long and nothing calls itself.
+    Nested folders are moved up to `folder`, so that no path becomes long and no recursion is needed.
     """
-    with contextlib.suppress(OSError):  # of a disk that fails what we can remove is removed
+    with contextlib.suppress(OSError):  # on a failing disk, what can be removed is removed
         folder.chmod(0o700)
         left = _folders(folder)
         while left:

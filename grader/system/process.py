@@ -1,4 +1,4 @@
-"""The only door to other programs: argument lists, patience, bounded output, and an end for every one of them."""
+"""The only interface to other programs: argument lists, time limits, bounded output, and an end for every program."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from grader.system.watchdog import Watchdog
 __all__ = ["MOST_CHANNEL", "Completed", "Patience", "run"]
 
 _PAUSES = (0.05, 0.5, None)
-"""Seconds between tries to get a process."""
+"""Seconds between attempts to start a process; None: no further attempt."""
 
 MOST_CHANNEL = 64_000_000
-"""Bytes: five times what any sample reports of 276 cases."""
+"""Bytes: five times what any sample submission reports for 276 cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long we wait for a program."""
+    """How long the grader waits for a program."""
 
     wall_seconds: float = 60.0
     silent_seconds: float | None = None
-    """Between two words on its first channel, in its own time (see grader.system.watchdog). None: for ever."""
+    """Between two outputs on its first channel, in its own time (see grader.system.watchdog). None: no limit."""
     silent_start_seconds: float = 0.0
-    """Before the first word."""
+    """Before the first output."""
     own_seconds: float | None = None
-    """In all, in its own time. Looked at only with `silent_seconds`, and so is its memory."""
+    """In total, in its own time. It is checked only with `silent_seconds`, and so is the program's memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,34 +45,34 @@ class Completed:
     exit_code: int | None
     signal: int | None
     timed_out: bool
-    """Was it ended, because it was late or silent?"""
+    """Whether it was ended because it was late or inactive."""
     cpu_seconds: float
     own_seconds: float = 0.0
-    """The time that it computed, and, where it was listened to, that in which it slept."""
+    """The time that it computed, and, where a watchdog observed it, the time that it slept."""
     wall_seconds: float = 0.0
     silent: bool = False
-    """Did it say nothing for too long?"""
+    """Whether it was inactive for too long."""
     slow: bool = False
-    """Was it ended, because it took more of its own time in all than allowed?"""
+    """Whether it was ended because it used more of its own time in total than allowed."""
     large: bool = False
-    """Was it ended, because it took more memory, or more processes, than any program needs?"""
+    """Whether it was ended because it used more memory, or more processes, than any program needs."""
     flooded: bool = False
-    """Was it ended, because it said more through an extra pipe than allowed?"""
+    """Whether it was ended because it wrote more to an extra pipe than allowed."""
     stdout: bytes = b""
     stderr: bytes = b""
     channels: tuple[bytes, ...] = ()
-    """What came through each of the extra pipes, in the order asked for."""
+    """What was read from each of the extra pipes, in their order."""
     cut: frozenset[str] = field(default_factory=frozenset)
-    """Which outputs were longer than allowed: "stdout", "stderr", "channel 0", ..."""
+    """The outputs that were longer than allowed: "stdout", "stderr", "channel 0", ..."""
 
     @property
     def succeeded(self) -> bool:
-        """Did it end by itself with exit code 0?"""
+        """Whether it ended by itself with exit code 0."""
         return self.exit_code == 0
 
 
 Command = Callable[[Sequence[int]], Sequence[str]]
-"""Makes the argument list from the descriptor numbers: first those to read from, then those to write to."""
+"""Makes the argument list from the program's descriptor numbers: first those to read from, then those to write to."""
 
 
 def run(
@@ -88,13 +88,13 @@ def run(
     becomes: int | None = None,
     wrapped: bool = False,
 ) -> Completed:
-    """Run a program to its end, or to the end of its time, in a process group of its own that is killed afterwards.
+    """Run a program to its end, or to its time limit, in a process group of its own that is killed afterwards.
 
-    `feeds` are given to it through pipes, `channels` more pipes are read from it beside stdout and stderr; a
-    `command` that needs the descriptor numbers is a function of them.
-    Output beyond `most_output` bytes is read and thrown away; who says more than `most_channel` bytes through an extra
-    pipe is ended. `becomes` is the user that the program turns into, and whose processes are killed too. `wrapped`: it
-    is a child of what we start.
+    `feeds` are written to it through pipes, and `channels` more pipes are read besides stdout and stderr. A `command`
+    that needs the descriptor numbers is a function of them.
+    Output beyond `most_output` bytes is read and discarded. A program that writes more than `most_channel` bytes to an
+    extra pipe is ended. `becomes` is the user that the program changes to; this user's processes are killed too.
+    `wrapped`: the program is a child of the process that is started.
     """
     with _machine_trouble(), Pipes() as pipes:
         read_ends, feed_ends = pipes.make(len(feeds))
@@ -139,7 +139,10 @@ def run(
 
 @contextlib.contextmanager
 def _machine_trouble() -> Iterator[None]:
-    """What the system refuses us (descriptors, processes, memory) says nothing about a program."""
+    """Raise `OutOfRoom` for an `OSError`.
+
+    The system refused descriptors, processes or memory, which says nothing about a program.
+    """
     try:
         yield
     except OSError as error:
@@ -150,7 +153,7 @@ def _machine_trouble() -> Iterator[None]:
 
 
 def _at_least_seen(computed: float, watchdog: Watchdog | None) -> float:
-    """The kernel counts nobody who was killed with a process namespace."""
+    """Return at least the CPU seconds that the watchdog saw: the kernel omits processes killed with their namespace."""
     return computed if watchdog is None else max(computed, watchdog.cpu)
 
 
@@ -169,7 +172,7 @@ def _start(
     pass_fds: Sequence[int],
     user: int | None,
 ) -> tuple[subprocess.Popen[bytes], Family]:
-    """Start a program in a session of its own, with nothing of ours but these descriptors."""
+    """Start a program in a session of its own; it inherits only these descriptors from the grader."""
     adopt_orphans()
     made: list[subprocess.Popen[bytes]] = []
 
@@ -191,7 +194,7 @@ def _start(
         try:
             family = Family(start, user)
             return made[0], family
-        except BlockingIOError as error:  # no process is free; one may soon be
+        except BlockingIOError as error:  # no process is free, but one may soon be
             if pause is None:
                 raise CannotStart(f"{arguments[0]} cannot be started: {error.strerror} (ulimit -u)") from error
             time.sleep(pause)
@@ -202,7 +205,7 @@ def _start(
 
 @contextlib.contextmanager
 def _no_interrupt() -> Iterator[None]:
-    """Ctrl-C waits until a program that is being started has a number, so that it can be ended."""
+    """Delay Ctrl-C until a program that is being started has a process id, so that it can be ended."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
@@ -211,7 +214,7 @@ def _no_interrupt() -> Iterator[None]:
 
 
 def _outputs(process: subprocess.Popen[bytes], channel_ends: Sequence[int]) -> dict[int, str]:
-    """What is read from a program, by descriptor."""
+    """Return the names of a program's outputs by descriptor."""
     assert process.stdout is not None
     assert process.stderr is not None
     plain = {process.stdout.fileno(): "stdout", process.stderr.fileno(): "stderr"}
@@ -219,7 +222,7 @@ def _outputs(process: subprocess.Popen[bytes], channel_ends: Sequence[int]) -> d
 
 
 def _reap(process: subprocess.Popen[bytes]) -> tuple[int, float]:
-    """Wait for the killed or ended program ourselves: its status and its CPU seconds."""
+    """Wait for the killed or ended program without `Popen`, and return its status and its CPU seconds."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return status, usage.ru_utime + usage.ru_stime

@@ -1,6 +1,6 @@
 """Where a student's code is compiled and run: a private folder, few rights, and an end for everything it starts.
 
-What protection a machine really gives is probed, never assumed, and goes into every record.
+The protection that a machine provides is probed, never assumed, and is stored in every record.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = [
 ]
 
 LEVELS = ("limits", "confine", "bubblewrap")
-"""What stands between student code and the machine, from the least: limits and, for root, another user; besides,
-refused system calls (and Landlock, where the kernel has it); besides, namespaces."""
+"""Levels of protection from student code, weakest first. `limits`: resource limits and, for root, another user.
+`confine`: also refused system calls (and Landlock, where the kernel has it). `bubblewrap`: also namespaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits(Patience):
-    """What a program may use, and how long we wait for it. None: as much as we may."""
+    """What a program may use, and how long the grader waits for it. None: as much as the grader itself may use."""
 
     cpu_seconds: int | None = None
     address_space: int | None = None
@@ -54,10 +54,10 @@ class Limits(Patience):
     processes: int | None = None
     open_files: int | None = 64
     sees_processes: bool = False
-    """May it read /proc, as our harness and Valgrind must?"""
+    """Whether it may read /proc, as the harness and Valgrind must."""
 
     def words(self) -> Iterator[str]:
-        """For the launcher."""
+        """Yield the launcher's arguments for these limits."""
         values = (self.cpu_seconds, self.address_space, self.file_size, self.processes, self.open_files)
         for name, value in zip(("cpu", "space", "file", "processes", "files"), values, strict=True):
             if value is not None:
@@ -66,7 +66,7 @@ class Limits(Patience):
 
 COMPILE_LIMITS = Limits(
     wall_seconds=30,
-    silent_seconds=30,  # they say nothing while they work; what they use together is looked at
+    silent_seconds=30,  # compilers print nothing while they work; their total time and memory are checked
     silent_start_seconds=30,
     own_seconds=2.5,
     cpu_seconds=3,
@@ -74,9 +74,9 @@ COMPILE_LIMITS = Limits(
     file_size=64 << 20,
     processes=64,
 )
-"""Compiler and assembler share `own_seconds`, in which they also sleep, and the memory of `grader.system.watchdog`."""
+"""Compiler and assembler share `own_seconds`, which include sleep, and the memory limit of `grader.system.watchdog`."""
 LINK_LIMITS = replace(COMPILE_LIMITS, silent_seconds=None, own_seconds=None, file_size=128 << 20)
-"""A program may be larger than the largest object that it is made of; to merge 30 MB of strings ld needs 350 MB."""
+"""A program may be larger than the largest object that it is linked from; ld needs 350 MB to merge 30 MB of strings."""
 RUN_LIMITS = Limits(
     wall_seconds=120, cpu_seconds=12, address_space=8 << 30, file_size=1 << 20, processes=64, sees_processes=True
 )
@@ -96,12 +96,12 @@ _TOOLS = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A private folder, the rights of what runs there, and its time."""
+    """A private folder, the rights of the programs that run there, and their time."""
 
     folder: Path
     user: int | None
     confined: bool = False
-    """Can a process give up rights of its own accord, as our harness does before it runs student code?"""
+    """Whether a process can give up rights by itself, as the harness does before it runs student code."""
     budget: Budget = field(default_factory=Budget)
 
     def run(
@@ -112,13 +112,13 @@ class Workspace:
         feeds: Sequence[bytes] = (),
         channels: int = 0,
     ) -> Completed:
-        """Run a program in the folder with few rights, paid from the budget; see `grader.system.process.run`."""
+        """Run a program in the folder with few rights and charge the budget; see `grader.system.process.run`."""
         environment = _environment(self.folder)
         paid = replace(
             limits,
             wall_seconds=self.budget.wall_limit(limits.wall_seconds),
             cpu_seconds=self.budget.cpu_limit(limits.cpu_seconds),
-            # it counts all processes of a user: with our own user it would count our own
+            # the limit counts all processes of a user: with the grader's user it would count the grader's
             processes=limits.processes if self.user is not None else None,
         )
         reads = (*_readable(environment["PATH"]), *(["/proc"] if limits.sees_processes else []))
@@ -151,7 +151,7 @@ class Workspace:
         return replace(done, channels=tuple(channels_read))
 
     def _rights(self, reads: Sequence[str]) -> Iterator[str]:
-        """For the launcher."""
+        """Yield the launcher's arguments for the user and the rights; the program may read `reads`."""
         if self.user is not None:
             yield f"user={self.user}"
         yield from machine().words()
@@ -160,7 +160,7 @@ class Workspace:
             yield from ("write=/dev/null", f"write={self.folder}")
 
     def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
-        """Put a file of ours there in the place of what is there; what runs there may not write to it."""
+        """Write a file of the grader to the folder and replace what is there; programs may not write to the file."""
         path = self.folder / name
         try:
             if path.is_dir() and not path.is_symlink():
@@ -173,7 +173,7 @@ class Workspace:
         return path
 
     def read(self, name: str) -> bytes:
-        """What a program wrote there; nothing when it did not."""
+        """Return the content of a file that a program wrote to the folder; empty when there is no such file."""
         try:
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
@@ -182,7 +182,7 @@ class Workspace:
             raise capacity.no_room(self.folder / name, error) from error
 
     def clear(self) -> None:
-        """Take everything away, so that what comes next finds the folder as the first did."""
+        """Remove everything, so that the next program finds the folder empty, like the first."""
         try:
             for path in self.folder.iterdir():
                 if path.is_dir() and not path.is_symlink():
@@ -195,11 +195,11 @@ class Workspace:
 
 @contextlib.contextmanager
 def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
-    """A fresh private folder, gone with everything in it at the end; with what is left of a budget, or a new one.
+    """Make a new private folder, removed with its contents at the end, with the rest of a budget or a new one.
 
-    Raises `OutOfRoom` where this machine has less left than a grading may need.
+    Raises `OutOfRoom` when this machine has less left than a grading may need.
     """
-    user = user_of_this_process() if machine().user else None  # first: nothing may come between the folder and its end
+    user = user_of_this_process() if machine().user else None  # first: nothing may fail between folder and removal
     _swept()
     capacity.check_limits()
     capacity.check_room(Path(tempfile.gettempdir()))
@@ -208,23 +208,23 @@ def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
 
 
 def sweep() -> None:
-    """Remove the folders that killed graders left."""
+    """Remove the private folders that killed graders left."""
     remove_abandoned((os.geteuid(), *(USERS if os.geteuid() == 0 else ())))
 
 
 _swept = cache(sweep)
-"""Before we take more room; once for each process."""
+"""Runs once for each process, before it uses more disk."""
 
 
 def _as_inside(done: Completed, status: int) -> Completed:
-    """The end of the program, not of what stood around it."""
+    """Return `done` with the exit status of the program itself, not of bubblewrap around it."""
     if os.WIFSIGNALED(status):
         return replace(done, exit_code=None, signal=os.WTERMSIG(status))
     return replace(done, exit_code=os.waitstatus_to_exitcode(status), signal=None)
 
 
 def protection() -> Protection:
-    """What is active on this machine."""
+    """Return the protection that is active on this machine."""
     here = machine()
     active = [*_ALWAYS]
     if here.user:
@@ -239,7 +239,7 @@ def protection() -> Protection:
 
 
 def require(level: str) -> None:
-    """Raise `Unprotected` where less than this one of `LEVELS` is active."""
+    """Raise `Unprotected` when the active level is below `level`, one of `LEVELS`."""
     here = protection()
     if LEVELS.index(here.level) < LEVELS.index(level):
         raise Unprotected(
@@ -249,13 +249,13 @@ def require(level: str) -> None:
 
 
 def is_of_the_system(path: Path) -> bool:
-    """Does it lie in a place that every program may read?"""
+    """Whether a path is in a folder that every program may read, apart from /dev and /etc."""
     return any(path.is_relative_to(place) for place in _readable(_PATH) if not place.startswith(("/dev", "/etc")))
 
 
 @cache
 def _readable(path: str) -> tuple[str, ...]:
-    """What everything may read: the system's places, and where the tools on this PATH really are."""
+    """Return the places that every program may read: the system's, and the real places of the tools on this PATH."""
     found = [shutil.which(tool, path=path) for tool in _TOOLS]
     places = {place for one in found if one for place in (Path(one).parent, Path(one).resolve().parents[1])}
     elsewhere = [str(place) for place in sorted(places) if not any(place.is_relative_to(known) for known in _SYSTEM)]
@@ -263,5 +263,5 @@ def _readable(path: str) -> tuple[str, ...]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Nothing of ours; messages in plain English, so that tools' texts are the same everywhere."""
+    """Return an environment without the grader's variables, in the C locale: tools' texts are the same everywhere."""
     return {"PATH": _PATH, "LC_ALL": "C", "TMPDIR": str(folder), "HOME": str(folder)}

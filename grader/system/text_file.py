@@ -1,4 +1,4 @@
-"""Files that people hand us to read: never more of one than it may have, and what stands in it made short to show.
+"""Read input files with a size bound, and shorten their values for messages.
 
 Parsers of TOML and YAML need more than linear time for some inputs, so the size is bounded before anything is parsed.
 """
@@ -18,7 +18,7 @@ _MOST_BITS = 128
 
 
 def read_bytes(path: Path, most: int, error: Callable[[list[Problem]], InputError]) -> bytes:
-    """What a file holds. Raises `error` when it cannot be read or has more than `most` bytes."""
+    """Return the content of a file. Raises `error` when it cannot be read or has more than `most` bytes."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)  # a device such as /dev/zero never ends
@@ -30,7 +30,7 @@ def read_bytes(path: Path, most: int, error: Callable[[list[Problem]], InputErro
 
 
 def read_text(path: Path, most: int, error: Callable[[list[Problem]], InputError], *, advice: str = "") -> str:
-    """The same as UTF-8 text whose lines end in a line feed. The `advice` is added where it is none."""
+    """Return the content as UTF-8 text whose lines end in a line feed. If it is not UTF-8, the error adds `advice`."""
     content = read_bytes(path, most, error)
     try:
         text = content.decode("utf-8")
@@ -41,16 +41,16 @@ def read_text(path: Path, most: int, error: Callable[[list[Problem]], InputError
 
 
 def short(value: object) -> str:
-    """A value from a file in a message: text in quotes, and nothing of it long."""
+    """Return a value from a file as a message shows it: text in quotes, long values shortened."""
     if isinstance(value, str):
         return f"'{cut(value)}'"
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return "a number with very many digits"  # Python itself refuses to write it
+        return "a number with very many digits"  # Python refuses to convert it to text
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "a table"
     return str(value)
 
 
 def cut(text: str) -> str:
-    """Text from a file in a message: in one line, and only its beginning when it is long."""
+    """Return text from a file as a message shows it: in one line, and only its beginning when it is long."""
     return one_line(text) if len(text) <= _MOST_SHOWN else f"{one_line(text[:_MOST_SHOWN])}..."

@@ -1,4 +1,4 @@
-"""The programs that labs need, their versions, and how to install what is missing."""
+"""The programs that labs need, their versions, and how to install missing ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MANAGERS = {
 
 
 def install_command(tool: str) -> str:
-    """The command that installs `tool` on this machine."""
+    """Return the command that installs `tool` on this machine."""
     manager = next((name for name in _MANAGERS if shutil.which(name)), "apt-get")
     packages = _PACKAGES.get(tool, tool) if manager == "apt-get" else _PACKAGES.get(tool, tool).split()[0]
     return _MANAGERS[manager].format(packages)
@@ -47,7 +47,7 @@ def require(*tools: str) -> None:
 
 @cache
 def version(tool: str) -> str:
-    """The first line of what `tool --version` prints; "" when it is not installed."""
+    """Return the first line that `tool --version` prints; "" when it is not installed."""
     found = shutil.which(tool)
     if found is None:
         return ""
@@ -62,7 +62,7 @@ def version(tool: str) -> str:
 
 @cache
 def gcc_major() -> int:
-    """gcc's major version, 0 when it cannot be told."""
+    """Return gcc's major version, 0 when it is unknown."""
     done = process.run(
         ["gcc", "-dumpversion"],
         cwd=Path("/"),
@@ -75,6 +75,6 @@ def gcc_major() -> int:
 
 @cache
 def processor() -> str:
-    """What the kernel calls this machine's processor; "" when it has no name for it."""
+    """Return the kernel's name of this machine's processor; "" when it has none."""
     named = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     return named[1] if named is not None else ""

@@ -1,6 +1,6 @@
-"""How long a program says nothing while it could: the sign of one that hangs, whatever it does to limits of its own.
+"""Measure how long a program is inactive although it could run: this detects a hang, even if it changes its own limits.
 
-Besides, how long it takes in all, asleep too, how many processes it has, and how much memory they have together.
+It also measures the program's total time, sleep included, the number of its processes, and their memory together.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import Path
 __all__ = ["LOOK", "MOST_MEMORY", "MOST_PROCESSES", "Watchdog"]
 
 LOOK = 0.02
-"""Seconds between two looks at a program."""
+"""Seconds between two measurements of a program."""
 
 MOST_MEMORY = 256 << 20
-"""Bytes of all processes of a program that is listened to. With a right one they and the grader have some 80 MB."""
+"""The most bytes of all processes of an observed program. For a correct one they and the grader use about 80 MB."""
 
 MOST_PROCESSES = 64
-"""The dead ones among them that nobody has buried. A right one has three."""
+"""The most processes, including dead ones whose parent has not waited for them. A correct program has three."""
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
 _SLEEPS = ("S", "T", "t", "Z")
 _GRACE = 0.25
-"""This part of the allowed time, once more, for the answer of one that is asked where it is."""
+"""The fraction of the time used so far that a program gets in addition to answer SIGPROF, which asks where it is."""
 
 
 class Watchdog:
-    """The time of a program and its children since the last word: CPU time, and time in which all of them sleep.
+    """The time of a program and its children since its last output: CPU time, and time in which all of them sleep.
 
-    Waiting for a processor is no such time, so a busy machine makes nobody silent.
+    Time spent waiting for a processor does not count, so no program counts as inactive because the machine is busy.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Watchdog:
         in_all: float | None = None,
         wrapped: bool = False,
     ) -> None:
-        """Allow `most` seconds between two words, `at_start` seconds before the first one, and so many `in_all`.
+        """Allow `most` seconds between two outputs, `at_start` seconds before the first one, and `in_all` in total.
 
-        `members` are all processes of the program. `wrapped`: it is the child of `pid` that is to be asked.
+        `members` returns all processes of the program. `wrapped`: SIGPROF goes to the children of `pid`, not to `pid`.
         """
         self.pid = pid
         self.members = members
@@ -66,21 +66,21 @@ class Watchdog:
 
     @property
     def too_slow(self) -> bool:
-        """Has it used up the time that it has in all?"""
+        """Whether the program used more than its total time."""
         return self.whole > self.in_all
 
     @property
     def too_large(self) -> bool:
-        """Has it more memory, or more processes, than any program needs?"""
+        """Whether the program has more memory, or more processes, than any program needs."""
         return self.memory > MOST_MEMORY or self.processes > MOST_PROCESSES
 
     @property
     def due(self) -> float:
-        """Seconds to the next look; no word brings it forward, for who has just said something is awake."""
+        """Seconds to the next measurement; output does not make it earlier, because it shows that the program runs."""
         return self.looked + LOOK - time.monotonic()
 
     def end(self, *, heard: bool) -> bool:
-        """Must it be ended? One that is silent is first asked where it is (SIGPROF). `heard`: a word has just come."""
+        """Whether to end the program. If it is inactive, SIGPROF first asks where it is. `heard`: output just came."""
         now = time.monotonic()
         passed = now - self.looked
         if heard and not self.asked:
@@ -104,14 +104,14 @@ class Watchdog:
         return False
 
     def _used(self, passed: float) -> float:
-        """The time of all of them since the last look, so many seconds of the wall clock ago."""
+        """Return the seconds that the processes used since the last measurement, `passed` wall-clock seconds ago."""
         seen = list(_states(self.members()))
         self.processes = len(seen)
         before, self.cpu = self.cpu, sum(cpu for _, cpu, _ in seen)
         self.memory = sum(memory for _, _, memory in seen)
-        used = max(0.0, self.cpu - before)  # less than before: a child is gone
+        used = max(0.0, self.cpu - before)  # negative when a child is gone
         asleep = seen and all(state in _SLEEPS for state, _, _ in seen)
-        return used + (min(passed, 2 * LOOK) if asleep else 0.0)  # when more passed we waited for a processor too
+        return used + (min(passed, 2 * LOOK) if asleep else 0.0)  # if more passed, the grader itself waited too
 
 
 def _children(pid: int) -> list[int]:
@@ -122,7 +122,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _states(pids: Sequence[int]) -> Iterator[tuple[str, float, int]]:
-    """State, CPU seconds, with those of the children that it has buried, and bytes of memory of each that is there."""
+    """Yield for each existing process: state, CPU seconds (children that it waited for included), bytes of memory."""
     for pid in pids:
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from grader.assignment.case_selection import select_cases
+from grader.assignment.settings import GradingOptions
 from grader.core.record import Record
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
@@ -174,7 +175,7 @@ def test_instructors_read_what_hidden_cases_ask() -> None:
     """Without it the search for that in students' reports could not fail."""
     folder = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
     chosen = lab()
-    record = grade(folder, chosen, select_cases(chosen, seed=1).cases, seed=1, valgrind=False)
+    record = grade(folder, chosen, select_cases(chosen, seed=1).cases, GradingOptions(seed=1, valgrind=False))
 
     assert told_hidden(record, instructor=True)
     assert not told_hidden(record)

@@ -12,8 +12,9 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import load
-from grader.attempt import Attempt
-from grader.cli.run import _STEPS as STEPS_TOLD
+from grader.assignment.settings import GradingOptions
+from grader.attempt import Attempt, stage_name
+from grader.cli.run import _STAGES as STAGES_SHOWN
 from grader.core.case import Case
 from grader.core.errors import DriverError, GraderError, ToolMissing, UsageError
 from grader.core.verdict import Verdict, Visibility
@@ -57,19 +58,21 @@ def written(folder: Path, source: str) -> Path:
 
 def test_the_steps_are_the_table_of_contents() -> None:
     """In this order, each named once."""
-    assert [step.__name__ for step in STEPS] == [
-        "_collect", "_build", "_replay", "_compare", "_find_lost", "_memcheck", "_count", "_diagnose", "_pinpoint",
-        "_find_lines", "_score", "_advise",
+    assert [stage_name(step) for step in STEPS] == [
+        "collect", "build", "replay", "compare", "find_lost", "memcheck", "count", "diagnose", "pinpoint", "find_lines",
+        "score", "advise",
     ]  # fmt: skip
 
 
 def test_progress_is_told_each_step_as_it_begins(tmp_path: Path) -> None:
     """Whoever waits wants to know for what."""
     told: list[str] = []
-    grade(written(tmp_path, right()), lab(), [first_case()], seed=1, valgrind=False, progress=told.append)
+    grade(
+        written(tmp_path, right()), lab(), [first_case()], GradingOptions(seed=1, valgrind=False), progress=told.append
+    )
 
-    assert told == [step.__name__ for step in STEPS]
-    assert STEPS_TOLD.keys() == set(told)  # words for each
+    assert told == [stage_name(step) for step in STEPS]
+    assert STAGES_SHOWN.keys() == set(told)  # words for each
 
 
 def test_a_build_that_fails_ends_the_way_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +109,7 @@ def test_a_hopeless_build_would_have_scored_nothing() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2**31 - 1])
 def test_the_seed_changes_the_pool_and_not_the_score(tmp_path: Path, seed: int) -> None:
     """Magic words are others, what is right stays right."""
-    record = grade(written(tmp_path, right()), lab(), few_cases(seed), seed=seed, valgrind=False)
+    record = grade(written(tmp_path, right()), lab(), few_cases(seed), GradingOptions(seed=seed, valgrind=False))
 
     assert (record.score, record.seed) == (record.max_score, seed)
 
@@ -122,7 +125,7 @@ def test_the_seed_changes_the_pool_and_not_the_score(tmp_path: Path, seed: int) 
 )
 def test_two_gradings_say_the_same(sample: str) -> None:
     """Points, findings, lines and texts repeat, uninitialised memory or not."""
-    one, two = (grade(SAMPLES / sample, lab(), few_cases(1), seed=1) for _ in range(2))
+    one, two = (grade(SAMPLES / sample, lab(), few_cases(1), GradingOptions(seed=1)) for _ in range(2))
 
     assert one.same_result(two)
     assert one.verdict is not Verdict.ACCEPTED
@@ -130,8 +133,8 @@ def test_two_gradings_say_the_same(sample: str) -> None:
 
 def test_cases_in_another_order_earn_the_same() -> None:
     """No case depends on the one before it."""
-    forth = grade(SAMPLES / "wrong_answer" / "next_fit_static_cursor", lab(), few_cases(1), seed=1)
-    back = grade(SAMPLES / "wrong_answer" / "next_fit_static_cursor", lab(), few_cases(1)[::-1], seed=1)
+    forth = grade(SAMPLES / "wrong_answer" / "next_fit_static_cursor", lab(), few_cases(1), GradingOptions(seed=1))
+    back = grade(SAMPLES / "wrong_answer" / "next_fit_static_cursor", lab(), few_cases(1)[::-1], GradingOptions(seed=1))
 
     assert forth.rules == back.rules
     assert forth.verdict == back.verdict
@@ -142,8 +145,8 @@ def test_cases_in_another_order_earn_the_same() -> None:
 
 def test_nothing_is_left_in_the_temporary_folder(temporary: Path, tmp_path: Path) -> None:
     """After a grading, after a failing build, and after a failure of ours."""
-    grade(written(tmp_path, right()), lab(), [first_case()], seed=1)
-    grade(written(tmp_path, "int x\n"), lab(), [first_case()], seed=1)
+    grade(written(tmp_path, right()), lab(), [first_case()], GradingOptions(seed=1))
+    grade(written(tmp_path, "int x\n"), lab(), [first_case()], GradingOptions(seed=1))
 
     assert list(temporary.iterdir()) == []
 
@@ -154,7 +157,7 @@ def test_a_failure_of_ours_is_an_exception_and_leaves_nothing(
     """No record with fewer points comes of it."""
     monkeypatch.setattr(plan, "_MAGIC", 7)  # the driver does not know such a plan
     with pytest.raises(DriverError):
-        grade(written(tmp_path, right()), lab(), [first_case()], seed=1)
+        grade(written(tmp_path, right()), lab(), [first_case()], GradingOptions(seed=1))
 
     assert list(temporary.iterdir()) == []
 
@@ -163,7 +166,7 @@ def test_a_missing_tool_is_said_before_anything_is_done(monkeypatch: pytest.Monk
     """With the command that installs it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolMissing) as caught:
-        grade(written(tmp_path, right()), lab(), [first_case()], seed=1)
+        grade(written(tmp_path, right()), lab(), [first_case()], GradingOptions(seed=1))
 
     assert "install" in str(caught.value).lower()
 
@@ -171,14 +174,16 @@ def test_a_missing_tool_is_said_before_anything_is_done(monkeypatch: pytest.Monk
 def test_a_path_that_is_not_there_is_the_users_slip(tmp_path: Path) -> None:
     """Not a zero for anybody."""
     with pytest.raises(UsageError, match="no such file"):
-        grade(tmp_path / "nobody", lab(), [first_case()], seed=1)
+        grade(tmp_path / "nobody", lab(), [first_case()], GradingOptions(seed=1))
 
 
 def test_the_folder_and_the_file_are_the_same_submission(tmp_path: Path) -> None:
     """But for the name that is shown."""
     (tmp_path / "deep" / "in").mkdir(parents=True)
     path = written(tmp_path / "deep" / "in", right())
-    by_file, by_folder = (grade(one, lab(), [first_case()], seed=1, valgrind=False) for one in (path, tmp_path))
+    by_file, by_folder = (
+        grade(one, lab(), [first_case()], GradingOptions(seed=1, valgrind=False)) for one in (path, tmp_path)
+    )
 
     assert by_file.submission.sha256 == by_folder.submission.sha256 != ""
     assert (by_file.score, by_file.outcomes) == (by_folder.score, by_folder.outcomes)
@@ -238,4 +243,4 @@ def test_every_failure_of_ours_is_a_grader_error(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(pipeline, "STEPS", (*STEPS[:2], broken))
     with pytest.raises(GraderError, match="no paged_kv today"):
-        grade(written(tmp_path, right()), lab(), [first_case()], seed=1)
+        grade(written(tmp_path, right()), lab(), [first_case()], GradingOptions(seed=1))

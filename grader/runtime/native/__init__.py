@@ -1,4 +1,5 @@
-"""C submissions: compiled, linked with our harness, replayed in the sandbox, looked at by Valgrind.
+"""C submissions: compiled, linked with the harness, replayed in the sandbox, checked by Valgrind.
 
-In come a source file and cases; out come observations (grader.runtime) and, where something is wrong, source lines.
+The input is a source file and cases. The output is observations (grader.runtime) and, where something is wrong, source
+lines.
 """

@@ -1,9 +1,9 @@
-"""What is worth knowing about a submission and costs no point: the handout does not judge it (fairness).
+"""Advice on a submission that costs no point: the handout does not judge these things (fairness).
 
-Undefined behaviour: a build that tells of it replays the cases. Allocations that fail: the graded program replays
+Undefined behaviour: a build that reports it replays the cases. Allocations that fail: the graded program replays
 short cases, each time with another allocation returning NULL. Scratch memory: allocations that are freed again by the
-call that made them. Only public cases are used, so that no advice can tell what a hidden one asks, and only what
-happens in a call that went well without it is anybody's fault here.
+call that made them. Only public cases are used, so that no advice reveals a hidden case. A failing allocation counts
+only in a call that went well without the failure.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advised:
-    """The advice, and what it cost to find."""
+    """The advice, and the CPU seconds that it took to find."""
 
     advice: tuple[Advice, ...]
     cpu_seconds: float
@@ -68,12 +68,12 @@ class Advised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Failure:
-    """One call in which an allocation failed, and what came of it."""
+    """One call in which an allocation failed, and the consequence."""
 
     comparison: Comparison
     operation: int
     came: str
-    """With {lines} for where the allocations were made."""
+    """The consequence, with {lines} in place of where the allocations were made."""
     allocated_at: tuple[int, ...]
     stack: tuple[int, ...]
 
@@ -87,7 +87,7 @@ def look_for_advice(
     comparisons: Sequence[Comparison],
     judge: Callable[[Played], Comparison],
 ) -> Advised:
-    """Look for all three, in a workspace of its own. Raises nothing: a result is not lost for advice that fails."""
+    """Look for all three kinds, in a separate workspace. Raises nothing: failing advice must not lose a result."""
     if work.budget.empty:
         return Advised(advice=(_not_looked("the program took all the time that a submission has"),), cpu_seconds=0.0)
     sound = [one for one in comparisons if one.case.visibility is Visibility.PUBLIC and one.end is End.REACHED]
@@ -118,7 +118,7 @@ def _not_looked(why: str) -> Advice:
 
 
 def _undefined(played: Sequence[Played], source_name: str) -> Iterator[Advice]:
-    """One for each line, where one thing leads to the next; the first case and call in which it showed."""
+    """Yield one advice for each line, as one problem leads to the next: with the first case and call that showed it."""
     found: dict[int, tuple[int, int, Played, Remark]] = {}
     for one in played:
         for remark in one.remarks:
@@ -145,7 +145,7 @@ def _probed(
     *,
     judge: Callable[[Played], Comparison],
 ) -> Iterator[Advice]:
-    """Allocations that fail, and scratch memory, in one replay of the graded program."""
+    """Yield advice on allocations that fail and on scratch memory, from one replay of the graded program."""
     probes = [*_to_fail(sound, lab), *((one, WATCH) for one in sound if _frees_and_allocates(one))]
     if not probes:
         return
@@ -165,7 +165,7 @@ def _probed(
 
 
 def _to_fail(sound: Sequence[Comparison], lab: Lab) -> list[tuple[Comparison, int]]:
-    """Which allocation of which case: the first, second, ... of every call, in the shortest case that has it."""
+    """Choose allocations to fail: the first, second, ... of every call, each in the shortest case that has it."""
     chosen: dict[tuple[int, str], tuple[Comparison, int]] = {}
     for one in sorted(sound, key=lambda one: len(one.case.trace.operations)):
         made = 0
@@ -178,7 +178,7 @@ def _to_fail(sound: Sequence[Comparison], lab: Lab) -> list[tuple[Comparison, in
 
 
 def _frees_and_allocates(one: Comparison) -> bool:
-    """Is there a call that does both, and by the handout does its work?"""
+    """Whether there is a call that does both and by the handout does its work."""
     return any(
         step.allocations and step.frees and not reply.refused
         for step, reply in zip(one.played.steps, one.expected, strict=True)
@@ -186,7 +186,7 @@ def _frees_and_allocates(one: Comparison) -> bool:
 
 
 def _failures(base: Comparison, one: Comparison, lab: Lab) -> Iterator[_Failure]:
-    """What came of the failing allocation, when that is nothing good; `base` is the case without it."""
+    """Yield the consequence of the failing allocation when it is bad; `base` is the case without the failure."""
     failed = next((event for event in one.played.events if event.event is Event.FAILED), None)
     if failed is None or not 0 <= failed.operation < len(base.case.trace.operations):
         return
@@ -225,7 +225,7 @@ def _what_came(base: Comparison, one: Comparison, at: int, lab: Lab) -> str:
 
 
 def _told_failures(failures: Sequence[_Failure], lines: Lines) -> Iterator[Advice]:
-    """One for each call and what came of it."""
+    """Yield one advice for each call and consequence."""
     groups: dict[str, list[_Failure]] = {}
     for failure in failures:
         groups.setdefault(failure.came, []).append(failure)
@@ -250,7 +250,7 @@ def _at_lines(numbers: Sequence[int]) -> str:
 
 
 def _told_scratch(scratch: Sequence[tuple[Comparison, BlockEvent]], lines: Lines) -> Iterator[Advice]:
-    """One for each call and line."""
+    """Yield one advice for each call and line."""
     found: dict[tuple[str, tuple[SourceLine, ...]], tuple[Comparison, BlockEvent]] = {}
     for one, event in scratch:
         if 0 <= event.operation < len(one.expected) and not one.expected[event.operation].refused:

@@ -1,7 +1,7 @@
-"""A failing case as a program of its own: what every lab needs to write one, C text above all.
+"""Helpers to write a failing case as a standalone program: what every lab needs for that, above all C text.
 
-A lab has a template and says what goes into it; see `Lab.reproduce`. What repeats becomes a loop, so that a
-program stays short enough to be read.
+A lab has a template and supplies what goes into it; see `Lab.reproduce`. Repeated statements become a loop, so that a
+program stays short enough to read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Run(Generic[T]):
-    """Items that differ only in their numbers, and those by a constant step; a single item is a run too."""
+    """Items that differ only in their numbers, and these by a constant step; a single item is a run too."""
 
     items: tuple[T, ...]
     first: tuple[int, ...]
@@ -37,20 +37,20 @@ class Run(Generic[T]):
 
     @property
     def folded(self) -> bool:
-        """Is it to be written as a loop?"""
+        """Whether it is written as a loop."""
         return len(self.items) > 1
 
     @property
     def start(self) -> int:
-        """Where the loop's variable i begins: at a number that goes up by one, if there is any."""
+        """The first value of the loop variable i: that of a number that rises by one, if there is one."""
         return next((first for first, step in zip(self.first, self.steps, strict=True) if step == 1), 1)
 
     def texts(self) -> list[str]:
-        """The numbers as C, written with i where they change."""
+        """Return the numbers as C text, written with i where they change."""
         return [self._text(first, step) for first, step in zip(self.first, self.steps, strict=True)]
 
     def looped(self, lines: Sequence[str]) -> Iterator[str]:
-        """The lines, in a loop if there is more than one item."""
+        """Yield the lines, in a loop if there is more than one item."""
         if not self.folded:
             yield from lines
             return
@@ -72,7 +72,7 @@ class Run(Generic[T]):
 def fold(
     items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]
 ) -> Iterator[Run[T]]:
-    """Cut `items` into runs: neighbours of one shape whose numbers go on by a constant step."""
+    """Cut `items` into runs: neighbours of one shape whose numbers change by a constant step."""
     at = 0
     while at < len(items):
         run = _longest(items[at:], shape, numbers)
@@ -99,13 +99,13 @@ def _longest(items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callab
 
 
 def c_comment(text: str) -> str:
-    """Text that may stand in a C comment, on one line."""
+    """Return the text as it may stand in a C comment, on one line."""
     apart = re.sub(r"(?<=[*/?])(?=[*/?])", " ", " ".join(text.split()))
     return apart.replace("\\", "/") if apart.endswith("\\") else apart
 
 
 def c_string(text: str, *, column: int = 0) -> str:
-    """Text as a C string in a function; a long one as several, each on a line that begins at `column`."""
+    """Return the text as a C string; a long text as several strings, each on a line that begins at `column`."""
     width = _WIDTH - _INDENT - column - len('" ");')
     parts = textwrap.wrap(_escaped(text), width, break_long_words=False, break_on_hyphens=False)
     return '"' + (' "\n' + " " * column + '"').join(parts) + '"'
@@ -116,7 +116,7 @@ def _escaped(text: str) -> str:
 
 
 def c_call(name: str, *arguments: str) -> str:
-    """A call as a statement, broken over lines where it is too long."""
+    """Return a call as a statement, broken over lines where it is too long."""
     lines = textwrap.wrap(
         f"{name}({', '.join(arguments)});",
         _WIDTH - 2 * _INDENT,  # it may stand in a loop

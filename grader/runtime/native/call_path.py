@@ -1,6 +1,7 @@
-"""The way of a call through the program: which return it took, from where, and what it had called last.
+"""The path (`way`) of a call through the program: which return it took, from where, and what it had called last.
 
-A way is a list of addresses, where blocks of code begin, with `ENTERED` and `LEFT` between them (harness/lines.c).
+A path is a list of the addresses at which blocks of code begin, with `ENTERED` and `LEFT` between them
+(harness/lines.c).
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from grader.runtime.source_lines import Lines, Named, stack_of
 __all__ = ["before_crash", "return_taken"]
 
 _NEAR = 3
-"""So many blocks may lie between the end of a function and the return that it decided; so many lines are one place."""
+"""The most blocks between the end of a function and the return that it decided, and the most lines of one place."""
 
 _ENTERED, _LEFT = 1, 2
-"""On a call's way, in the place of an address."""
+"""Markers on a call's path, in the place of an address."""
 
 
 @dataclass(slots=True)
 class _Function:
-    """A function on the way."""
+    """A function on the path."""
 
     blocks: list[SourceLine]
     helper: SourceLine | None = None
-    """The return that the last function took which was called here, and has not been followed by much."""
+    """The `return` taken by the last function that was called here; None if it returned no value."""
     since: int = 0
-    """Blocks of this one since then."""
+    """The number of this function's blocks since that return."""
 
 
 def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refused: bool) -> Named:
-    """The line of the return that a call took; of one that refused the place where that was decided.
+    """Return the line of the return that a call took; for a call that refused, the place where that was decided.
 
-    `text` are the lines of the student's file.
+    `text` holds the lines of the student's file.
     """
     last = max((place for place, where in enumerate(way) if where == _LEFT), default=0)
     call = _followed(way[:last], lines, text)[-1]
@@ -50,7 +51,7 @@ def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refus
 
 
 def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named:
-    """The function that returned right before the crash: perhaps what it returned is the pointer that is wrong."""
+    """Name the function that returned right before the crash: perhaps it returned the wrong pointer."""
     inside = _followed(way, lines, text)[-1]
     if inside.helper is None or inside.since > _NEAR:
         return Named()
@@ -62,7 +63,7 @@ def _said(helper: SourceLine) -> str:
 
 
 def _jump(call: _Function, text: Sequence[str]) -> SourceLine | None:
-    """From where a `goto` went to the return."""
+    """Return the line from which a `goto` went to the return; None without one."""
     for block, target in reversed(list(pairwise(call.blocks))):
         near = text[max(block.line - 1, 0) : block.line + _NEAR]
         if target.line > block.line + _NEAR and any("goto " in line for line in near):
@@ -71,7 +72,7 @@ def _jump(call: _Function, text: Sequence[str]) -> SourceLine | None:
 
 
 def _followed(way: Sequence[int], lines: Lines, text: Sequence[str]) -> list[_Function]:
-    """The functions that were entered and not left, the innermost last; of a call that returned the call alone."""
+    """Return the functions that were entered and not left, innermost last; for a call that returned, only the call."""
     inside = [_Function([])]
     left: _Function | None = None
     for where in way:
@@ -87,12 +88,12 @@ def _followed(way: Sequence[int], lines: Lines, text: Sequence[str]) -> list[_Fu
                 if left is None or not left.blocks or left.blocks[-1].function != line.function:
                     inside[-1].blocks.append(line)
                     inside[-1].since += 1
-            left = None  # behind the end of a function comes a last piece of it
+            left = None  # one last block of a function follows its exit
     return inside
 
 
 def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
-    """Its last block but one, if that is a return: the last one is that by which all returns leave a function."""
+    """Return its last block but one, if that is a return: all returns leave a function through the last block."""
     for line in reversed(function.blocks[-2:-1] or function.blocks[-1:]):
         if "return" in _written(line, text):
             return line
@@ -100,5 +101,5 @@ def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
 
 
 def _written(line: SourceLine, text: Sequence[str]) -> str:
-    """What stands there; nothing where a `#line` of the file says a number that it has not."""
+    """Return the text of this line; "" where a `#line` directive gives a number that the file does not have."""
     return text[line.line - 1] if 0 < line.line <= len(text) else ""

@@ -1,8 +1,9 @@
-"""Where lost memory was lost, by which operation or at the end; and where a call that must fail allocated some.
+"""Find where memory was lost, by which operation or at the end, and where a call that must fail allocated memory.
 
-Cases that came to their end with memory that nobody freed run once more, natively. Then the harness looks after each
+Cases that came to their end with memory never freed run once more, natively. In that run the harness checks after each
 operation which allocations can still be reached from the caller's pointers and the program's own writable data.
-So do cases in which a call allocated that must fail: what it freed again is not known at the end.
+Cases in which a call that must fail allocated memory also run once more: what the call freed again is not known at the
+end.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def find_lost(
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
 ) -> tuple[tuple[Comparison, ...], float]:
-    """The comparisons and the CPU seconds that it took.
+    """Return the comparisons with what was found, and the CPU seconds that it took.
 
-    With `BlockEvent.lost_by` where memory was lost, and with `Event.SCRATCH` where a call allocated that must fail.
+    They have `BlockEvent.lost_by` where memory was lost, and `Event.SCRATCH` where a call that must fail allocated.
     """
     watched = [WATCH if _allocates_although_refused(one) else 0 for one in comparisons]
     chosen = [number for number, one in enumerate(comparisons) if one.lost or watched[number]]
@@ -43,7 +44,7 @@ def find_lost(
     failing = [watched[number] for number in chosen]
     try:
         traced = replay(work, program, cases, codes=codes, settings=settings, failing=failing, tracing=True)
-    except TooBusy:  # what is known without it is enough
+    except TooBusy:  # what is known without the run is sufficient
         return tuple(comparisons), 0.0
     found = list(comparisons)
     for number, again in zip(chosen, traced.played, strict=True):
@@ -58,7 +59,7 @@ def _allocates_although_refused(one: Comparison) -> bool:
 
 
 def _told(one: Comparison, again: Played) -> Comparison:
-    """With what the second run says of the same allocations; without it, should that have gone another way."""
+    """Add what the second run reports of the same allocations; return `one` unchanged if that run diverged."""
     known, traced = _live(one.played), _live(again)
     if [_block(event) for event in known] != [_block(event) for event in traced]:
         return one

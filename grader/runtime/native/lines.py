@@ -1,8 +1,8 @@
-"""The line where a wrong thing was done: the `return` that a call took, or the store that left a wrong value.
+"""Find the line of a fault: the `return` that a call took, or the store that left a wrong value.
 
-Nothing of the program that is graded tells that. So the file is built once more, not optimized, in a way that tells of
-each block of code and each store (harness/lines.c), and the cases that went wrong with no line known are played on it.
-Where that program leaves another state than the graded one it is not believed.
+The graded program does not report that. So the file is built once more, not optimized, so that it reports each block of
+code and each store (harness/lines.c). The cases that went wrong with no line known are played on that build. Where it
+leaves another state than the graded program, its report is ignored.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ __all__ = ["find_lines"]
 _MOST_CASES = 400
 _WORD, _INT = struct.Struct("<Q"), struct.Struct("<i")
 _Store = tuple[int, int]
-"""The address of a store and the value that it stored."""
+"""The address of a storing instruction, and the value that it stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a build that tells of lines said of one case."""
+    """What a build that reports lines reported of one case."""
 
     suspicion: Suspicion
     way: tuple[int, ...]
-    """Where the last blocks of code begin that the call went through; where it entered and left functions."""
+    """The addresses of the last blocks of code that the call ran; between them where it entered and left functions."""
     stores: Mapping[int, int]
-    """By word of the record its last store in the call."""
+    """By word of the record, the address of the last instruction in the call that stored to it."""
     used: BlockEvent | None
-    """Its first use of memory that was freed."""
+    """The call's first use of freed memory."""
 
 
 def find_lines(
     work: Workspace, lab: Lab, source: bytes, suspicions: Sequence[Suspicion]
 ) -> tuple[dict[Place, Named], float]:
-    """For case and operation the lines, and the CPU seconds that it took. Raises nothing: points need no lines."""
+    """Return the lines by case and operation, and the CPU seconds used. Raises nothing: points need no lines."""
     chosen = _chosen(suspicions)
     if not chosen or work.budget.empty:
         return {}, 0.0
@@ -83,7 +83,7 @@ def find_lines(
 
 
 def _chosen(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Of each cause those first that a report would show: public, plain, short."""
+    """Choose suspicions to look at; of each cause first those that a report would show: public, plain, short."""
     groups: dict[str, list[Suspicion]] = {}
     for suspicion in suspicions:
         if suspicion.difference is not None or _ended(suspicion):
@@ -101,7 +101,7 @@ def _place(suspicion: Suspicion) -> tuple[bool, bool, int]:
 
 
 def _ended(suspicion: Suspicion) -> bool:
-    """Did the call crash? One that hangs would take all its time once more, and its line is known."""
+    """Whether the call crashed. A call that hangs would use all its time once more, and its line is known."""
     return suspicion.kind in ("crash", "crash-wild")
 
 
@@ -113,7 +113,7 @@ def _addresses(told: _Told) -> Iterator[int]:
 
 
 def _same(suspicion: Suspicion, played: Played) -> bool:
-    """Did the call leave the same record as in the program that is graded?"""
+    """Whether the call left the same record as in the graded program."""
     at = suspicion.operation
     if _ended(suspicion):
         return len(played.steps) == at
@@ -152,7 +152,7 @@ def _named(told: _Told, lines: Lines, lab: Lab, text: Sequence[str], *, right: f
 
 
 def _decides(suspicion: Suspicion) -> bool:
-    """Is it by the return that it goes wrong? Not where a call did its work that it must not do."""
+    """Whether the `return` is what goes wrong. It is not where a call did its work although it must refuse."""
     judgement = suspicion.judgement
     if judgement is None or not judgement.expected.refused or judgement.actual.text in REFUSALS:
         return True
@@ -160,7 +160,7 @@ def _decides(suspicion: Suspicion) -> bool:
 
 
 def _used(told: _Told, lines: Lines) -> Named | None:
-    """Where the call used memory that was freed: all else that is wrong comes of it."""
+    """Return where the call used freed memory, or None. Everything else that is wrong follows from such a use."""
     if told.used is None:
         return None
     line, freed = lines.get(stack_of(told.used.caller), ())[:1], lines.get(stack_of(told.used.freed_at), ())[:1]
@@ -172,7 +172,7 @@ def _used(told: _Told, lines: Lines) -> Named | None:
 
 
 def _stored(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, right: frozenset[_Store]) -> Named:
-    """The last store to the wrong value; for what is no value itself that of what it changed."""
+    """Return the last store to the wrong value; for an `ALLOCATED` difference, the last store to what it changed."""
     named = _store_of(told, difference, lines, lab, right=right)
     if ALLOCATED in difference.tags:
         others = (_store_of(told, other, lines, lab, right=right) for other in _differences(told))
@@ -191,15 +191,16 @@ def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, ri
         if (told.stores[word], _value(told, word)) not in right:
             return Named(lines=line, stored=True)
         return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
-    if difference.facet == "list":  # who reads it could not tell which link is meant
+    if difference.facet == "list":  # a reader could not tell which link is meant
         return Named()
     return Named(said=f"This call never stores to {difference.in_words}.")
 
 
 def _right_stores(told: Iterable[_Told], lab: Lab) -> frozenset[_Store]:
-    """What was stored, and by which store, where it belongs: so does what fills a new table with the mark for nothing.
+    """Return the stores, with their values, to words that are right after the call.
 
-    Asked only of calls in which something is missing; a store that fills does so in all of them.
+    The store that fills a new table with the mark for nothing is such a store. Only calls in which something is missing
+    are used: a store that fills does so in all of them.
     """
     found = set()
     for one in told:
@@ -211,13 +212,13 @@ def _right_stores(told: Iterable[_Told], lab: Lab) -> frozenset[_Store]:
 
 
 def _differences(told: _Told) -> Sequence[Difference]:
-    """All that was wrong after the call."""
+    """Return all differences after the call."""
     judgement = told.suspicion.judgement
     return judgement.differences if judgement is not None else ()
 
 
 def _places(told: _Told, lab: Lab) -> Mapping[str, int]:
-    """The words of the record by their names."""
+    """Return the numbers of the record's words by their names."""
     comparison = told.suspicion.comparison
     targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
     try:
@@ -227,7 +228,7 @@ def _places(told: _Told, lab: Lab) -> Mapping[str, int]:
 
 
 def _value(told: _Told, word: int) -> int:
-    """What the record has there."""
+    """Return the value of this word of the record."""
     (value,) = _INT.unpack_from(_record(told), word * _INT.size)
     return int(value)
 

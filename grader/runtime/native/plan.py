@@ -1,8 +1,8 @@
-"""Cases as harness/harness.c reads them, and which of them may share a process.
+"""Encode cases as harness/harness.c reads them, and decide which cases may share a process.
 
-Whatever runs in a process can look through its memory and leave notes there: in a pipe's size, in the time that it
-takes. So no process is ever given public cases and hidden ones, and what a program says and prints in a public case is
-said by a process that never held a hidden one.
+Code that runs in a process can search its memory, and can pass information on: by a pipe's size, or by the time that it
+takes. So no process is ever given both public and hidden cases. What a program reports and prints in a public case
+comes from a process that never held a hidden case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reference.operation import Operation, Trace
 __all__ = ["WATCH", "apart", "plan"]
 
 WATCH = -1
-"""In the place of a failing allocation: none fails, and memory freed by the call that made it is reported."""
+"""In the place of a failing allocation: none fails, and memory freed by the call that allocated it is reported."""
 
 _MAGIC = 0x504C414E
 _MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
@@ -30,7 +30,7 @@ _TOTAL_SECONDS = 10.0
 
 
 def apart(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:
-    """The public ones of the cases with these numbers, then the hidden ones: one process may have either."""
+    """Split these case numbers into the public and then the hidden ones: a process may have either, not both."""
     parts: dict[Visibility, list[int]] = {visibility: [] for visibility in Visibility}
     for number in numbers:
         parts[cases[number].visibility].append(number)
@@ -52,17 +52,17 @@ def plan(
     lines: bool = False,
     confined: bool = False,
 ) -> bytes:
-    """The cases with these numbers, as the driver reads them; under Valgrind each with its `contracts`.
+    """Encode the cases with these numbers as the driver reads them; under Valgrind each with its `contracts`.
 
-    They are all public or all hidden: else it raises `ValueError`.
-    `failing`: for each case which allocation fails, or with `lines` of which operation to tell; see harness.c.
+    Raises `ValueError` unless they are all public or all hidden.
+    `failing`: for each case which allocation fails, or with `lines` which operation to report; see harness.c.
     `hanging`: the calls that are known to hang. `total`: seconds for all of the cases.
-    `confined`: a process in which student code runs gives up what rights it can.
+    `confined`: a process in which student code runs gives up all rights that it can.
     """
     if len({cases[number].visibility for number in numbers}) > 1:
         raise ValueError("public and hidden cases in one process")
     first, least, hangs = _TIMES
-    share = hangs * len(numbers) // max(1, len(cases))  # all cases of a submission have it together
+    share = hangs * len(numbers) // max(1, len(cases))  # shared by all cases of a submission
     times = (first, least, share, max(1, int(total * 1e6)))
     mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _CONFINED * confined | _LINES * lines
     proven = sum(1 << codes[name] for name in set(hanging))
@@ -78,7 +78,7 @@ def plan(
 def _encode_all(
     trace: Same[Trace], settings: Callable[[Trace], tuple[int, ...]], codes: tuple[tuple[str, int], ...]
 ) -> bytes:
-    """Settings and operations of a trace; they are the same for every submission of a class."""
+    """Encode settings and operations of a trace; they are the same for every submission of a class."""
     values = (*settings(trace.value), *[0] * _SETTINGS)[:_SETTINGS]
     return struct.pack(f"<{_SETTINGS}i", *values) + b"".join(
         _encode(operation, dict(codes)) for operation in trace.value.operations

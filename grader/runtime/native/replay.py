@@ -1,8 +1,8 @@
-"""Play cases on a built program and take down what it reports: the frames, and what they mean.
+"""Play cases on a built program and record what it reports: the frames, and what they mean.
 
-Their layout is that of harness/frames.c. Student code shares the driver's process, so nothing that
-comes back is believed further than it goes: frames of one case cannot reach into another, a stream that stops is a
-finding about the case in which it stopped, and states are judged elsewhere.
+The layout of the frames is that of harness/frames.c. Student code shares the driver's process, so trust in a report is
+limited: frames of one case cannot affect another case, a stream that stops is a finding about the case in which it
+stopped, and states are judged elsewhere.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from reference.operation import Trace
 
 __all__ = ["replay"]
 
-_TOTAL_SECONDS = 5.0  # for all cases; right programs need a tenth of a second
+_TOTAL_SECONDS = 5.0  # for all cases; correct programs need a tenth of a second
 _TRACING_SECONDS = 2.0
-_STARTING_SECONDS = 1.0  # besides; the harness ends the cases when their time is used up
-_SILENT_SECONDS = 2.0  # the harness says something after every operation, and after every hang
+_STARTING_SECONDS = 1.0  # in addition; the harness ends the cases when their time is used up
+_SILENT_SECONDS = 2.0  # the harness sends a frame after every operation, and after every hang
 _MOST_PROCESSES = 3
 _TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory, or has more than {MOST_PROCESSES} processes"
 _TOO_MUCH = (
@@ -46,13 +46,13 @@ _HUNG, _WITHOUT_TIME = 1, 2
 _HEAD = struct.Struct("<iiQ")
 _ADDRESS = 8
 _DEEPEST = 32
-"""Addresses of a stack; trouble.c sends no more."""
+"""The most addresses of a stack; trouble.c sends no more."""
 _MOST_BLOCKS = 1 << 19
-"""Allocations of a case; inside.h."""
+"""The most allocations of a case; see inside.h."""
 _MOST_EVENTS, _MOST_LIVE = 1000, 1000
-"""Of one case: what went wrong with its allocations, and those that were never freed, of which heap.c tells no more."""
+"""Of one case: the most faults of its allocations, and the most never freed, of which heap.c reports no more."""
 _MOST_OF_LINES, _MOST_OF_A_PLACE = 1 << 17, 1 << 13
-"""Bytes of one message of lines.c, and of one of undefined.c."""
+"""The most bytes of one message of lines.c, and of one on undefined behaviour (trouble.c)."""
 
 
 def replay(
@@ -66,12 +66,12 @@ def replay(
     tracing: bool = False,
     lines: bool = False,
 ) -> Replayed:
-    """Run all cases natively, one forked process each. Raises `DriverError` when our own side breaks.
+    """Run all cases natively, one forked process each. Raises `DriverError` when the grader's own side breaks.
 
-    `failing`: for each case which allocation fails, see harness.c. With `tracing` no states come back, but since when
-    nothing points to memory that was never freed. With `lines` a program that tells of them does (`Played.lines`).
-    Should the whole program end in the middle, the cases that had not begun get another one. Raises `TooBusy` when
-    the machine is so busy that it had to be ended although it worked.
+    `failing`: for each case which allocation fails, see harness.c. With `tracing` no states are reported; instead, for
+    memory that was never freed, the operation since which nothing points to it. With `lines` a program that was built
+    to report lines does so (`Played.lines`). If the whole program ends in the middle, the cases that had not begun get
+    another process. Raises `TooBusy` when the machine is so busy that the program had to be ended although it worked.
     """
     played = [Played(case) for case in cases]
     output, spent = b"", 0.0
@@ -86,7 +86,7 @@ def replay(
         run = partial(_run, work, program, planned=partial(planned, hanging=hanging), total=total)
         said, seconds = _played_together(played, numbers, run, work.budget)
         spent += seconds
-        if cases[numbers[0]].visibility is Visibility.PUBLIC:  # what is printed in a hidden one would tell what it asks
+        if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
             output = said
     return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
 
@@ -94,7 +94,7 @@ def replay(
 def _run(
     work: Workspace, program: Program, left: Sequence[int], token: int, *, planned: Callable[..., bytes], total: float
 ) -> Completed:
-    """One process for what is left of the cases."""
+    """Run one process for the cases that are left."""
     return work.run(
         lambda ends: [f"./{program.place(work)}", *map(str, ends)],
         limits=replace(
@@ -112,7 +112,7 @@ def _run(
 def _played_together(
     played: list[Played], numbers: Sequence[int], run: Callable[[Sequence[int], int], Completed], budget: Budget
 ) -> tuple[bytes, float]:
-    """Play the cases with these numbers, which may share a process: what was printed, and the CPU seconds."""
+    """Play the cases with these numbers, which may share a process. Return what was printed, and the CPU seconds."""
     left = list(numbers)
     output, spent = b"", 0.0
     for _ in range(_MOST_PROCESSES):
@@ -125,7 +125,7 @@ def _played_together(
         operations = sum(len(played[number].case.trace.operations) for number in left)
         frames = Frames(done.channels[0], token, operations, len(left))
         begun, finished = _listen(played, left, frames)
-        output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood of one hides not the other
+        output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]  # a flood on one does not hide the other
         spent += done.cpu_seconds
         left = [number for number in left if number not in begun]
         if done.large or done.flooded or frames.too_many:
@@ -142,7 +142,7 @@ def _played_together(
 
 
 def _listen(played: list[Played], left: Sequence[int], frames: Iterable[Frame]) -> tuple[list[int], bool]:
-    """Take down what one program says of these cases: those that it began, in order; and was it through with all?"""
+    """Record what one process reports. Return the cases that it began, in order, and whether it finished all."""
     places = {number: place for place, number in enumerate(left)}
     begun: list[int] = []
     finished = False
@@ -154,7 +154,7 @@ def _listen(played: list[Played], left: Sequence[int], frames: Iterable[Frame]) 
         if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
             try:
                 _take_down(played, frame)
-            except (struct.error, ValueError):  # a body that is none of ours says nothing
+            except (struct.error, ValueError):  # a body that the harness did not send is ignored
                 continue
     return begun, finished
 
@@ -190,7 +190,10 @@ def _take_down(played: list[Played], frame: Frame) -> None:
 
 
 def _step_of(frame: Frame, before: PlayedStep | None, *, is_whole: bool) -> PlayedStep:
-    """What the frame of an operation tells. Raises `ValueError` or `struct.error` for a body that is not ours."""
+    """Decode the frame of an operation.
+
+    Raises `ValueError` or `struct.error` for a body that the harness did not send.
+    """
     if is_whole:
         delta, length = whole(frame.body), len(frame.body)
     else:
@@ -202,7 +205,7 @@ def _step_of(frame: Frame, before: PlayedStep | None, *, is_whole: bool) -> Play
 
 
 def _fault_of(frame: Frame) -> Fault:
-    """What the frame of a bad end tells. Raises `struct.error` for a body that is not ours."""
+    """Decode the frame of a bad end. Raises `struct.error` for a body that the harness did not send."""
     first, second, address = _HEAD.unpack_from(frame.body)
     depth = min((len(frame.body) - _HEAD.size) // _ADDRESS, _DEEPEST)
     return Fault(frame.operation, first, address, struct.unpack_from(f"<{depth}Q", frame.body, _HEAD.size), second)

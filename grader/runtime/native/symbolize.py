@@ -1,7 +1,7 @@
-"""From addresses to lines of the student's file, by the debug lines of program or object (binutils' addr2line).
+"""Map addresses to lines of the student's file, by the debug lines of program or object (binutils' addr2line).
 
-addr2line, because it knows functions that gcc inlined, and binutils is needed for objcopy anyway. Where it fails by a
-file's debug lines and not by those of /bin/sh, or needs too long for them, no line is known; that costs nobody a point.
+addr2line is used because it knows functions that gcc inlined, and binutils is needed for objcopy anyway. Where it fails
+on a file's debug lines and not on those of /bin/sh, or needs too long for them, no line is known; that costs no point.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PAIR = 2
 _AT_ONCE, _MOST_ADDRESSES = 2000, 20_000
 _TRIES = 2
 _LIMITS = Limits(wall_seconds=30, cpu_seconds=2, address_space=160 << 20)
-"""For an ordinary program 0.02 seconds and 30 MB are enough."""
+"""An ordinary program needs 0.02 seconds and 30 MB."""
 _ENDED_BY_LIMIT = (signal.SIGKILL, signal.SIGXCPU)
-_MOST_OF = 0.7  # of a limit of CPU time: the kernel counts by ticks and is not exact
+_MOST_OF = 0.7  # part of a limit of CPU time: the kernel counts by ticks and is not exact
 _INNOCENT = "/bin/sh"
-"""A program whose debug lines nobody has forged: where it makes addr2line fail, addr2line is to blame."""
+"""A program whose debug lines are not forged: where addr2line fails on it, addr2line is at fault."""
 _NUMBER = re.compile("[0-9]{1,7}")
 _ADDRESS = re.compile("0x[0-9a-f]+")
 
@@ -38,11 +38,11 @@ _ADDRESS = re.compile("0x[0-9a-f]+")
 def source_lines(
     work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]], *, checked: bool = False
 ) -> dict[tuple[int, ...], tuple[SourceLine, ...]]:
-    """The student's lines on each stack of return addresses, innermost first; functions inlined by gcc included.
+    """Return the student's lines on each stack of return addresses, innermost first; functions inlined by gcc included.
 
     The first address of a stack is taken as it is (where a fault happened), the others as return addresses: the
-    call is the instruction before. `checked`: addresses of the program that Valgrind runs. Of very many addresses,
-    which no program needs to name, the last ones have no lines.
+    call is the instruction before. `checked`: the addresses are those of the program that Valgrind runs. Of very many
+    addresses, more than any program needs, the last ones have no lines.
     """
     wanted = list(dict.fromkeys(stacks))
     addresses = sorted({address for stack in wanted for address in _call_sites(stack)})
@@ -64,9 +64,10 @@ def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def run_tool(work: Workspace, command: Sequence[str]) -> Completed | None:
-    """How addr2line or objdump ended, with what is left of their share of the submission's time; None: nothing is.
+    """Run addr2line or objdump with what is left of their share of the submission's time; None when nothing is left.
 
-    A run that used it up leaves nothing: a file that makes one of them slow makes all of them slow.
+    A run that uses up the share returns None too and leaves nothing: a file that makes one of them slow makes all of
+    them slow.
     """
     left = work.budget.lines
     if left <= 0:
@@ -80,10 +81,10 @@ def run_tool(work: Workspace, command: Sequence[str]) -> Completed | None:
 def lines_at(
     work: Workspace, file: str, addresses: Sequence[int], source_name: str, *, section: str = ""
 ) -> dict[int, list[SourceLine]]:
-    """The lines of `source_name` at each of these addresses, innermost first, none where there are none.
+    """Return the lines of `source_name` at each of these addresses, innermost first; an address may have none.
 
-    In an object file an address is a place in `section`. Debug lines may be forged: where addr2line fails by them, and
-    by nothing else, or needs too long, no line is known.
+    In an object file an address is an offset in `section`. Debug lines may be forged: where addr2line fails on them and
+    on nothing else, or needs too long, no line is known. Raises `DriverError` where it fails on /bin/sh too.
     """
     place = [f"--section={section}"] if section else []
     command = ["addr2line", "-a", "-i", "-f", *place, "-e", file]
@@ -94,7 +95,7 @@ def lines_at(
         found = _answers(decoded(done.stdout), source_name)
         if done.succeeded and found.keys() >= set(addresses):
             return found
-        if "stdout" in done.cut and found:  # names of thousands of characters: the rest is not worth more of our time
+        if "stdout" in done.cut and found:  # names of thousands of characters: the rest is not worth more time
             found.popitem()
             return found
         if done.timed_out:
@@ -112,7 +113,7 @@ def _answers(said: str, source_name: str) -> dict[int, list[SourceLine]]:
     frames: list[str] = []
     current = -1
     for text in [*said.splitlines(), "0x0"]:
-        if len(frames) % _PAIR == 0 and _ADDRESS.fullmatch(text):  # a name may hold anything
+        if len(frames) % _PAIR == 0 and _ADDRESS.fullmatch(text):  # a function name may hold any text
             found[current] = list(_frames(frames, source_name))
             current, frames = int(text, 16), []
         else:

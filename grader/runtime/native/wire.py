@@ -1,7 +1,7 @@
-"""The frames in what a program reports; their layout is that of harness/frames.c.
+"""Read the frames in what a program reports; their layout is that of harness/frames.c.
 
-Student code can find the token and send frames of its own, so nothing here costs more than once through the stream,
-and a stream has no more frames than a program of ours would send.
+Student code can find the token and send frames of its own. So reading costs at most one pass through the stream, and no
+more frames are read than the harness alone would send.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["Frame", "Frames", "Kind"]
 _FRAME = struct.Struct("<QIIiiIIIIII")
 
 _FRAMES, _FRAMES_EACH, _FRAMES_OF_A_CASE = 20_000, 10, 1000
-"""A program may report so many frames, so many more for each operation, and for each case, for what it does not free:
-ledger.c tells of no more. With 276 cases, which have 2,728 operations, no right one reports more than 9,000."""
+"""The most frames of a program: a base, more for each operation, and more for each case, for memory that is not freed
+(ledger.c reports no more). With 276 cases, which have 2,728 operations, no correct program sends more than 9,000."""
 
 
 class Kind(IntEnum):
@@ -55,14 +55,14 @@ _KINDS = frozenset(Kind)
 
 
 class Frames:
-    """The frames in a stream of bytes. After bytes that are no frame it looks for the token to go on from."""
+    """The frames in a stream of bytes. After bytes that are no frame, reading goes on at the next token."""
 
     def __init__(self, stream: bytes, token: int, operations: int, cases: int = 0) -> None:
-        """In the `stream` a program reports of so many operations, and of what is left in so many cases."""
+        """Take the `stream` in which a program reports so many operations, and what is left over in so many cases."""
         self.stream = stream
         self.token = token.to_bytes(8, "little")
         self.too_many = False
-        """Were there more than a program of ours sends? Then it ends behind these."""
+        """Whether there were more frames than the harness sends. Then reading stops after the allowed number."""
         self.most = _FRAMES + _FRAMES_EACH * operations + _FRAMES_OF_A_CASE * cases
 
     def __iter__(self) -> Iterator[Frame]:
@@ -79,7 +79,7 @@ class Frames:
             count += 1
             _, kind, length, *rest = unpack_from(stream, place)
             end = start + length
-            # a length that would swallow other frames is a lie; nothing is copied to see that
+            # a length that would cover other frames is forged; this check copies nothing
             if kind not in _KINDS or end > whole or find(token, start, end) >= 0:
                 place += 1
                 continue

@@ -1,1 +1,1 @@
-"""The launcher that gives up rights before it becomes a compiler or a student's program, and its filters."""
+"""The launcher, which gives up rights before it executes a compiler or a student's program, and its filters."""

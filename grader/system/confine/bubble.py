@@ -1,4 +1,4 @@
-"""Bubblewrap around the launcher: no other process, no network, no file but the system's and the private folder."""
+"""Bubblewrap around the launcher: no other processes, no network, no files but the system's and the private folder."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _TEMPORARY = Path("/tmp")  # noqa: S108 - an empty one of its own
 
 
 def bubble(command: str, *, readable: Iterable[str] = (), folder: Path | None = None) -> list[str]:
-    """What stands before the launcher; `command` is bubblewrap's own path. The system can be read, and `readable`.
+    """Return the command before the launcher; `command` is bubblewrap's path. The system and `readable` can be read.
 
-    The launcher stays as the first process inside (its word `init`): a student's program would not get all signals
-    there. With its end everything inside ends.
+    The launcher stays as the first process inside (its argument `init`), because a student's program would not get all
+    signals as the first process. When the launcher ends, everything inside ends.
     """
     words = [command, *_NAMESPACES, "--as-pid-1", "--die-with-parent", "--proc", "/proc", *_folder(_TEMPORARY)]
     outside = [path for path in readable if not any(Path(path).is_relative_to(known) for known in (*_SYSTEM, "/proc"))]
     for path in (*_SYSTEM, *outside):
         words += _mounted(Path(path))
     if any(_ROOT.is_relative_to(path) for path in _SYSTEM):
-        words += ["--tmpfs", str(_ROOT)]  # the cases are no part of the system
+        words += ["--tmpfs", str(_ROOT)]  # the cases are not part of the system
     words += _mounted(launcher())
     words += [*_folder(Path("/dev")), "--dev-bind", "/dev/null", "/dev/null"]
     if folder is not None:
@@ -35,7 +35,7 @@ def bubble(command: str, *, readable: Iterable[str] = (), folder: Path | None = 
 
 
 def _mounted(path: Path) -> Iterator[str]:
-    """As it is outside: /bin is a link on most systems."""
+    """Yield options that mount a path as it is outside: /bin is a symbolic link on most systems."""
     if path.is_symlink():
         yield from ("--symlink", str(path.readlink()), str(path))
     elif path.exists():
@@ -43,6 +43,9 @@ def _mounted(path: Path) -> Iterator[str]:
 
 
 def _folder(path: Path) -> Iterator[str]:
-    """A folder through which anybody may go; bubblewrap itself makes them for its own user only."""
+    """Yield options that make a folder and its parents with access for all users.
+
+    Bubblewrap's own folders are accessible to its own user only.
+    """
     for one in (*reversed(path.parents), path):
         yield from ("--perms", "0755", "--dir", str(one))

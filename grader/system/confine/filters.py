@@ -1,6 +1,6 @@
-"""Make filter_ARCHITECTURE.h with libseccomp's own compiler: `scripts/filter`, after a change here.
+"""Make filter_ARCHITECTURE.h with libseccomp's own compiler: run `scripts/filter` after a change here.
 
-The filters lie in the repository, so that no machine has to have libseccomp, and none is without them.
+The filters are in the repository, so that every machine has them and no machine needs libseccomp.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import NamedTuple
 __all__ = ["ARCHITECTURES", "header", "main", "version"]
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""As `uname -m` calls them, with the kernel's numbers (linux/audit.h)."""
+"""The names of `uname -m`, with the kernel's numbers (linux/audit.h)."""
 
-# What neither a compiler nor Valgrind nor a memory manager needs.
+# System calls that neither a compiler nor Valgrind nor a memory manager needs.
 _REFUSED = {
     "other processes": "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_open "
     "pidfd_getfd pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo sched_setaffinity sched_setattr sched_setparam "
@@ -41,14 +41,14 @@ _CHANGES = (
     "truncate chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes utimensat futimesat "
     "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr"
 )
-"""What makes, changes or removes files. Under Valgrind, and where there is no Landlock, nothing else refuses it."""
+"""Calls that create, change or remove files. Under Valgrind, and without Landlock, nothing else refuses them."""
 _OPENS = {"open": 1, "openat": 2}
-"""Which argument holds the flags."""
+"""The index of the argument that holds the flags."""
 _WRITING = (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC)
 _OWNERS = (8, 10, 15)
-"""F_SETOWN, F_SETSIG and F_SETOWN_EX: a descriptor's owner gets signals."""
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX: the owner of a descriptor gets signals."""
 _NOTES = (1026, 1031, 1033)
-"""F_NOTIFY, F_SETPIPE_SZ, F_ADD_SEALS: whoever has the same pipe or file sees what was set."""
+"""F_NOTIFY, F_SETPIPE_SZ, F_ADD_SEALS: other processes with the same pipe or file see what was set."""
 _NEEDLESS = {
     "timers": "setitimer alarm timer_create timer_settime timer_delete timerfd_create timerfd_settime",
     "descriptors": "memfd_create eventfd eventfd2 signalfd signalfd4 epoll_create epoll_create1 splice tee vmsplice "
@@ -56,12 +56,12 @@ _NEEDLESS = {
     "what others see": "shmat shmdt shmctl semop semtimedop semctl msgsnd msgrcv msgctl setpgid setsid setuid setgid "
     "setreuid setregid setresuid setresgid setgroups capset chdir fchdir seccomp",
 }
-"""What neither Valgrind nor a student's functions need once the cases have begun."""
+"""Calls that neither Valgrind nor a student's functions need after the cases have begun."""
 _NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW... flags of clone."""
 
 OWN_PROCESS = 0x5E1F_5E1F
-"""Stands in the filter where the harness puts the number of its process."""
+"""A placeholder in the filter, which the harness replaces with its process id."""
 
 _EQUAL, _NOT_EQUAL, _MASKED_EQUAL = 4, 1, 7
 _EXEC, _FIXED = 4, 0x10
@@ -77,7 +77,7 @@ _NEEDED = {
     "random numbers": "getrandom",
     "who it is": "getpid gettid getppid getuid geteuid getgid getegid",
 }
-"""All that our harness, libc's functions on open descriptors and a decent program want of the system natively."""
+"""All calls that the harness, libc's functions on open descriptors and a correct program need natively."""
 
 
 def _error(number: int) -> int:
@@ -105,17 +105,17 @@ class _Rule(NamedTuple):
 
 
 class _Filter(NamedTuple):
-    """What happens to the calls that no rule is about, and the rules."""
+    """A filter: its rules, and the action for calls without a rule."""
 
     otherwise: int
     rules: tuple[_Rule, ...]
 
 
 def _confined() -> Iterator[_Rule]:
-    """For everything that is started, compilers too."""
+    """Yield the rules for every program that is started, compilers too."""
     for calls in _REFUSED.values():
         yield from map(_Rule, calls.split())
-    yield _Rule("clone3", _error(errno.ENOSYS))  # its flags are out of sight; libc then takes clone
+    yield _Rule("clone3", _error(errno.ENOSYS))  # a filter cannot see its flags; libc then uses clone
     for bit in range(32):
         if _NEW_NAMESPACES >> bit & 1:
             yield _Rule("clone", compares=((0, _MASKED_EQUAL, 1 << bit, 1 << bit),))
@@ -123,9 +123,10 @@ def _confined() -> Iterator[_Rule]:
 
 
 def _under_valgrind() -> Iterator[_Rule]:
-    """Besides, for Valgrind with a student's functions in it: it stays alone, signals no other, writes no file.
+    """Yield further rules for Valgrind running student code: no new process, no signals to others, no file changes.
 
-    Valgrind itself needs far more than they do, and may open the file that it runs when it first wants a line.
+    Valgrind itself needs far more calls than the student's functions. It may also open the executable when it first
+    looks up a line.
     """
     for calls in (_PROCESSES, _CHANGES, *_NEEDLESS.values()):
         yield from map(_Rule, calls.split())
@@ -135,21 +136,21 @@ def _under_valgrind() -> Iterator[_Rule]:
         yield _Rule("fcntl", compares=((1, _EQUAL, command, 0),))
     for call, flags in _OPENS.items():
         yield from (_Rule(call, compares=((flags, _MASKED_EQUAL, bit, bit),)) for bit in _WRITING)
-    yield _Rule("openat2", _error(errno.ENOSYS))  # its flags are out of sight
+    yield _Rule("openat2", _error(errno.ENOSYS))  # a filter cannot see its flags
 
 
 def _natively() -> Iterator[_Rule]:
-    """For a process in which a student's functions run natively: what it needs, and nothing else."""
+    """Yield the rules for a process in which a student's functions run natively; they allow only what it needs."""
     for calls in _NEEDED.values():
         yield from (_Rule(call, _ALLOW) for call in calls.split())
     for call in _SIGNALS.split():
         yield _Rule(call, _ALLOW, ((0, _EQUAL, OWN_PROCESS, 0),))
-    yield _Rule("read", _ALLOW, ((0, _EQUAL, 0, 0),))  # from stdin, where nothing comes
+    yield _Rule("read", _ALLOW, ((0, _EQUAL, 0, 0),))  # only from stdin, which is empty
     yield _Rule("mmap", _ALLOW, ((2, _MASKED_EQUAL, _EXEC, 0), (3, _MASKED_EQUAL, _FIXED, 0)))
 
 
 def header(architecture: str) -> str:
-    """The header for one architecture. Raises `OSError` where libseccomp is missing."""
+    """Return the header for one architecture. Raises `OSError` when libseccomp is missing."""
     filters = {
         "confine_filter": _Filter(_ALLOW, tuple(_confined())),
         "natively_filter": _Filter(_REFUSE, tuple(_natively())),
@@ -161,7 +162,7 @@ def header(architecture: str) -> str:
 
 
 def version() -> str:
-    """Of the libseccomp that is installed here."""
+    """Return the version of the installed libseccomp."""
 
     class Version(ctypes.Structure):
         _fields_ = (("major", ctypes.c_uint), ("minor", ctypes.c_uint), ("micro", ctypes.c_uint))
@@ -180,14 +181,14 @@ def _table(name: str, program: bytes) -> str:
 
 
 def _compiled(wanted: _Filter, architecture: int) -> bytes:
-    """As the kernel takes it: instructions of eight bytes."""
+    """Return the filter in the kernel's format: instructions of eight bytes."""
     library = _library()
     context = ctypes.c_void_p(library.seccomp_init(wanted.otherwise))
     _must(library.seccomp_arch_remove(context, 0), "arch_remove", allowed=(-errno.EEXIST,))
     _must(library.seccomp_arch_add(context, architecture), "arch_add", allowed=(-errno.EEXIST,))
     for rule in wanted.rules:
         number = library.seccomp_syscall_resolve_name_arch(architecture, rule.call.encode())
-        if number < 0:  # not on this architecture, or younger than this libseccomp
+        if number < 0:  # not on this architecture, or newer than this libseccomp
             continue
         count = len(rule.compares)
         compares = (_Compare * count)(*(_Compare(*one) for one in rule.compares))
@@ -223,7 +224,7 @@ def _must(result: int, what: str, *, allowed: tuple[int, ...] = ()) -> None:
 
 
 def main() -> None:
-    """Write the headers beside this file."""
+    """Write the headers to the folder of this file."""
     for architecture in ARCHITECTURES:
         (Path(__file__).parent / f"filter_{architecture}.h").write_text(header(architecture), encoding="utf-8")
 

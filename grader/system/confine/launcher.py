@@ -1,4 +1,4 @@
-"""Compile confine.c, which starts everything that is not ours."""
+"""Compile confine.c, the launcher of every program that a workspace runs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ _PATIENCE = Patience(wall_seconds=60)
 
 @cache
 def launcher() -> Path:
-    """The program; compiled when this version of it never was. Raises `DriverError`, and `CannotStart` without gcc."""
+    """Return the launcher; it is compiled if this version is not cached.
+
+    Raises `DriverError`, and `CannotStart` without gcc.
+    """
     sources = sorted(_HERE.glob("*.[ch]"))
     return cached([source.read_bytes() for source in sources], _make) / "confine"
 
 
 def _make(folder: Path) -> None:
-    """Statically where libc can be had so: it starts in a third of the time."""
+    """Compile the launcher into `folder`, statically where a static libc exists: it starts in a third of the time."""
     done = _compiled(folder, "-static")
     if not done.succeeded:
         done = _compiled(folder)
@@ -34,7 +37,7 @@ def _make(folder: Path) -> None:
         raise DriverError(f"our own launcher does not compile:\n{done.stderr.decode(errors='replace')}")
     paths = {"PATH": "/usr/bin:/bin"}
     starts = process.run(["./confine", "--", "true"], cwd=folder, limits=_PATIENCE, environment=paths)
-    if not starts.succeeded:  # nothing is kept that does not work
+    if not starts.succeeded:  # a launcher that does not work is not cached
         raise DriverError(f"our own launcher does not work:\n{starts.stderr.decode(errors='replace')}")
 
 

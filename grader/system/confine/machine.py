@@ -1,4 +1,4 @@
-"""What this machine lets us take from a program. All of it is tried, nothing is assumed."""
+"""The protection that this machine supports. Each kind is tried, nothing is assumed."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ __all__ = ["Machine", "machine"]
 _LANDLOCK_CREATE, _VERSION = 444, 1
 _EVERYTHING = ("/usr", "/bin", "/lib", "/lib64", "/nix")
 _NOBODY = 61_183
-"""A user id like those that student code gets."""
+"""A user id similar to those that student code gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What can be had here."""
+    """The kinds of protection that work on this machine."""
 
     user: bool
-    """May we become another user? Only root may, and not in every container."""
+    """Whether a program can be run as another user. Only root may do so, and not in every container."""
     landlock: int
-    """The version of Landlock; 0 where the kernel has none, or does not let us use it."""
+    """The version of Landlock; 0 when the kernel has none, or does not let the grader use it."""
     seccomp: bool
     bubblewrap: str = ""
-    """Where it is; "" where it is missing, or where the kernel does not let it make namespaces."""
+    """The path of bubblewrap; "" when it is missing, or when the kernel does not let it make namespaces."""
 
     def words(self) -> Iterator[str]:
-        """For the launcher, without what needs a value."""
+        """Yield the launcher's arguments that have no value."""
         if self.landlock:
             yield "landlock"
         if self.seccomp:
@@ -46,7 +46,7 @@ class Machine:
 
 @cache
 def machine() -> Machine:
-    """Try everything once. Raises `CannotStart` where nothing starts: then nothing is known of what can be had."""
+    """Try each kind once. Raises `CannotStart` when no program starts: then it is unknown what works."""
     if not _works([]):
         raise CannotStart("programs cannot be started here by the grader's own launcher; `ulimit -a` may say why")
     return Machine(
@@ -63,7 +63,7 @@ def _bubblewrap() -> str:
 
 
 def _works(words: Sequence[str], around: Sequence[str] = ()) -> bool:
-    """Does a program start with these words? It does not when one of them cannot be done."""
+    """Whether the launcher starts a program with these `words`. It does not when it cannot do one of them."""
     done = process.run(
         [*around, str(launcher()), *words, "--", "true"],
         cwd=Path("/"),

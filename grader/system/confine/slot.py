@@ -1,4 +1,4 @@
-"""Users that are nobody, one for each of our processes: no submission can see or signal another."""
+"""Unused user ids, one for each grader process, so that no submission can see or signal another."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PARENTS = ("/run", "/var/lib")
 _NAME = "paged-kv-grader-users"
 
 USERS = range(_FIRST, _FIRST + _COUNT)
-"""All users that it may be."""
+"""All user ids that a process may get."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """What a process has taken. A forked one has this too, but the slot is its parent's."""
+    """The slot that the process `by` has taken. A forked process has a copy, but the slot belongs to its parent."""
 
     by: int = 0
     number: int = 0
@@ -34,7 +34,7 @@ _held = _Held()
 
 
 def user_of_this_process() -> int:
-    """A user id that no other grader has, until this process ends. Raises `TooBusy` when all are taken."""
+    """Return a user id that no other grader has until this process ends. Raises `TooBusy` when all are taken."""
     if _held.by != os.getpid():
         _held.number, _held.lock = _take()
         _held.by = os.getpid()
@@ -42,7 +42,7 @@ def user_of_this_process() -> int:
 
 
 def _take() -> tuple[int, int]:
-    """The first free number, and the file whose lock says that it is taken. The kernel frees it, however we end."""
+    """Return the first free number and the descriptor of its lock file; the kernel releases the lock at process end."""
     folder = _folder()
     try:
         for number in range(_COUNT):
@@ -59,7 +59,7 @@ def _take() -> tuple[int, int]:
 
 
 def _folder() -> int:
-    """Where the locks are: ours alone, so that nobody else on this machine can take them."""
+    """Return a descriptor of the lock folder. Only the grader's user has access: no other user can take the locks."""
     for parent in (*_PARENTS, tempfile.gettempdir()):
         place = Path(parent, _NAME)
         with contextlib.suppress(OSError):

@@ -12,8 +12,9 @@ import pytest
 
 from grader import pipeline
 from grader.assignment.case_selection import HIDDEN_FILE, hidden_text, select_cases, weights
+from grader.assignment.settings import GradingOptions, Settings
 from grader.classroom.batch import settings_of
-from grader.classroom.fingerprint import Settings, grading_plan
+from grader.classroom.fingerprint import grading_plan
 from grader.classroom.store import Run
 from grader.core.case import Case
 from grader.core.errors import CaseFileError, RubricError
@@ -48,7 +49,9 @@ def every_case() -> tuple[Case, ...]:
 def public(name: str) -> Record:
     """The public part of a sample's grading, without Valgrind."""
     chosen = select_cases(lab(), seed=1, public_only=True)
-    return pipeline.grade(SAMPLES / name, lab(), chosen.cases, hidden=chosen.hidden, seed=1, valgrind=False)
+    return pipeline.grade(
+        SAMPLES / name, lab(), chosen.cases, GradingOptions(seed=1, valgrind=False), hidden=chosen.hidden
+    )
 
 
 def words(record: Record) -> str:
@@ -144,14 +147,14 @@ def test_all_formats_tell_the_same_most(sample: str) -> None:
 
 def test_the_whole_grading_says_nothing_of_a_part() -> None:
     """Nor does a grading of all cases of a lab that hides none."""
-    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], seed=1, valgrind=False)
+    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], GradingOptions(seed=1, valgrind=False))
 
     assert all("public part" not in render(record, View()) for render in FORMATS.values())
 
 
 def test_records_of_before_are_read() -> None:
     """They are of whole gradings; so are runs whose settings know nothing of parts."""
-    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], seed=1, valgrind=False)
+    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], GradingOptions(seed=1, valgrind=False))
     old = json.loads(to_json(record))
     del old["public_only"]
     settings = json.dumps({"lab": "paged_kv", "case": "*", "seed": None, "allowed": []})

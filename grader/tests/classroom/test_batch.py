@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from grader import pipeline
+from grader.assignment.settings import Settings
 from grader.classroom import batch, fingerprint, workers
 from grader.classroom.discover import find_submissions
 from grader.classroom.locks import run_locks
@@ -28,7 +29,7 @@ from grader.core.record import from_json
 from grader.tests.support.command import ROOT, SAMPLES, environment
 from grader.tests.support.handmade import outcome, record_of
 
-_FEW = fingerprint.Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
+_FEW = Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
 _NAMES = ("accepted/yoda_crlf", "compile_error/sign_compare", "wrong_answer/no_copy_on_write", "wrong_answer/all_null")
 
 
@@ -73,7 +74,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield made
 
 
-def planned(store: Store, folder: Path, settings: fingerprint.Settings = _FEW) -> Run:
+def planned(store: Store, folder: Path, settings: Settings = _FEW) -> Run:
     """The class as a run."""
     return batch.plan(
         store, fingerprint.grading_plan(settings), folder, find_submissions(folder, "llm_memory.c", "compile")
@@ -104,7 +105,7 @@ def test_a_batch_gives_the_records_of_single_gradings(store: Store, folder: Path
 
     assert len(told) == 3
     for result in store.results(run):
-        alone = pipeline.grade(folder / f"{result.name}.c", chosen.lab, chosen.cases, seed=chosen.seed, valgrind=False)
+        alone = pipeline.grade(folder / f"{result.name}.c", chosen.lab, chosen.cases, _FEW)
         record = result.record
         assert record.submission.name == result.name
         assert record.submission.sha256 == alone.submission.sha256
@@ -137,10 +138,7 @@ def test_what_did_not_change_is_not_graded_again(store: Store, folder: Path) -> 
 def test_whatever_changes_a_record_changes_its_key(store: Store, folder: Path, changed: dict[str, Any]) -> None:
     """A record of other options is never taken for one of these."""
     values = {"lab": "paged_kv", "case": _FEW.case, "valgrind": False, **changed}
-    keys = [
-        {one.entry.key for one in store.results(planned(store, folder, by))}
-        for by in (_FEW, fingerprint.Settings(**values))
-    ]
+    keys = [{one.entry.key for one in store.results(planned(store, folder, by))} for by in (_FEW, Settings(**values))]
 
     assert keys[0] & keys[1] == set()
 

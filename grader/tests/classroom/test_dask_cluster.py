@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 
+from grader.assignment.settings import Settings
 from grader.assignment.source import Source
 from grader.classroom import dask_cluster as clusters, fingerprint
 from grader.classroom.dask_cluster import cluster
@@ -37,7 +38,7 @@ from grader.tests.support.command import ROOT
 
 _COUNT = 7
 _OPTIONS = ("--case", "append/copy_*", "--without-valgrind", "--require-sandbox", "limits")
-_FEW = fingerprint.Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
+_FEW = Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
 
 
 @pytest.fixture(scope="module")

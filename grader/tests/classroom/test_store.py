@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.classroom import database, migrations, roster as rosters
+from grader.classroom import roster as rosters
 from grader.classroom.fingerprint import code
 from grader.classroom.locks import run_locks
 from grader.classroom.roster import Roster
@@ -45,45 +45,23 @@ def kept(key: str) -> StoredRecord:
     return StoredRecord.of(key, record_of(outcome("append/one")))
 
 
-def test_an_older_store_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the first version kept is all there afterwards, and what came later can be kept too."""
-    path = tmp_path / "old.sqlite"
-    with monkeypatch.context() as patched:
-        patched.setattr(database, "MIGRATIONS", migrations.MIGRATIONS[:1])
-        with database.opened(path, create=True) as connection:
-            connection.change("INSERT INTO runs VALUES (3, 'same', 'paged_kv', '/class', '{}', 'f', 6, NULL, 'then')")
-            connection.change("INSERT INTO results VALUES (3, 'jane', '[]', '[\"n\"]', NULL, 'k', '')")
-            old = ("old", kept("old").json, "wrong_answer", 1, 6, None, "then")
-            connection.change("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", *old)
-            (version,) = connection.rows("PRAGMA user_version")
-            assert tuple(version) == (1,)
-
-    with open_store(path) as store:
-        store.add_record(kept("k"))
-        (result,) = store.results(store.run(3))
-
-        assert (result.name, result.score, result.record.submission.notes) == ("jane", 1, ("n",))
-        assert (store.missing(store.run(3)), store.run(3).roster) == ((), "")
-        assert store.record("old") == kept("old")
-        again = store.add_run(RUN, [], missing=[JANE])
-        assert store.missing(again) == (JANE,)
-
-
 def test_a_store_that_is_none_is_refused(tmp_path: Path) -> None:
-    """Somebody else's database, any other file, one of a newer grader, none at all: nothing is written to them."""
-    other, text, newer = (tmp_path / name for name in ("other.sqlite", "text.sqlite", "newer.sqlite"))
+    """Another program's database, any other file, one of another grader, none at all: nothing is written to them."""
+    other, text, newer, older = (tmp_path / f"{name}.sqlite" for name in ("other", "text", "newer", "older"))
     with contextlib.closing(sqlite3.connect(other)) as connection, connection:
         connection.execute("CREATE TABLE theirs (x)")
     text.write_text("certainly no database, but long enough to be taken for one" * 20, encoding="utf-8")
-    with open_store(newer, create=True):
-        pass
-    with contextlib.closing(sqlite3.connect(newer)) as connection, connection:
-        connection.execute("PRAGMA user_version = 99")
+    for path, version in ((newer, 99), (older, 1)):
+        with open_store(path, create=True):
+            pass
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(f"PRAGMA user_version = {version}")
 
     for path, said in (
         (other, "something else"),
         (text, "not a database"),
-        (newer, "newer grader"),
+        (newer, "another version of the grader"),
+        (older, "another version of the grader"),
         (tmp_path / "none.sqlite", "no such store"),
         (tmp_path / "nowhere" / "new.sqlite", "no folder"),
     ):

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from grader.assignment.source import Source
-from grader.classroom import database, migrations
 from grader.classroom.database import opened
 from grader.classroom.store import Store, open_store
 from grader.classroom.stored_result import Entry, StoredRecord
-from grader.core.errors import StoreError, StoreTrouble
+from grader.core.errors import StoreTrouble
 from grader.core.verdict import Verdict
 from grader.report import GRADEBOOKS, LINE_BY_LINE
 from grader.tests.classroom.test_store import JANE, RUN, entry, kept
@@ -49,52 +48,6 @@ def changed(path: Path, statement: str, *values: object) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(statement, values)
     connection.close()
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A store of the version before points stood apart, with a record that is damaged."""
-    path = tmp_path / "old.sqlite"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(database, "MIGRATIONS", migrations.MIGRATIONS[:4])
-        with opened(path, create=True) as made:
-            made.change("INSERT INTO runs VALUES (1, 'i', 'paged_kv', '/class', '{}', 'f', 6, NULL, 'then', '')")
-            made.change("INSERT INTO sources VALUES ('s', ?, ?, '')", _SOURCE.content, '{"a.h": "\\u00e4"}')
-            for name in ("ann", "bob"):
-                made.change("INSERT INTO results VALUES (1, ?, '[]', '[]', 's', ?, '')", name, name)
-                packed = kept("k").packed[: None if name == "ann" else 20]
-                values = (name, packed, "wrong_answer", 1, 6, None, "then")
-                made.change("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", *values)
-    return path
-
-
-def test_an_old_store_is_read_by_nobody_and_upgraded_once(old: Path) -> None:
-    """Who only reads changes nothing and says which command does; a damaged record is one that is to be graded."""
-    before = old.read_bytes()
-    for words in (("runs",), ("diff", "1", "1")):
-        said = grade(*words, "--store", old)
-        assert (said.code, f"grade runs --upgrade --store {old}" in said.err) == (2, True)
-    assert old.read_bytes() == before
-
-    assert grade("runs", "--upgrade", "--store", old).code == 0
-    assert grade("runs", "--store", old).code == 0
-    with open_store(old, read_only=True) as store:
-        ann, bob = store.results(store.run(1))
-        assert (ann.kept, ann.score) == (replace(kept("k"), key="ann"), 1)
-        assert (bob.kept, store.pending(store.run(1))) == (None, [("bob", "s")])
-        assert store.source("s") == (_SOURCE.content, _SOURCE.own_headers, "")
-
-
-def test_an_upgrade_that_is_killed_leaves_the_old_store(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All steps or none."""
-    broken = (*migrations.MIGRATIONS[4], "UPDATE sources SET content = no_such_function()")
-    monkeypatch.setattr(database, "MIGRATIONS", (*migrations.MIGRATIONS[:4], broken))
-    with pytest.raises(StoreError, match="no_such_function"), open_store(old):
-        pass
-    monkeypatch.undo()
-
-    with open_store(old) as store:
-        assert store.source("s")[0] == _SOURCE.content
 
 
 def test_what_was_handed_in_takes_little_room(path: Path) -> None:

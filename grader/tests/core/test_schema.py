@@ -14,6 +14,7 @@ from jsonschema_rs import Draft202012Validator, ValidationError, meta
 
 from grader import pipeline
 from grader.assignment import load
+from grader.assignment.settings import GradingOptions
 from grader.core import record
 from grader.core.record import Environment, Protection, Record, from_json, to_json
 from grader.labs.paged_kv.lab import lab
@@ -35,7 +36,7 @@ KINDS = (
 def graded(sample: str) -> Record:
     """The record of a sample on a few cases of every folder."""
     cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
-    return pipeline.grade(SAMPLES / sample, lab(), cases, seed=1)
+    return pipeline.grade(SAMPLES / sample, lab(), cases, GradingOptions(seed=1))
 
 
 @cache
@@ -84,7 +85,8 @@ def test_odd_text_comes_back(tmp_path: Path) -> None:
 
 def test_a_folder_without_the_file(tmp_path: Path) -> None:
     """There is no hash of what is not there, and the record is valid all the same."""
-    made = pipeline.grade(tmp_path, lab(), load.load_folder(lab().cases, lab().grammar, seed=1), seed=1)
+    every = load.load_folder(lab().cases, lab().grammar, seed=1)
+    made = pipeline.grade(tmp_path, lab(), every, GradingOptions(seed=1))
 
     validator().validate(json.loads(to_json(made)))
     assert made.submission.sha256 == ""
@@ -136,7 +138,7 @@ def test_two_gradings_agree_on_everything_but_machine_and_time() -> None:
     """And two different results do not."""
     one = graded("memory_leak/free_keeps_l2_tables")
     cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
-    again = pipeline.grade(SAMPLES / "memory_leak" / "free_keeps_l2_tables", lab(), cases, seed=1)
+    again = pipeline.grade(SAMPLES / "memory_leak" / "free_keeps_l2_tables", lab(), cases, GradingOptions(seed=1))
     elsewhere = replace(one, environment=Environment(kernel="x"), protection=Protection(), cpu_seconds={"build": 9.0})
 
     assert one.same_result(again)
@@ -149,7 +151,9 @@ def test_two_gradings_agree_on_everything_but_machine_and_time() -> None:
 def test_two_failing_builds_agree_too(sample: str) -> None:
     """No name of a temporary folder stands in what gcc and the linker say."""
     cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
-    one, again = (pipeline.grade(SAMPLES / sample, lab(), cases, seed=1, valgrind=False) for _ in range(2))
+    one, again = (
+        pipeline.grade(SAMPLES / sample, lab(), cases, GradingOptions(seed=1, valgrind=False)) for _ in range(2)
+    )
 
     assert one.same_result(again)
 

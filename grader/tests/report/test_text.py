@@ -12,6 +12,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import load
+from grader.assignment.settings import GradingOptions
 from grader.core.picture import Drawing
 from grader.core.record import Environment, Protection, Record
 from grader.core.verdict import Visibility
@@ -73,7 +74,11 @@ def graded(sample: str) -> Record:
     cases = [load.load(homework.cases / f"{name}.toml", homework.grammar, seed=homework.rubric.seed) for name in CASES]
     valgrind = sample.startswith(("memory", "accepted"))
     record = pipeline.grade(
-        SAMPLES / sample, homework, cases, seed=homework.rubric.seed, valgrind=valgrind, draw=Drawing.FIRST
+        SAMPLES / sample,
+        homework,
+        cases,
+        GradingOptions(valgrind=valgrind),
+        draw=Drawing.FIRST,
     )
     return replace(
         record,

@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 
 from grader import pipeline
-from grader.classroom.fingerprint import Settings, grading_plan
+from grader.assignment.settings import GradingOptions, Settings
+from grader.classroom.fingerprint import grading_plan
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
 from grader.labs import DEFAULT
@@ -70,7 +71,7 @@ def drawn(name: str, drawing: Drawing = Drawing.ALL) -> Record:
     """A sample of this name with pictures of its failing cases, without Valgrind."""
     chosen = grading_plan(Settings(lab=DEFAULT))
     (folder,) = (_ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
-    return pipeline.grade(folder, chosen.lab, chosen.cases, seed=chosen.seed, valgrind=False, draw=drawing)
+    return pipeline.grade(folder, chosen.lab, chosen.cases, GradingOptions(valgrind=False), draw=drawing)
 
 
 items.graded = graded  # the items of the samples find what is here, and the other way round

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import load
+from grader.assignment.settings import GradingOptions
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.record import Record
@@ -160,9 +161,7 @@ def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise:
             path=_written(folder, source),
             cases=cases,
             work=work,
-            seed=lab().rubric.seed,
-            valgrind=valgrind,
-            advise=advise,
+            options=GradingOptions(valgrind=valgrind, advise=advise),
         )
         for step in STEPS:
             attempt = step(attempt)
@@ -174,7 +173,7 @@ def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise:
 def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Record:
     """The record of this source."""
     with tempfile.TemporaryDirectory() as folder:
-        return pipeline.grade(_written(folder, source), lab(), cases, seed=lab().rubric.seed, valgrind=valgrind)
+        return pipeline.grade(_written(folder, source), lab(), cases, GradingOptions(valgrind=valgrind))
 
 
 def played(source: str | bytes, *cases: Case) -> list[Played]:

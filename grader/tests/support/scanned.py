@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
+from grader.assignment.settings import GradingOptions
 from grader.core.record import Record
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
@@ -49,7 +50,7 @@ def graded(source: str, *allowed: str) -> Record:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "llm_memory.c").write_text(source, encoding="utf-8")
         cases = (first_case(), second_case())
-        return pipeline.grade(Path(folder), lab(), cases, seed=1, valgrind=False, allowed=allowed)
+        return pipeline.grade(Path(folder), lab(), cases, GradingOptions(seed=1, valgrind=False, allowed=allowed))
 
 
 def rejected(source: str) -> tuple[Finding, ...]:

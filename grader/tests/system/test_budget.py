@@ -17,6 +17,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import load
+from grader.assignment.settings import GradingOptions
 from grader.core.case import Case
 from grader.core.errors import TooBusy
 from grader.core.record import Record
@@ -58,9 +59,7 @@ def cost(source: str, *, valgrind: bool = True) -> Cost:
         path = Path(folder) / chosen.source_name
         path.write_text(source, encoding="utf-8")
         before, started = _used(), time.monotonic()
-        record = pipeline.grade(
-            path, chosen, every_case(), seed=chosen.rubric.seed, valgrind=valgrind, allowed=["early"]
-        )
+        record = pipeline.grade(path, chosen, every_case(), GradingOptions(valgrind=valgrind, allowed=("early",)))
     return Cost(record, _used() - before, time.monotonic() - started)
 
 

@@ -42,7 +42,7 @@ def main() -> None:
 def _score(label: Path) -> int:
     lab = LABS[label.relative_to(_ROOT).parts[1]]()
     cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
-    return pipeline.grade(label.parent, lab, cases, seed=lab.rubric.seed).score or 0
+    return pipeline.grade(label.parent, lab, cases).score or 0
 
 
 if __name__ == "__main__":

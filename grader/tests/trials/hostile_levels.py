@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.assignment.case_selection import select_cases
+from grader.assignment.settings import GradingOptions
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
@@ -203,7 +204,7 @@ def _graded(folder: Path, label: Hostile | None) -> dict[str, object]:
     started, before = time.monotonic(), _cpu_seconds()
     record, trouble = None, ""
     try:
-        record = grade(folder, chosen, cases, seed=1)
+        record = grade(folder, chosen, cases, GradingOptions(seed=1))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what we are looking for
         trouble = f"{type(error).__name__}: {str(error)[:300]}"
     wall, cpu = time.monotonic() - started, _cpu_seconds() - before

@@ -1,13 +1,13 @@
-"""How many instructions the demanded functions execute over the cases: the same number in every run, for a leaderboard.
+"""Count the instructions of the demanded functions over the cases: the same in every run, for a leaderboard.
 
-Callgrind runs the public cases once more and counts only behind the doors of the harness, functions with nothing but a
-jump in them (HARNESS_DOOR in harness/harness.h). So the count holds what the student's code does and what it calls of
-libc, of freestanding.c where that suffices, with one instruction a call for the door. It holds neither our driver nor
-our allocator: each function in the place of malloc, free and so on is a door the other way. Toggling on the demanded
-functions themselves would be wrong: one that calls another of them would switch the count off
-(https://valgrind.org/docs/manual/cl-manual.html, --toggle-collect).
+Callgrind runs the public cases once more. Its counting is toggled by the entry points of the harness, functions that
+contain nothing but a jump (HARNESS_DOOR in harness/harness.h). So the count includes what the student's code does and
+what it calls of libc (of freestanding.c where that suffices), plus one instruction a call for the entry point. It
+includes neither the driver nor the harness's allocator: each function in the place of malloc, free and so on is an
+entry point in the other direction. Toggling on the demanded functions themselves would be wrong: a demanded function
+that calls another one would switch the count off (https://valgrind.org/docs/manual/cl-manual.html, --toggle-collect).
 
-The number depends on compiler, libc and kind of processor, and on which cases ran to their end: compare it between
+The number depends on compiler, libc and kind of processor, and on which cases ran to their end. Compare it only between
 submissions with all points, graded on one machine. It never counts for points.
 """
 
@@ -32,14 +32,14 @@ from reference.operation import Trace
 
 __all__ = ["count_instructions"]
 
-_DOOR = re.compile(r"h[0-9a-f]{16}_\w+")  # link.py chooses the digits, once for each compiler
+_DOOR = re.compile(r"h[0-9a-f]{16}_\w+")  # harness_objects.py chooses the digits, once for each compiler
 _SUMMARY = re.compile(rb"^summary: (\d+)$", re.MULTILINE)
 _MOST_BYTES = 1 << 20
 _WALL_SECONDS = 60.0
-_CPU_SECONDS = 15  # a class of cases needs a quarter of a second
+_CPU_SECONDS = 15  # the cases of a class need a quarter of a second
 _SILENT_SECONDS, _START_SECONDS = 1.0, 8.0  # between two operations, and before the first case
 _COMMAND = (
-    *("env", "LD_BIND_NOW=1"),  # else the first call of each function of libc counts the search for it
+    *("env", "LD_BIND_NOW=1"),  # else the first call of each libc function would include its symbol lookup
     "valgrind",
     "--tool=callgrind",
     "--collect-atstart=no",
@@ -57,7 +57,11 @@ def count_instructions(
     codes: dict[str, int],
     settings: Callable[[Trace], tuple[int, ...]],
 ) -> int | None:
-    """Count over the cases with these numbers. None: the program has no doors or no time left, or came to no end."""
+    """Count the instructions over the cases with these numbers.
+
+    Returns None when the program has no entry points or no time left, or when not all cases came to their end. Raises
+    `DriverError` when Callgrind did not start the program.
+    """
     doors = _doors(program.checked)
     if not doors or work.budget.empty:
         return None
@@ -98,14 +102,17 @@ def count_instructions(
 
 
 def _doors(program: bytes) -> list[str]:
-    """The functions between the student's code and ours. Theirs are local names by now: none can pass for one."""
+    """Return the entry points between the student's code and the harness.
+
+    The student's own names are local by now, so none of them can be mistaken for an entry point.
+    """
     elf = Elf.read(program)
     symbols = elf.symbols() if elf else ()
     return sorted({one.name for one in symbols if _DOOR.fullmatch(one.name) and one.bind == Bind.GLOBAL})
 
 
 def _content(profile: Path) -> bytes:
-    """The beginning of the file, if it is one: the program shares the folder and may have put something else there."""
+    """Return the beginning of a regular file; else nothing: the program shares the folder and may have replaced it."""
     try:
         descriptor = os.open(profile, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

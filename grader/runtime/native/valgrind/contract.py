@@ -1,7 +1,7 @@
-"""What Valgrind saw, and which of it are breaches: accesses to shared memory that an operation may not touch.
+"""Tell breaches from memory errors: a breach is an access to shared memory that an operation may not touch.
 
-Only differences of the native pass cost points: a breach is no memory error, it gives such a difference its line. What
-nobody sees after the call (a read, the same value stored again) is not even that.
+Only differences of the native pass cost points. A breach is no memory error; it gives such a difference its line. A
+breach without an effect after the call (a read, the same value stored again) does not even do that.
 
 A breach costs nothing by itself because only the state after a call is judged (a block may be stored again as a whole,
 or changed and changed back), and because Valgrind prints a repeated error without its address.
@@ -27,7 +27,7 @@ _NOTHING_ALLOWED = _CONTRACT.pack(1, *[0] * 3 * _MOST_SPANS)
 
 
 class Contract:
-    """What each operation of a case may touch. Operations behind those of `allowed` may touch everything."""
+    """What each operation of a case may touch. Operations after those of `allowed` may touch everything."""
 
     def __init__(self, case: Case, allowed: Sequence[tuple[Span, ...]], *, strict: bool) -> None:
         self.calls = [operation.name for operation in case.trace.operations]
@@ -35,11 +35,11 @@ class Contract:
         self.strict = strict
 
     def guards(self, operation: int) -> bool:
-        """Is anything forbidden in this operation?"""
+        """Whether anything is forbidden in this operation."""
         return operation < len(self.allowed)
 
     def encoded(self) -> bytes:
-        """As the driver reads it: struct contract, one for each operation."""
+        """Return the bytes that the driver reads: one struct contract for each operation."""
         free = bytes(_CONTRACT.size * (len(self.calls) - len(self.allowed)))
         return b"".join([*map(self._encode, self.allowed), free])
 
@@ -52,7 +52,7 @@ class Contract:
 
 
 class Classified:
-    """Tells breaches from memory errors where Valgrind only counted: it prints the same stack once."""
+    """Separates breaches from memory errors where Valgrind only counted them: it prints the same stack once."""
 
     def __init__(
         self, contracts: Mapping[int, Contract], errors: Sequence[MemoryFault], counted: Mapping[Place, int]
@@ -67,7 +67,7 @@ class Classified:
         self.breaching_calls = {self._call(breach.case, breach.operation) for breach in self.breaches}
 
     def is_breach(self, place: Place) -> bool:
-        """Is everything that was counted there a breach? In a call that has shown both, what repeats counts as both."""
+        """Whether all errors counted there are breaches. In a call that has shown both, repeated ones count as both."""
         if place not in self.guarded or place in self.faulty:
             return False
         call = self._call(*place)
@@ -75,7 +75,7 @@ class Classified:
         return call in self.breaching_calls and not (repeats and call in self.faulty_calls)
 
     def lines(self, *, stores: bool) -> dict[Place, tuple[SourceLine, ...]]:
-        """The lines behind the breaches of each operation; of one that only repeats, those of the same call."""
+        """Return the lines of each operation's breaches; where it only repeats breaches, those of the same call."""
         here: dict[Place, MemoryFault] = {}
         same: dict[str, MemoryFault] = {}
         for one in self.breaches:

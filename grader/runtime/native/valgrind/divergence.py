@@ -1,6 +1,6 @@
-"""Is a program another one under Valgrind? Whoever looks where he runs could hide there what is wrong.
+"""Detect a program that behaves differently under Valgrind: it could detect Valgrind and hide its faults there.
 
-No state is reported there; but the heap after each operation is, and how long it all took. Both are known natively.
+No state is reported under Valgrind. But the heap after each operation is, and the total time. Both are known natively.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["Heap", "diverged", "enough"]
 Heap = tuple[int, int, int]
 """Allocations and frees of an operation, and what was live after it."""
 
-_LEAST_SECONDS, _BUILDS, _SLOWER = 2.0, 20, 100  # several times what Valgrind was seen to need, in each
-_HARNESS_SECONDS = 0.0005  # of a case natively: our process for it, which Valgrind does without
+_LEAST_SECONDS, _BUILDS, _SLOWER = 2.0, 20, 100  # each is several times what Valgrind was seen to need
+_HARNESS_SECONDS = 0.0005  # per native case, for its own process; under Valgrind there is no such process
 
 
 def enough(natively: Iterable[float], building: float) -> float:
-    """The CPU seconds that Valgrind needs at most for cases that took so many natively.
+    """Return the most CPU seconds that Valgrind needs for cases that took the seconds `natively`.
 
-    `building` is what compiling and linking took here: so fast is this machine.
+    `building` is the time that compiling and linking took here: a measure of this machine's speed.
     """
     start = max(_LEAST_SECONDS, _BUILDS * building)
     return start + _SLOWER * sum(max(0.0, seconds - _HARNESS_SECONDS) for seconds in natively)
@@ -34,9 +34,9 @@ def diverged(
     steps: Mapping[int, Sequence[PlayedStep]],
     wrong: Collection[Place],
 ) -> dict[int, int]:
-    """By case, the first operation that did otherwise than natively, before any error that would explain it.
+    """Return by case the first operation that differs from the native run, before any error that would explain it.
 
-    A run is what it did by case, and the cases that it brought to their end.
+    A run consists of what it did, by case, and of the cases that it brought to their end.
     """
     found: dict[int, int] = {}
     for cases, ended in runs:

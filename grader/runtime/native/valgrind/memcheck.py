@@ -1,14 +1,14 @@
-"""Valgrind over the same cases: one process for the public and one for the hidden ones, each error with its operation.
+"""Run the same cases under Valgrind: one process for the public and one for the hidden ones.
 
-Its XML comes through a pipe.
-
-Errors and leaks come in the order in which they happened, and the harness puts a client message behind those of each
-operation; so every one of them belongs to a case, an operation and lines of the student's file (valgrind_xml.py).
+Valgrind's XML comes through a pipe. Errors and leaks come in the order in which they happened, and the harness puts a
+client message after those of each operation. So each of them belongs to a case, an operation and lines of the student's
+file (xml.py).
 
 A call's contract says which bytes of a lab's shared memory it may touch (`Model.allowed`); see contract.py.
 
 Valgrind's start costs more than all cases together, so they share a process. It looks for leaks in the first eight
-cases that lost something; our own table of allocations says in all of them where memory was lost.
+cases of a process that lost something; the harness's own table of allocations says for all of them where memory was
+lost.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from reference.operation import Trace
 __all__ = ["MOST_PROCESSES", "memcheck"]
 
 MOST_PROCESSES = 4
-"""So many for one submission, whatever it does."""
+"""The most processes for one submission, whatever it does."""
 
 _MOST_TOGETHER = 3
-"""So many for its public cases, and for its hidden ones."""
+"""The most processes for its public cases, and for its hidden cases."""
 
-_CPU_SECONDS = 8  # for programs that are far too slow; a right one needs half a second
-_SLOW_SECONDS = 0.03  # of a case natively; they come last, so that a slow one keeps no other from being seen
-_SILENT_SECONDS = 0.3  # between two operations; right ones need a few milliseconds
+_CPU_SECONDS = 8  # for programs that are far too slow; a correct one needs half a second
+_SLOW_SECONDS = 0.03  # of a case natively; slower cases run last, so that they keep no other from being checked
+_SILENT_SECONDS = 0.3  # between two operations; correct programs need a few milliseconds
 _SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those around it
 
 
@@ -62,12 +62,13 @@ def memcheck(
     origins: bool = False,
     most_processes: int = MOST_PROCESSES,
 ) -> Checked:
-    """Run the cases with these numbers under Valgrind. If a process dies the rest goes on in another one.
+    """Run the cases with these numbers under Valgrind. If a process dies, the rest goes on in another process.
 
-    `natively` is the CPU time that each of them needs without Valgrind, `building` that of making the program, `steps`
-    what it did natively: a program that is another one here hides something. A silent case is run again, alone, with
-    twice the time, before it is said to hang. `allowed` is the contract of the first operations of each case; `strict`
-    gives a store or a copy there where they may only read its line too. `origins`: where unset values came from.
+    `natively` is the CPU time in seconds that each case needs without Valgrind, `building` that of making the program,
+    `steps` what the program did natively: a program that behaves differently here hides something. A silent case is run
+    again, alone, with twice the time, before it counts as hanging. `allowed` is the contract of the first operations of
+    each case. With `strict` a store or a copy has its line also where the operation may only read. With `origins` it is
+    found where unset values came from.
     """
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}
@@ -110,7 +111,7 @@ def memcheck(
 
 @dataclass(slots=True)
 class _Starts:
-    """Processes of Valgrind. When one does not begin, debug information may be forged: then all are without it."""
+    """Starts Valgrind. When a process does not begin, debug information may be forged: then all run without it."""
 
     run: Callable[..., Run]
     budget: Budget
@@ -125,27 +126,27 @@ class _Starts:
 
 
 def _patience(cases: Sequence[Case], parts: Iterable[Sequence[int]], natively: Mapping[int, float]) -> dict[int, float]:
-    """How long it may be silent, by the seconds that an operation needs natively.
+    """Return the seconds that each case may be silent, by the seconds that an operation needs natively.
 
-    Of its own part: public cases must not be told how long hidden ones took.
+    Only cases of the same part count: a process of public cases must not learn how long hidden ones took.
     """
     slowest = ((part, max(natively[i] / len(cases[i].trace.operations) for i in part)) for part in parts)
     return {number: max(_SILENT_SECONDS, _SLOWER * seconds) for part, seconds in slowest for number in part}
 
 
 _Runs = tuple[list[Run], dict[int, int], dict[int, tuple[int, tuple[SourceLine, ...]]]]
-"""The runs; besides, what stopped and what hangs, and where."""
+"""The runs; the cases that stopped and those that hang, and where."""
 
 
 def _all_parts(
     run_of: Callable[[Sequence[int], int], Run], parts: Sequence[Sequence[int]], most_processes: int, budget: Budget
 ) -> _Runs:
-    """Part after part: cases that may share a process."""
+    """Run part after part; the cases of a part may share a process."""
     runs: list[Run] = []
     stopped: dict[int, int] = {}
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]] = {}
     for later, part in zip(reversed(range(len(parts))), parts, strict=True):
-        most = min(_MOST_TOGETHER, most_processes - len(runs) - later)  # one is left for each part that follows
+        most = min(_MOST_TOGETHER, most_processes - len(runs) - later)  # one process is left for each part that follows
         more = _all_runs(run_of, part, most, budget)
         runs, stopped, hung = runs + more[0], stopped | more[1], hung | more[2]
         if runs and runs[-1].gives_up:
@@ -154,7 +155,7 @@ def _all_parts(
 
 
 def _all_runs(run_of: Callable[[Sequence[int], int], Run], numbers: Sequence[int], most: int, budget: Budget) -> _Runs:
-    """Process after process, until every case was seen, but no more than so many."""
+    """Run process after process until every case was run, but at most `most` processes."""
     runs: list[Run] = []
     stopped: dict[int, int] = {}
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]] = {}

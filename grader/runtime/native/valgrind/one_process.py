@@ -1,7 +1,7 @@
-"""One process of Valgrind over some cases: what it said, and how it ended.
+"""One process of Valgrind over some cases: what it reported, and how it ended.
 
 Where Valgrind does not begin, it is run again without the program's debug information. A program that it has no room
-for (static zeros above some 1.5 GB) counts as not seen by Valgrind, which the report says and which costs nothing.
+for (static zeros above some 1.5 GB) counts as not checked by Valgrind. The report says so, and it costs no point.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["Run", "run_once"]
 
 _WALL_SECONDS = 60.0
 _START_SECONDS, _BARE_START_SECONDS = 1.5, 8.0
-"""Before the first case, for which Valgrind needs 0.15 s: with the program's debug information and without it."""
-_MOST_OF = 0.7  # of its limit: the kernel counts by ticks and is not exact
+"""Limits before the first case (Valgrind needs 0.15 s): with the program's debug information and without it."""
+_MOST_OF = 0.7  # part of its limit: the kernel counts by ticks and is not exact
 _EXIT_BY_STUDENT, _LAST_WORD = 98, b"</valgrindoutput>"
 _HARNESS_EXITS = (0, 97, _EXIT_BY_STUDENT, 99, 100)
-"""After these Valgrind always ends its report; inside.h has their names."""
+"""Exit codes after which Valgrind always completes its report; inside.h has their names."""
 
 _COMMAND = (
     "valgrind",
@@ -41,54 +41,54 @@ _COMMAND = (
     "--xml=yes",
     "--error-limit=no",
     "--redzone-size=128",
-    "--leak-check=no",  # at the end; after each case that has something left the harness asks for one
+    "--leak-check=no",  # at the end; the harness requests one after each case that left memory allocated
     "--show-leak-kinds=all",
     "--num-callers=24",
-    "--read-inline-info=no",  # a quarter of the start-up; valgrind_xml.py knows the names that are lost
+    "--read-inline-info=no",  # saves a quarter of the start-up; xml.py finds the names that are lost
     "--vgdb=no",
-    "--sanity-level=0",  # its own tables, which it would search twice, are its developers' business
-    "--demangle=no",  # C has no such names, and some grow to gigabytes
+    "--sanity-level=0",  # it would search its own tables twice, which only serves its developers
+    "--demangle=no",  # C has no mangled names, and some demangled names grow to gigabytes
     "--command-line-only=yes",  # no options from a file that the program may have left for the next run
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one process of Valgrind said."""
+    """What one process of Valgrind reported."""
 
     begun: tuple[int, ...]
     ended: frozenset[int]
     at: Place
-    """Case and operation that it came to."""
+    """The case and operation that it reached."""
     errors: tuple[MemoryFault, ...]
     counted: dict[Place, int]
     hangs: bool
     where: tuple[SourceLine, ...]
-    """The student's lines where it was when it was asked."""
+    """The student's lines where it was when its position was requested."""
     out_of_time: bool
-    """Ended because the machine is busy: nobody's fault in particular."""
+    """Whether it was ended because the machine is busy, which is not the program's fault."""
     by_limit: bool
-    """Ended for the time that it used in all."""
+    """Whether it was ended for the total time that it used."""
     sleeps: bool
-    """Was that less CPU time than it was given, the rest asleep? No program needs to sleep."""
+    """Whether it used less CPU time than its limit and slept for the rest. No program needs to sleep."""
     did: dict[int, list[Heap]]
-    """By case what each operation did to the heap."""
+    """By case, what each operation did to the heap."""
     said: str
     cpu_seconds: float
     cut: bool
     unexplained: bool
     unread: str
-    """Why not all of its report could be read; see `valgrind_xml.Said`."""
+    """Why its report could not be read in full; see `xml.ReadReport`."""
     too_slow: bool = False
-    """Was that far more than Valgrind needs for what its cases do natively?"""
+    """Whether it used far more time than Valgrind needs for what its cases do natively."""
 
     @property
     def gives_up(self) -> bool:
-        """Does no further process help?"""
+        """Whether no further process would help."""
         return not self.begun or self.out_of_time or self.by_limit
 
     def without(self, case: int) -> Run:
-        """The same, but for what belongs to that case."""
+        """Return the same run without what belongs to that case."""
         errors = tuple(error for error in self.errors if error.case != case)
         counted = {place: count for place, count in self.counted.items() if place[0] != case}
         did = {number: steps for number, steps in self.did.items() if number != case}
@@ -106,7 +106,10 @@ def run_once(
     origins: bool,
     bare: bool = False,
 ) -> Run:
-    """One process for the cases of `planned`, ended when it is silent for longer than `patience`; see `_placed`."""
+    """Run one process for the cases of `planned`; end it when it is silent for longer than `patience` seconds.
+
+    For `bare` see `_placed`.
+    """
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
     done = work.run(
@@ -158,17 +161,20 @@ def run_once(
 
 
 def _is_cut(done: Completed, document: bytes, *, through: bool) -> bool:
-    """Does the report lack its end, although the program came to its own and we ended nothing?"""
+    """Whether the report lacks its end, although the program came to its own end and the grader ended nothing."""
     ours = done.timed_out or done.flooded or done.large
     return (through or done.exit_code in _HARNESS_EXITS) and not ours and not document.rstrip().endswith(_LAST_WORD)
 
 
 def _placed(work: Workspace, program: Program, *, bare: bool) -> str:
-    """The program's name. `bare`: without debug information, by which Valgrind may fail; lines are looked up anyway."""
+    """Put the program into the workspace and return its name.
+
+    `bare`: without debug information, on which Valgrind may fail; lines are looked up anyway.
+    """
     name = program.place(work, checked=True)
     if not bare:
         return name
-    bare_name = f"bare{secrets.token_hex(8)}"  # what ran here before may have left something under a name that it knew
+    bare_name = f"bare{secrets.token_hex(8)}"  # an earlier program may have left a file under a known name
     work.run(["objcopy", "--strip-debug", name, bare_name], limits=LINK_LIMITS)
     return bare_name
 

@@ -1,8 +1,8 @@
-"""Name lines that the first Valgrind process could not: only when something is wrong, in one further process.
+"""Find lines that the first Valgrind process could not name: only when something is wrong, in one further process.
 
-Memcheck knows no memory that may be read but not written. So a store into a block that is shared, and a copy that is
-wrong, have their lines only where that block is forbidden altogether; and where an unset value came from is found out
-at a price that a right program need not pay.
+Memcheck has no memory that may be read but not written. So a store into a shared block, and a wrong copy, have their
+lines only where that block is forbidden altogether. And it takes additional time to find where an unset value came
+from, which a correct program need not spend.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_CASES = 3
 
 
 def cases_without_line(comparisons: Sequence[Comparison], checked: Checked, shown: str | None) -> list[int]:
-    """A few cases whose first difference is in memory that the operation also reads, with no line known.
+    """Return a few cases whose first difference is in memory that the operation also reads, with no line known.
 
     `shown` is the case of the diagnosis; it goes first, then short public ones.
     """
@@ -35,12 +35,12 @@ def cases_without_line(comparisons: Sequence[Comparison], checked: Checked, show
 
 
 def cases_with_unset(checked: Checked) -> list[int]:
-    """A few cases in which a value was used that was never set."""
+    """Return a few cases in which a value was used that was never set."""
     return list(dict.fromkeys(error.case for error in checked.errors if error.kind.startswith(UNSET)))[:_MOST_CASES]
 
 
 def completed(checked: Checked, more: Checked) -> Checked:
-    """What is known after the further process. It adds lines, and neither errors nor cases."""
+    """Return what is known after the further process. It adds lines, but neither errors nor cases."""
     origins = {_identity(error): error.auxiliary for error in more.errors if error.kind.startswith(UNSET)}
     return replace(
         checked,
@@ -55,9 +55,9 @@ def completed(checked: Checked, more: Checked) -> Checked:
 
 
 def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advice]:
-    """Stores by calls that may touch nothing, of which nothing is left afterwards: each line once.
+    """Yield advice on stores by calls that may touch nothing, when no effect is left afterwards: each line once.
 
-    Of public cases only: by its choice of lines a program could tell what a hidden one asks.
+    Only public cases are used: by its choice of lines a program could otherwise reveal a hidden case.
     """
     told = set()
     for breach in checked.breaches:
@@ -79,7 +79,7 @@ def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advi
 
 
 def unfinished(checked: Checked, asked: int) -> Iterator[Advice]:
-    """What Valgrind could not see, of so many cases."""
+    """Yield advice on the cases that Valgrind could not check, out of so many."""
     if checked.unchecked:
         message = (
             f"Valgrind saw {asked - len(checked.unchecked)} of {asked} cases only: the program is far too slow or does "
@@ -89,7 +89,7 @@ def unfinished(checked: Checked, asked: int) -> Iterator[Advice]:
 
 
 def _lacks_line(number: int, comparison: Comparison, checked: Checked) -> bool:
-    """Is the last operation with a contract a bad one that had to read?"""
+    """Whether the last operation with a contract went wrong, had to read, and has no line yet."""
     last = len(comparison.allowed) - 1
     return (
         last >= 0
@@ -102,7 +102,7 @@ def _lacks_line(number: int, comparison: Comparison, checked: Checked) -> bool:
 
 
 def _touched(comparison: Comparison, operation: int) -> bool:
-    """Does the native pass show a difference in shared memory?"""
+    """Whether the native pass shows a difference in shared memory."""
     return any(
         SHARED_MEMORY in difference.tags
         for deviation in comparison.deviations

@@ -1,8 +1,8 @@
-"""How far a program came under Valgrind, by the frames that fit what it was to do.
+"""How far a program came under Valgrind, by the frames that fit its plan.
 
-There all cases share a process with student code, which can find the token and send frames of its own. A frame of a
-case that is not running, or of another operation than the next one, says nothing; so whatever comes, only cases and
-operations of the plan are ever spoken of, and each once.
+Under Valgrind all cases share a process with student code, which can find the token and send frames of its own. A frame
+of a case that is not running, or of another operation than the next one, is ignored. So only cases and operations of
+the plan are ever recorded, each once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COUNT = struct.Struct("<i")
 
 @dataclass(slots=True, kw_only=True)
 class RunProgress:
-    """What fitted so far."""
+    """The progress by the frames that fitted so far."""
 
     planned: Mapping[int, int]
     """The cases in their order, each with the number of its operations."""
@@ -30,23 +30,23 @@ class RunProgress:
     begun: list[int] = field(default_factory=list)
     ended: set[int] = field(default_factory=set)
     counted: dict[Place, int] = field(default_factory=dict)
-    """How many errors Valgrind counted in each operation that came back; those with none too."""
+    """The number of errors that Valgrind counted in each operation that returned, also where it is 0."""
     did: dict[int, list[Heap]] = field(default_factory=dict)
-    """By case what each operation did to the heap."""
+    """By case, what each operation did to the heap."""
     _running: int | None = None
 
     @property
     def at(self) -> Place:
-        """Case and operation that it came to."""
+        """The case and operation that the program reached."""
         return (self.begun[-1], len(self.did[self.begun[-1]])) if self.begun else (-1, 0)
 
     @property
     def through(self) -> bool:
-        """Did all cases come to their end?"""
+        """Whether all cases came to their end."""
         return len(self.ended) == len(self.planned)
 
     def fits(self, place: Place, *, after: Place | None, leaks: bool) -> bool:
-        """Can Valgrind have been told there of errors, or of `leaks`, and not before it was `after` that place?"""
+        """Whether the harness can have marked errors (or `leaks`) at this place, and the place comes after `after`."""
         case, operation = place
         if case not in self.did:
             return False
@@ -58,7 +58,7 @@ class RunProgress:
         return self.begun.index(place[0]), place[1]
 
     def take(self, frame: Frame) -> None:
-        """One more frame, in the order in which they came."""
+        """Process one more frame; frames are passed in the order in which they came."""
         running = self._running
         if frame.kind == Kind.BEGIN and running is None:
             coming = list(self.planned)[len(self.begun) :][:1]
@@ -75,14 +75,14 @@ class RunProgress:
         elif (
             frame.kind == Kind.STEP
             and frame.operation == len(did) < self.planned[running]
-            and len(frame.body) == _COUNT.size  # another body is none of ours and says nothing
+            and len(frame.body) == _COUNT.size  # the harness sends no other body
         ):
             self.counted[running, len(did)] = max(0, _COUNT.unpack(frame.body)[0])
             did.append((frame.allocations, frame.frees, frame.live))
 
 
 def followed(frames: Iterable[Frame], planned: Mapping[int, int], token: int) -> RunProgress:
-    """The course of a program that was to do these cases."""
+    """Return the progress of a program that was to run these cases."""
     course = RunProgress(planned=planned, token=token)
     for frame in frames:
         course.take(frame)

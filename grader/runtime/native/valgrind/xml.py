@@ -1,9 +1,9 @@
-"""Valgrind's XML: its errors, each with the case and operation that the harness's client messages tell.
+"""Read Valgrind's XML: its errors, each with the case and operation that the harness's client messages report.
 
 The document may end anywhere (a crash, a hostile program), and student code may write into it. Therefore it is read
-piece by piece, once, up to stated sizes; a message counts when it has the run's token and fits how far the program
-came. Names of functions stand in it as the student's object has them, with bytes that no XML can carry: they are
-decoded as plain text first, for an error that cannot be read is an error that is hidden.
+piece by piece, once, up to stated sizes. A message counts when it has the run's token and fits how far the program
+came. Function names are written as in the student's object, with bytes that XML does not allow. So each piece is
+decoded as plain text first, because an error that cannot be read would be hidden.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from grader.runtime.source_lines import Place
 __all__ = ["MOST_XML", "LookUp", "ReadReport", "read"]
 
 MOST_XML = 4_000_000
-"""Bytes; the most that Valgrind said of any sample are 440,000."""
+"""Bytes; the largest document of any sample has 440,000."""
 
 _MOST_PIECE = 65_536
 """Bytes of one error; no sample has one of more than 4,200."""
 
 _MOST_ERRORS = 1000
-"""Of one process; no sample has more than 80."""
+"""Errors of one process; no sample has more than 80."""
 
 _MOST_PIECES = 50_000
 """Errors and messages; no sample has more than 3,900."""
 
 _MOST_STACKS, _MOST_FRAMES = 3, 32
-"""Of an error, and of each of its stacks."""
+"""Stacks of an error, and frames of each of them."""
 
 _MOST_FORBIDDEN = 16
-"""Of one operation; harness.c tells no more."""
+"""Forbidden ranges of one operation; harness.c reports no more."""
 
 _MOST_NAMED = 2000
 _ERROR, _MESSAGE = b"error", b"clientmsg"
@@ -49,18 +49,18 @@ _DIGITS = 20
 
 Stack = tuple[int, ...]
 LookUp = Callable[[Sequence[Stack]], Mapping[Stack, tuple[SourceLine, ...]]]
-"""The student's lines on stacks of addresses."""
+"""Returns the student's lines on stacks of addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReport:
-    """What a document says."""
+    """The content of a document."""
 
     errors: tuple[MemoryFault, ...]
     where: tuple[SourceLine, ...] = ()
-    """The student's lines on the stack of a program that was asked where it is."""
+    """The student's lines on the stack of a program whose position was requested."""
     unread: str = ""
-    """Why something of it was not read: in words that fit behind "Valgrind's report"; "" when all was."""
+    """Why part of it was not read, in words that fit after "Valgrind's report"; "" when all was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _Error:
     kind: str
     message: str
     beside: str
-    """What Valgrind says of the memory."""
+    """What Valgrind says about the memory."""
     stacks: tuple[Stack, ...]
     lines: tuple[tuple[SourceLine, ...], ...]
     """The student's lines on each of the stacks."""
@@ -76,7 +76,7 @@ class _Error:
 
 @dataclass(slots=True)
 class _Reading:
-    """Errors wait for the next message, which says where they belong."""
+    """The state of reading: errors wait for the next message, which says where they belong."""
 
     course: RunProgress
     source_name: str
@@ -87,7 +87,7 @@ class _Reading:
     where: tuple[SourceLine, ...] = ()
 
     def message(self, element: ET.Element) -> None:
-        """What the harness has put there."""
+        """Process a client message of the harness."""
         words = _WORDS.search(element.findtext("text") or "")
         if words is None or int(words[2], 16) != self.course.token:
             return
@@ -103,17 +103,17 @@ class _Reading:
             self.after = place
 
     def place(self, place: Place) -> None:
-        """This is where they belong."""
+        """Assign the waiting errors to this place."""
         self.placed += [(place, error, _is_breach(error, self.forbidden)) for error in self.waiting]
         self.waiting.clear()
         self.forbidden.clear()
 
 
 def read(document: bytes, course: RunProgress, source_name: str, look_up: LookUp) -> ReadReport:
-    """Each error with its place; behind the last message it is where the process died.
+    """Return each error with its place; for errors after the last message that is where the process died.
 
-    Of a call that gcc put a function of a system header into Valgrind names the header's line, and of an inlined
-    function the one around it; `look_up` knows both.
+    Where gcc inlined a function of a system header, Valgrind names the header's line. For a line of an inlined function
+    it names the surrounding function. `look_up` knows the right line and function.
     """
     reading = _Reading(course, source_name)
     unread = "" if len(document) <= MOST_XML else f"is longer than {MOST_XML // 1_000_000} MB"
@@ -136,14 +136,14 @@ def read(document: bytes, course: RunProgress, source_name: str, look_up: LookUp
             unread = f"has more than {_MOST_ERRORS} errors"
             break
     if not (unread or reading.placed or reading.waiting) and any(course.counted.values()):
-        unread = "has none of the errors that were counted"  # the first time each of them is printed
-    # what was cut off could not free any more: its leaks, which Valgrind tells of at the end, are none
+        unread = "has none of the errors that were counted"  # each of them is printed the first time
+    # a case that was cut off could not free its memory: leaks that Valgrind reports at the end do not count
     reading.waiting = [error for error in reading.waiting if not error.kind.startswith(LEAK)]
     reading.forbidden.clear()
     reading.place(course.at)
     faults = list(_faults(reading.placed, look_up))
-    told = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is none of theirs
-    if not any(_costs(fault) for fault in told):  # but for what happened in their calls, in a file that hides its lines
+    told = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is not the student's
+    if not any(_costs(fault) for fault in told):  # except in the student's calls, for a file that hides its lines
         told += [fault for fault in faults if _costs(fault) and course.counted.get((fault.case, fault.operation))]
     return ReadReport(errors=tuple(told), where=reading.where, unread=unread)
 
@@ -153,7 +153,7 @@ def _costs(fault: MemoryFault) -> bool:
 
 
 def _pieces(document: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Errors and messages, in their order; what was begun before one of them and never ended is passed over."""
+    """Yield errors and messages in their order; an element that began before one of them and never ended is skipped."""
     ends = {kind: document.find(b"</%s>" % kind) for kind in (_ERROR, _MESSAGE)}
     start = 0
     while found := [(end, kind) for kind, end in ends.items() if end >= 0]:
@@ -178,7 +178,7 @@ def _error(element: ET.Element, source_name: str) -> _Error:
 
 
 def _faults(placed: Sequence[tuple[Place, _Error, bool]], look_up: LookUp) -> Iterator[MemoryFault]:
-    """With the function of each line in which there was an error; Valgrind's word is taken where it is not known."""
+    """Yield the errors with the function of each line; where it is not known, the function that Valgrind names."""
     if not placed:
         return
     addresses = dict.fromkeys(address for _, error, _ in placed for stack in error.stacks for address in stack)
@@ -220,7 +220,7 @@ def _addresses(stack: ET.Element) -> Iterator[int]:
 
 
 def _number(text: str | None, base: int) -> int:
-    """0 for what is none: a program may have written into the channel."""
+    """Return the number, or 0 for text that is none: a program may have written into the channel."""
     try:
         number = int((text or "0")[:_DIGITS], base)
     except ValueError:

@@ -12,6 +12,7 @@ import pytest
 from grader import pipeline
 from grader.assignment import load
 from grader.assignment.lab import Built, Lab
+from grader.assignment.settings import GradingOptions
 from grader.core.case import Case
 from grader.core.errors import DriverError
 from grader.core.record import Record
@@ -110,7 +111,7 @@ def graded(path: Path, *, advise: bool) -> Record:
     """The record over all cases."""
     chosen = lab()
     cases = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
-    return pipeline.grade(path, chosen, cases, seed=chosen.rubric.seed, valgrind=False, advise=advise)
+    return pipeline.grade(path, chosen, cases, GradingOptions(valgrind=False, advise=advise))
 
 
 _SAMPLES = (
@@ -274,7 +275,7 @@ def test_advice_that_cannot_be_had_costs_no_result(build: Callable[[Workspace, b
     chosen: Lab = replace(lab(), build_sanitized=build)
     path = tmp_path / "llm_memory.c"
     path.write_text(careful(), encoding="utf-8")
-    record = pipeline.grade(path, chosen, [failing_case()], seed=1, valgrind=False, advise=True)
+    record = pipeline.grade(path, chosen, [failing_case()], GradingOptions(seed=1, valgrind=False, advise=True))
 
     (said,) = record.advice
     assert said.kind == "not-looked"

@@ -89,16 +89,18 @@ def test_every_cut_compiles(bench: Bench, start: int) -> None:
 def test_every_program_fails_by_itself_where_the_sample_fails(bench: Bench, source: Path) -> None:
     """With exit code 1 and a sentence that names the operation; and accepted samples do not fail it.
 
-    The first one is made by the handout's own command, the others run beside the sample as a library.
+    Of every eighth sample the first program is made by the handout's own command, which optimises and so takes three
+    times as long; all others run beside the sample as a library.
     """
     lab = LABS["paged_kv"]()
     record = graded(lab.name, source.parent)
     shown = _shown(record)
     assert shown
+    eighth = crc32(source.parent.name.encode()) % 8 == 0
     for number, (name, operation) in enumerate(shown):
         case = cases()[name]
         text = program_text(case, operation)
-        by_handout = number == 0 or source.parent.name in _FOR_VALGRIND
+        by_handout = (eighth and number == 0) or source.parent.name in _FOR_VALGRIND
         program = bench.linked(text, source) if by_handout else bench.program(text)
         failed = bench.run(str(program), library=None if by_handout else bench.library(source))
         if failed.succeeded and source.parent.name in _FOR_VALGRIND:

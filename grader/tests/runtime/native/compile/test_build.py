@@ -15,6 +15,7 @@ import pytest
 from grader import pipeline
 from grader.assignment import load
 from grader.assignment.lab import Built
+from grader.assignment.settings import GradingOptions
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Finding, Verdict
@@ -61,7 +62,7 @@ def graded(folder: Path, source: bytes, **others: bytes) -> Record:
     (folder / "llm_memory.c").write_bytes(source)
     for name, content in others.items():
         (folder / f"{name}.h").write_bytes(content)
-    return pipeline.grade(folder, lab(), cases(), seed=1, valgrind=False)
+    return pipeline.grade(folder, lab(), cases(), GradingOptions(seed=1, valgrind=False))
 
 
 def without(name: str) -> bytes:
@@ -167,7 +168,7 @@ def test_an_extra_main_keeps_96_of_100() -> None:
     """With all cases, as the design says."""
     every = load.load_folder(lab().cases, lab().grammar, seed=1)
     folder = ROOT / "submissions/paged_kv/compile_error/main_with_test"
-    record = pipeline.grade(folder, lab(), every, seed=1, valgrind=False)
+    record = pipeline.grade(folder, lab(), every, GradingOptions(seed=1, valgrind=False))
 
     assert (record.score, record.max_score, record.verdict) == (96, 100, Verdict.COMPILE_ERROR)
 

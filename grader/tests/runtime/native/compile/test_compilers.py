@@ -51,6 +51,6 @@ def test_every_accepted_sample_has_all_points(compiler: str) -> None:
     cases = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
 
     for sample in ACCEPTED:
-        record = pipeline.grade(sample, chosen, cases, seed=chosen.rubric.seed)
+        record = pipeline.grade(sample, chosen, cases)
 
         assert (sample.name, record.score, record.findings) == (sample.name, 100, ())

@@ -25,9 +25,10 @@ _MEASURED = """import resource, sys
 from pathlib import Path
 from grader.assignment import load
 from grader import pipeline
+from grader.assignment.settings import GradingOptions
 from grader.labs.paged_kv.lab import lab
 cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="create/*")
-record = pipeline.grade(Path(sys.argv[1]), lab(), cases, seed=1)
+record = pipeline.grade(Path(sys.argv[1]), lab(), cases, GradingOptions(seed=1))
 print(record.verdict, record.score, *{finding.message for finding in record.findings}, sep="|")
 sums = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 own = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])  # ru_maxrss has our parent's too

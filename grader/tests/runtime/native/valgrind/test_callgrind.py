@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
+from grader.assignment.settings import GradingOptions
 from grader.core.case import Case
 from grader.core.record import from_json
 from grader.labs.paged_kv.lab import lab
@@ -30,7 +31,7 @@ def count(source: str, *cases: Case) -> int | None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / lab().source_name
         path.write_text(source, encoding="utf-8")
-        record = pipeline.grade(path, lab(), cases, seed=lab().rubric.seed, valgrind=False, instructions=True)
+        record = pipeline.grade(path, lab(), cases, GradingOptions(valgrind=False, instructions=True))
     return record.instructions
 
 
