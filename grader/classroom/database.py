@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from grader.classroom.migrations import FUNCTIONS, MIGRATIONS
+from grader.classroom.schema import TABLES, VERSION
 from grader.core.errors import StoreError, StoreTrouble
 
 __all__ = ["Database", "opened"]
@@ -99,7 +99,7 @@ def _to_write(path: Path) -> Iterator[sqlite3.Connection]:
         _in_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")  # what is finished outlives a power cut too
         connection.execute("PRAGMA foreign_keys = ON")
-        _migrate(connection)
+        _make_tables(connection)
         yield connection
 
 
@@ -118,12 +118,6 @@ def _to_read(path: Path) -> Iterator[sqlite3.Connection]:
     with contextlib.closing(connection):
         connection.row_factory = sqlite3.Row
         _check(connection, path)
-        version = _pragma(connection, "user_version")
-        if version < len(MIGRATIONS):
-            raise StoreError(
-                f"{path}: an older grader made it (version {version}, we have {len(MIGRATIONS)}), and this command "
-                f"changes nothing. Bring it up to date once: grade runs --upgrade --store {path}"
-            )
         yield connection
 
 
@@ -166,9 +160,10 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     owner, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
     if owner != _OURS and tables:
         raise StoreError(f"{path}: it is a database of something else; write --store with the name of another file")
-    if version > len(MIGRATIONS):
+    if tables and version != VERSION:
         raise StoreError(
-            f"{path}: a newer grader made it (version {version}, we know {len(MIGRATIONS)}); update this one"
+            f"{path}: another version of the grader made it (tables {version}, this one has {VERSION}); write --store "
+            "with the name of another file, or use that grader"
         )
 
 
@@ -183,18 +178,17 @@ def _in_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Take the steps that the file has not behind it; all, or none."""
-    if _pragma(connection, "user_version") == len(MIGRATIONS):
+def _make_tables(connection: sqlite3.Connection) -> None:
+    """Make all tables of a new file, or none."""
+    if _pragma(connection, "user_version") == VERSION:
         return
-    for name, (function, count) in FUNCTIONS.items():
-        connection.create_function(name, count, function, deterministic=True)
     with _transaction(connection):
-        for step in MIGRATIONS[_pragma(connection, "user_version") :]:  # asked again: another may have been quicker
-            for statement in step:
-                connection.execute(statement)
+        if _pragma(connection, "user_version") == VERSION:  # another process made them meanwhile
+            return
+        for statement in TABLES:
+            connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {_OURS}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

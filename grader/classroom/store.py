@@ -23,7 +23,7 @@ from pathlib import Path
 
 from grader.assignment.source import Source
 from grader.classroom.database import Database, opened
-from grader.classroom.migrations import NONE_FITS, packed, unpacked
+from grader.classroom.schema import packed, unpacked
 from grader.classroom.stored_result import Entry, Result, StoredRecord
 from grader.core.errors import StoreTrouble, UsageError
 from grader.core.record import Override, Student
@@ -280,7 +280,7 @@ def _kept(row: sqlite3.Row) -> StoredRecord | None:
         return None
     kept = StoredRecord(**{name: row[name] for name in _KEPT})
     try:
-        return kept if kept.checksum == row["checksum"] != NONE_FITS else None
+        return kept if kept.checksum == row["checksum"] else None
     except _DAMAGE:
         return None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from grader.classroom.migrations import checksum, packed, unpacked
 from grader.classroom.overrides import applied
+from grader.classroom.schema import checksum, packed, unpacked
 from grader.core.errors import StoreTrouble
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.verdict import Diagnosis, RuleScore, Verdict

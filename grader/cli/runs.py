@@ -33,7 +33,6 @@ def options(parser: Parser) -> None:
     text = "With --prune: of each class all but its last N runs and the one that counts."
     parser.option("--keep", metavar="N", type=number(Number("runs", 1)), help=text)
     parser.option("--yes", action="store_true", help="With --prune: do not ask.")
-    parser.option("--upgrade", action="store_true", help="Bring a store of an older grader up to date.")
 
 
 def runs(
@@ -43,7 +42,6 @@ def runs(
     remove: list[int],
     keep: int | None,
     yes: bool,
-    upgrade: bool,
 ) -> ExitCode:
     """List the runs of a store: when, of which folder, how they ended, and which one counts (*).
 
@@ -61,7 +59,7 @@ def runs(
     table = Table(title=escape(str(store)), title_justify="left")
     for heading in ("run", "started", "of", "submissions", "accepted", "failing", "no score", "mean"):
         table.add_column(heading, overflow="fold")
-    with open_store(store, read_only=not upgrade) as kept:
+    with open_store(store, read_only=True) as kept:
         for run in kept.runs():
             table.add_row(*map(Text, _row(kept, run)))
     console(160).print(table)
