@@ -122,11 +122,7 @@ def run(
         cases=selected.cases,
         hidden=selected.hidden,
         options=GradingOptions(
-            seed=seed,
-            valgrind=not without_valgrind,
-            advise=advice,
-            instructions=instructions,
-            allowed=tuple(allow),
+            seed=seed, valgrind=not without_valgrind, advise=advice, instructions=instructions, allowed=tuple(allow)
         ),
         draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (format, *others)),
     )

@@ -66,9 +66,8 @@ def memcheck(
 
     `natively` is the CPU time in seconds that each case needs without Valgrind, `building` that of making the program,
     `steps` what the program did natively: a program that behaves differently here hides something. A silent case is run
-    again, alone, with twice the time, before it counts as hanging. `allowed` is the contract of the first operations of
-    each case. With `strict` a store or a copy has its line also where the operation may only read. With `origins` it is
-    found where unset values came from.
+    again, alone, with twice the time, before it counts as hanging. `allowed` is the contract of each case's operations.
+    `strict`: a store or copy has its line also where only reading is allowed. `origins`: find origins of unset values.
     """
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}

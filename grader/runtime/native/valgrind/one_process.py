@@ -106,10 +106,7 @@ def run_once(
     origins: bool,
     bare: bool = False,
 ) -> Run:
-    """Run one process for the cases of `planned`; end it when it is silent for longer than `patience` seconds.
-
-    For `bare` see `_placed`.
-    """
+    """Run one process for the cases of `planned`; end it after `patience` seconds of silence. `bare`: see `_placed`."""
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
     done = work.run(
