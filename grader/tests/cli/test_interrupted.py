@@ -23,9 +23,9 @@ from grader.core import record
 from grader.core.record import Record, from_json
 from grader.core.verdict import Verdict
 from grader.system import sandbox
+from grader.tests.support.command import ROOT
 from grader.tests.support.programs import POSIX, SAMPLES, around, right
 
-_ROOT = Path(__file__).parents[3]
 _KILLS = 15
 
 
@@ -61,8 +61,8 @@ def start(folder: Path, submission: Path) -> subprocess.Popen[bytes]:
             "--output",
             str(folder / "record.json"),
         ],
-        cwd=_ROOT,
-        env={**os.environ, "PYTHONPATH": str(_ROOT), "TMPDIR": str(folder / "tmp")},
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,7 @@ from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
 from grader.report.escape import cells
-
-SAMPLES = Path(__file__).parents[3] / "submissions" / "paged_kv"
+from grader.tests.support.command import SAMPLES
 
 CASES = (
     "init/pool_is_not_cleared",

@@ -24,10 +24,10 @@ from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
 from grader.labs import DEFAULT
 from grader.pytest_plugin import items
+from grader.tests.support.command import ROOT
 
 __all__ = ["all_graded", "drawn", "graded", "keep"]
 
-_ROOT = Path(__file__).parents[3]
 _DAY = 86_400
 _grade = items.graded
 
@@ -70,7 +70,7 @@ def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] |
 def drawn(name: str, drawing: Drawing = Drawing.ALL) -> Record:
     """A sample of this name with pictures of its failing cases, without Valgrind."""
     chosen = grading_plan(Settings(lab=DEFAULT))
-    (folder,) = (_ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
+    (folder,) = (ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
     return pipeline.grade(folder, chosen.lab, chosen.cases, GradingOptions(valgrind=False), draw=drawing)
 
 

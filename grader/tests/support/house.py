@@ -6,9 +6,9 @@ import ast
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ROOT", "here", "modules", "tree"]
+from grader.tests.support.command import ROOT
 
-ROOT = Path(__file__).parents[3]
+__all__ = ["ROOT", "here", "modules", "tree"]
 
 
 @cache

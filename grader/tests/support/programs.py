@@ -25,6 +25,7 @@ from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Played, PlayedStep
 from grader.system import sandbox
+from grader.tests.support.command import SAMPLES
 from reference.delta import whole
 from reference.model import play
 
@@ -49,7 +50,6 @@ __all__ = [
     "second_case",
 ]
 
-SAMPLES = Path(__file__).parents[3] / "submissions" / "paged_kv"
 ACCEPTED = sorted(
     path for path in (SAMPLES / "accepted").iterdir() if path.is_dir() and not path.name.startswith("hostile_")
 )

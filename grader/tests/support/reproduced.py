@@ -12,12 +12,11 @@ from grader.core.verdict import Verdict
 from grader.labs import LABS
 from grader.runtime.native.compile.project import FLAGS
 from grader.system.process import Completed, Patience, run
+from grader.tests.support.command import ROOT, SAMPLES
 
 __all__ = ["ACCEPTED", "PEACEFUL", "SAMPLES", "Bench", "cases", "program_text", "said"]
 
-_ROOT = Path(__file__).parents[3]
-_HEADER = _ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
-SAMPLES = _ROOT / "submissions" / "paged_kv"
+_HEADER = ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
 PEACEFUL = [path for path in SAMPLES.glob("*/*/llm_memory.c") if not path.parent.name.startswith("hostile_")]
 """Nothing protects us here from what we run."""
 ACCEPTED = sorted(path for path in PEACEFUL if path.parts[-3] == Verdict.ACCEPTED)

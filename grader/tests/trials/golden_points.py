@@ -16,8 +16,8 @@ from grader import pipeline
 from grader.assignment import load
 from grader.core.verdict import Verdict
 from grader.labs import LABS
+from grader.tests.support.command import ROOT
 
-_ROOT = Path(__file__).parents[3]
 _SLACK = 2
 """Points by which another gcc or Valgrind may count a sample differently."""
 
@@ -26,7 +26,7 @@ def main() -> None:
     """Grade all labelled samples and rewrite the line `keeps` of each label."""
     if os.environ.get("CI"):
         sys.exit("golden: not in CI; what is golden is looked at by a person")
-    labels = sorted((_ROOT / "submissions").glob("*/*/*/expect.toml"))
+    labels = sorted((ROOT / "submissions").glob("*/*/*/expect.toml"))
     with ProcessPoolExecutor() as pool:
         for label, score in zip(labels, pool.map(_score, labels), strict=True):
             verdict = label.parent.parent.name
@@ -36,11 +36,11 @@ def main() -> None:
             line = f"keeps   = [{max(0, score - slack)}, {most}]\n"
             text = re.sub(r"^keeps\s*=.*\n", "", label.read_text(encoding="utf-8"), flags=re.MULTILINE)
             label.write_text(text.rstrip("\n") + "\n" + line, encoding="utf-8")
-            sys.stderr.write(f"{score:4} {label.parent.relative_to(_ROOT)}\n")
+            sys.stderr.write(f"{score:4} {label.parent.relative_to(ROOT)}\n")
 
 
 def _score(label: Path) -> int:
-    lab = LABS[label.relative_to(_ROOT).parts[1]]()
+    lab = LABS[label.relative_to(ROOT).parts[1]]()
     cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
     return pipeline.grade(label.parent, lab, cases).score or 0
 

@@ -16,10 +16,10 @@ from grader.core.verdict import Verdict
 from grader.runtime.native.compile import diagnostics
 from grader.system.process import Completed
 from grader.system.sandbox import Workspace
+from grader.tests.support.command import ROOT
 from grader.tests.support.programs import first_case, graded_text, right
 from grader.tests.support.scanned import CONSTRUCTOR, ORDER, accepted, assembly, below, graded
 
-_ROOT = Path(__file__).parents[5]
 _MOST_SECONDS, _MOST_BYTES = 10.0, 500_000_000
 _MEASURED = """import resource, sys
 from pathlib import Path
@@ -41,7 +41,7 @@ def measured(folder: Path, source: str) -> tuple[list[str], float, int]:
     (folder / "llm_memory.c").write_text(source, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-I", "-c", _MEASURED, str(folder)],
-        cwd=_ROOT,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,
