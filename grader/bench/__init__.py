@@ -1,1 +1,1 @@
-"""What grading costs, measured beside what else one could do. `scripts/bench` runs it; start reading at command.py."""
+"""Measure the cost of grading against the alternatives. `scripts/bench` runs it; start reading at command.py."""

@@ -1,4 +1,4 @@
-"""`scripts/bench`: measure, print a table or JSON, and say with the exit code whether every target is held."""
+"""`scripts/bench`: measure, print a table or JSON, and report by the exit code whether every target is met."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point; ends with an exit code."""
+    """Run the command; it ends with an exit code."""
     options = _options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def report(sections: Sequence[Section], *, as_json: bool) -> int:
-    """Print the figures; returns the exit code."""
+    """Print the figures and return the exit code."""
     figures = [figure for section in sections for figure in section.figures]
     _tell("")
     sys.stdout.write(json.dumps(as_rows(figures), indent=1) + "\n" if as_json else as_table(sections))
@@ -90,7 +90,7 @@ def _positive(text: str) -> int:
 
 
 def _tell(doing: str) -> None:
-    """A line on the terminal that is written over by the next one."""
+    """Write a progress line to the terminal; the next one overwrites it."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{doing}")
         sys.stderr.flush()

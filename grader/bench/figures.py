@@ -1,4 +1,4 @@
-"""Figures, their targets, and how they are shown. Only arithmetic: nothing is measured here."""
+"""Figures, their targets, and how they are shown; nothing is measured here."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a figure must not exceed, or must at least reach."""
+    """The limit that a figure must not exceed, or must at least reach."""
 
     limit: float
     at_least: bool = False
 
     def holds(self, value: float) -> bool:
-        """Is it kept? The limit itself is."""
+        """Whether the value meets the target; the limit itself does."""
         return value >= self.limit if self.at_least else value <= self.limit
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure: its name, its value, how far single rounds lay apart, and the target where there is one."""
+    """One figure: its name, its value, the range of single rounds, and the target if it has one."""
 
     name: str
     value: float
@@ -48,7 +48,7 @@ class Figure:
 
     @property
     def held(self) -> bool | None:
-        """Is the target kept? None where there is none."""
+        """Whether the target is met; None without a target."""
         return None if self.target is None else self.target.holds(self.value)
 
 
@@ -63,16 +63,16 @@ class Section:
 def ratio(
     name: str, above: Sequence[float], below: Sequence[float], *, target: Target | None = None, minus: float = 0.0
 ) -> Figure:
-    """The median of the quotients of each round, less `minus`; rounds in which only one was measured do not count."""
+    """The median of each round's quotient, minus `minus`; rounds in which only one was measured do not count."""
     return _middle(name, [a / b - minus for a, b in zip(above, below, strict=False)], target)
 
 
 def best(
     name: str, above: Sequence[float], below: Sequence[float], *, target: Target | None = None, minus: float = 0.0
 ) -> Figure:
-    """The quotient of the two smallest, less `minus`: other work on the machine only ever adds.
+    """The quotient of the two smallest values, minus `minus`, because other load on the machine only adds time.
 
-    For what differs by less than single rounds do.
+    Use it for candidates that differ by less than single rounds do.
     """
     rounds = [a / b - minus for a, b in zip(above, below, strict=True)]
     return Figure(
@@ -85,12 +85,12 @@ def best(
 
 
 def worst(name: str, values: Sequence[float], *, target: Target | None = None) -> Figure:
-    """The largest value: one that is too large among many is what a median would hide."""
+    """The largest value; a median would hide a single value that is too large."""
     return Figure(name=name, value=max(values), low=min(values), high=max(values), target=target)
 
 
 def differences(above: Sequence[float], below: Sequence[float]) -> list[float]:
-    """What is left of each round's first figure without the second."""
+    """The first figure minus the second, for each round."""
     return [a - b for a, b in zip(above, below, strict=False)]
 
 
@@ -100,7 +100,7 @@ def exit_code(figures: Iterable[Figure]) -> int:
 
 
 def as_rows(figures: Iterable[Figure]) -> list[dict[str, Any]]:
-    """For machines."""
+    """Return the figures as rows for machine-readable output."""
     return [
         {
             "name": figure.name,
@@ -113,7 +113,7 @@ def as_rows(figures: Iterable[Figure]) -> list[dict[str, Any]]:
 
 
 def as_table(sections: Iterable[Section]) -> str:
-    """For people: 100 columns, a line for each figure."""
+    """Return the figures as text for people: 100 columns, one line per figure."""
     lines = []
     for section in sections:
         lines += ["", f"{section.title:52}{'value':>9}  {'single rounds':19}target".rstrip()]
@@ -129,7 +129,7 @@ def _line(figure: Figure) -> str:
 
 
 def _shown(value: float) -> str:
-    """Enough digits to see on which side of a target it lies; a whole number has no more than it has."""
+    """Format a value with enough digits to compare it with a target; a whole number has no decimals."""
     if value == int(value):
         return f"{value:,.0f}"
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3

@@ -1,4 +1,4 @@
-"""The figures: which candidates they need, and how they come from what was measured."""
+"""The figures: the candidates that they need, and how they are computed from the measurements."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ SANDBOX, HANG_SECONDS, PROCESSES, MOST_PROCESSES = Target(0.1), Target(3), Targe
 """The design's targets, section "Now"."""
 
 _EVERY = 20
-"""The naive harness plays every twentieth case: all of them take a minute."""
+"""The naive harness plays every twentieth case, because all cases take a minute."""
 _DEAR_ROUNDS = 3
 _POOLS = (64, 256, 1024, 4096)
 _ATTACK = "hostile_"
-"""What some samples' names begin with. They may take all the time that a submission has (grader.system.budget), and are
-measured by grader.tests.trials.hostile_levels."""
+"""Prefix of the names of some samples. They may use all the time of a submission (grader.system.budget), and
+grader.tests.trials.hostile_levels measures them."""
 
 
 def quick(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
-    """What grading and starting cost, what a correct submission starts, how fast the comparison is."""
+    """Measure the cost of grading and of starting, the Valgrind processes, and the speed of the comparison."""
     operations = compared(subject, tell)
     taken, stages = _rounds(subject, _own(subject, operations, rounds), rounds, tell)
     targets = [*_grading(subject, taken), _processes(subject), *_operations(operations, taken)]
@@ -47,7 +47,7 @@ def quick(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
 
 
 def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
-    """Every target of the design, the rivals, and how cost grows."""
+    """Measure every target of the design, the rivals, and the growth of the cost."""
     sample = subject.cases[::_EVERY]
     with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
         folder = Path(name)
@@ -105,7 +105,7 @@ def _own(subject: Subject, operations: Sequence[Compared], rounds: int) -> list[
 
 
 def _passes(subject: Subject, work: sandbox.Workspace, folder: Path) -> list[Candidate]:
-    """The memcheck stage in the sandbox, and without it."""
+    """The memcheck stage, with and without the sandbox."""
     bare = plain(folder, "bare")
     return [
         Candidate("memcheck, sandboxed", partial(subject.memcheck, work, subject.cases)),
@@ -127,7 +127,7 @@ def _rivals(subject: Subject, sample: Sequence[Case], folder: Path) -> list[Cand
 def _rounds(
     subject: Subject, candidates: Sequence[Candidate], rounds: int, tell: Tell
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """CPU seconds of the candidates, and of the grader's stages in the same rounds."""
+    """Return the CPU seconds of the candidates, and of the grader's stages in the same rounds."""
     stages: dict[str, list[float]] = {}
 
     def grade() -> None:
@@ -135,7 +135,7 @@ def _rounds(
             stages.setdefault(stage, []).append(seconds)
 
     tell("warming up")
-    grade()  # the driver is compiled once a machine, and modules are imported once a process
+    grade()  # the driver is compiled once per machine, and modules are imported once per process
     stages.clear()
     watched = [replace(one, work=grade) if one.name == "grading" else one for one in candidates]
     return rounds_of(watched, rounds, tell), stages
@@ -151,7 +151,7 @@ def _grading(subject: Subject, taken: dict[str, list[float]]) -> list[Figure]:
 
 
 def _parts(taken: dict[str, list[float]], stages: dict[str, list[float]]) -> Section:
-    """Where it goes."""
+    """The parts of the cost."""
     command = differences(taken["a process for one case"], taken["one case"])
     return Section(
         "Parts",
@@ -176,7 +176,7 @@ def _against(
     rival: str,
     target: Target | None = None,
 ) -> Figure:
-    """A rival that played a sample of the cases: it compiles once, and the rest grows with the cases."""
+    """Scale a rival that played a sample of the cases: it compiles once, and the rest grows with the cases."""
     scale = len(subject.cases) / len(sample)
     scaled = [scale * seconds for seconds in taken[rival]]
     name = f"{rival} ({len(sample)} of {len(subject.cases)} cases, scaled) / ours"
@@ -193,7 +193,7 @@ def _processes(subject: Subject) -> Figure:
 
 
 def _processes_of_faulty(subject: Subject, tell: Tell) -> Figure:
-    """Those that die of themselves or do wrong to memory are the ones that may need more than one."""
+    """Measure the samples that crash or misuse memory: only these may need more than one Valgrind process."""
     faulty = [*subject.samples(Verdict.RUN_TIME_ERROR), *subject.samples(Verdict.MEMORY_ERROR)]
     counts = []
     for path in faulty:
@@ -211,7 +211,7 @@ def _valgrind_processes(subject: Subject, path: Path) -> int:
 
 
 def _hanging(subject: Subject, tell: Tell) -> list[Figure]:
-    """What labelled submissions, attacks apart, cost that never come to an end. The clock is others' business too."""
+    """Measure labelled submissions that never end, except attacks; wall time has no target: other load affects it."""
     paths = [path for path in subject.samples(Verdict.TIME_LIMIT_EXCEEDED) if not path.name.startswith(_ATTACK)]
     cpu, wall = [], []
     for path in paths:
@@ -223,7 +223,7 @@ def _hanging(subject: Subject, tell: Tell) -> list[Figure]:
 
 
 def _more_cases(subject: Subject, tell: Tell) -> list[Figure]:
-    """The native pass, the comparison and the Valgrind pass over the cases repeated under new names."""
+    """Measure the native pass, the comparison and the Valgrind pass over the cases repeated under new names."""
     times = (1, 4, 16)
     candidates = []
     with sandbox.workspace() as work:
@@ -236,7 +236,7 @@ def _more_cases(subject: Subject, tell: Tell) -> list[Figure]:
 
 
 def _larger_pools(subject: Subject, tell: Tell) -> list[Figure]:
-    """The same calls on larger pools."""
+    """Measure the same calls on larger pools."""
     candidates = []
     with sandbox.workspace() as work:
         for blocks in _POOLS:
@@ -251,7 +251,7 @@ def _larger_pools(subject: Subject, tell: Tell) -> list[Figure]:
 
 
 def _played(subject: Subject, work: sandbox.Workspace, cases: Sequence[Case]) -> None:
-    """All passes, on cases that the grader sees for the first time."""
+    """Run all passes on cases that the grader has not seen before."""
     unknown = [copied(case) for case in cases]
     subject.compare(subject.replay(work, unknown))
     subject.memcheck(work, unknown)

@@ -1,7 +1,7 @@
 """CPU time and wall time of pieces of work, measured side by side in rounds.
 
-CPU time is user + system of this process and of all children that it waited for, as the kernel tells with wait4. On a
-machine with other work the CPU time of two candidates wanders together, so that their quotient stays.
+CPU time is user + system time of this process and of all children that it waited for, as getrusage reports it. On a
+machine with other load the CPU times of two candidates vary together, so their quotient stays stable.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["Candidate", "Tell", "Work", "cpu_of", "rounds_of", "wall_of"]
 
 Work = Callable[[], object]
 Tell = Callable[[str], None]
-"""Told what is being done."""
+"""Called with a description of what is being done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something to measure; a dear one in the first `most` rounds only."""
+    """Work to measure; an expensive candidate is measured in the first `most` rounds only."""
 
     name: str
     work: Work
@@ -29,7 +29,7 @@ class Candidate:
 
 
 def rounds_of(candidates: Sequence[Candidate], rounds: int, tell: Tell) -> dict[str, list[float]]:
-    """The CPU seconds of each candidate in each round; in every round they come in another order."""
+    """Return the CPU seconds of each candidate in each round; every round runs them in another order."""
     taken: dict[str, list[float]] = {candidate.name: [] for candidate in candidates}
     order = random.Random(0)
     for number in range(rounds):
@@ -41,14 +41,14 @@ def rounds_of(candidates: Sequence[Candidate], rounds: int, tell: Tell) -> dict[
 
 
 def cpu_of(work: Work) -> float:
-    """CPU seconds of this process and of the children that it waited for."""
+    """Run `work`; return the CPU seconds of this process and of the children that it waited for."""
     before = _cpu()
     work()
     return _cpu() - before
 
 
 def wall_of(work: Work) -> float:
-    """Seconds on the clock."""
+    """Run `work`; return the wall-clock seconds."""
     before = time.monotonic()
     work()
     return time.monotonic() - before

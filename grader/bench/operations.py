@@ -1,4 +1,4 @@
-"""How fast the reference and the comparison are: operations in a second of CPU time."""
+"""The speed of the reference and the comparison: operations per second of CPU time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLOCKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What two right programs reported of the same cases."""
+    """The reports of two replays of the same cases."""
 
     name: str
     target: Target | None
@@ -29,14 +29,14 @@ class Compared:
     later: Replayed
 
     def candidates(self, subject: Subject, rounds: int) -> Iterator[Candidate]:
-        """The comparison of cases that the grader has not seen before, and that of a later submission of a class."""
+        """Yield the comparison of unseen cases, and the comparison for a later submission of a class."""
         unseen = iter([_unseen(self.first) for _ in range(rounds)])
-        subject.compare(self.first)  # a later report is not the very bytes that are kept of this one
+        subject.compare(self.first)  # fills the cache; the bytes of `later` are not the same objects as the cached ones
         yield Candidate(self.name, partial(_compare_next, subject, unseen))
         yield Candidate(self._seen, partial(subject.compare, self.later))
 
     def figures(self, taken: Mapping[str, Sequence[float]]) -> Iterator[Figure]:
-        """Operations a second."""
+        """Yield the operations per second."""
         count = sum(len(played.steps) for played in self.first.played)
         unseen, seen = ([count] * len(taken[name]) for name in (self.name, self._seen))
         yield ratio(f"operations/s played and compared, {self.name}", unseen, taken[self.name], target=self.target)
@@ -48,11 +48,11 @@ class Compared:
 
 
 def compared(subject: Subject, tell: Tell) -> list[Compared]:
-    """What is to be compared: long traces, and the shipped cases.
+    """Replay what is to be compared: long traces, and the shipped cases.
 
-    The target is for pools of up to 64 blocks, whose records grow with the pool: it is held where it is hardest to
-    hold, and by work that a grader does for cases it has not seen before. The shipped cases have no target: they are
-    a few calls each, mostly creating and destroying, and some of them on pools far larger.
+    The target is for pools of up to 64 blocks, whose records grow with the pool. It is checked where it is hardest to
+    meet, with the work that a grader does for unseen cases. The shipped cases have no target: they have a few calls
+    each, mostly creating and destroying, and some of them use far larger pools.
     """
     dense = [on_pool(subject.cases[0], _BLOCKS, operations=200, seed=seed) for seed in range(20)]
     found = []
@@ -68,5 +68,5 @@ def _compare_next(subject: Subject, unseen: Iterator[Replayed]) -> None:
 
 
 def _unseen(replayed: Replayed) -> Replayed:
-    """The same, of cases that the grader sees for the first time: what it keeps of a trace does not help it."""
+    """Replace the cases by copies that the grader has not seen, so that what it caches for a trace does not help."""
     return replace(replayed, played=tuple(replace(one, case=copied(one.case)) for one in replayed.played))

@@ -1,6 +1,6 @@
-"""A plain harness for pytest: one process for each case, its records compared with what must come out.
+"""A plain harness for pytest: it runs one process per case and compares its records with the expected ones.
 
-A rival: rivals.py copies this file, as test_per_case.py, into a folder beside a program and its cases.
+It is one of the rivals: rivals.py copies this file, as test_per_case.py, into a folder with a program and its cases.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def test_case(plan: Path) -> None:
 
 
 def _records(report: bytes) -> bytes:
-    """All records, one behind the other, out of the driver's frames."""
+    """Decode the driver's frames and concatenate all records."""
     records = [b""]
     place = 0
     while place < len(report):

@@ -1,7 +1,7 @@
-"""What one would write instead: a native and a Valgrind process for every case, or pytest with a process for each.
+"""Rival harnesses: a native and a Valgrind process for every case, or pytest with a process for every case.
 
-They do the whole work on the same submission and the same cases: they run them, read the records, and compare with
-the reference. They start processes as one does, without the grader's sandbox.
+They do the whole work on the same submission and the same cases: they run the cases, read the records, and compare them
+with the reference. They start processes directly, without the grader's sandbox.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NEEDS_LIBC = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainFolder(Workspace):
-    """Runs programs as anybody would: no user of its own, no limits, no session, nothing to clean up."""
+    """A folder that runs programs directly: no separate user, no limit but wall time, no session, no clean-up."""
 
     def run(
         self,
@@ -46,7 +46,7 @@ class PlainFolder(Workspace):
         feeds: Sequence[bytes] = (),
         channels: int = 0,
     ) -> Completed:
-        """The same programs with the same input, and files in memory in the place of pipes."""
+        """Run the same programs with the same input; files in memory replace the pipes."""
         with ExitStack() as stack:
             ends = []
             for content in [*feeds, *[b""] * channels]:
@@ -76,7 +76,7 @@ class PlainFolder(Workspace):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InPlace(Program):
-    """A program that is put into the folder once and for all."""
+    """A program that is put into the folder only once."""
 
     def place(self, work: Workspace, *, checked: bool = False) -> str:
         name = "checked" if checked else "program"
@@ -84,14 +84,14 @@ class _InPlace(Program):
 
 
 def plain(folder: Path, name: str) -> PlainFolder:
-    """A fresh folder inside this one."""
+    """Make a fresh folder inside this one."""
     inner = folder / name
     inner.mkdir()
     return PlainFolder(folder=inner, user=None)
 
 
 def dynamic(subject: Subject) -> Program:
-    """The submission with the system's libc under Valgrind, as the handout links it."""
+    """Build the submission with the system's libc under Valgrind, as the handout links it."""
     with workspace() as work:
         built = subject.lab.build(work, subject.source + _NEEDS_LIBC, own_headers={}, relaxed=False)
     if built.program is None:
@@ -100,7 +100,7 @@ def dynamic(subject: Subject) -> Program:
 
 
 def naive(subject: Subject, work: Workspace, program: Program, cases: Sequence[Case]) -> int:
-    """One native and one Valgrind process for each case; how many cases have nothing wrong with them."""
+    """Run one native and one Valgrind process per case; return the number of cases with nothing wrong."""
     standing = _InPlace(content=program.content, checked=program.checked, source_name=program.source_name)
     return sum(_fine(subject, work, standing, case) for case in cases)
 
@@ -112,7 +112,7 @@ def _fine(subject: Subject, work: Workspace, program: Program, case: Case) -> bo
 
 
 def pytest_files(subject: Subject, folder: Path, program: Program) -> None:
-    """A folder as one would write it by hand: the program, the cases, what must come out, a test file."""
+    """Fill the folder as if by hand: the program, the cases, the expected records, and a test file."""
     shutil.copy(per_case.__file__, folder / "test_per_case.py")
     (folder / "program").write_bytes(program.content)
     (folder / "program").chmod(0o755)
@@ -124,7 +124,7 @@ def pytest_files(subject: Subject, folder: Path, program: Program) -> None:
 
 
 def pytest_run(folder: Path) -> bool:
-    """Run all its tests; did they pass?"""
+    """Run all tests of the folder; return whether they passed."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_per_case.py"],
         cwd=folder,

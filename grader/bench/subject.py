@@ -1,4 +1,4 @@
-"""What is measured: a submission, the lab's cases, and the two yardsticks beside them.
+"""What is measured: a submission, the lab's cases, and two yardsticks.
 
 G is the CPU time of the handout's own `gcc -c` of the submission, V that of stock Valgrind on an empty program.
 """
@@ -66,32 +66,32 @@ class Subject:
     folder: Path
 
     def compile_strictly(self) -> None:
-        """G."""
+        """Do the work of G: the handout's `gcc -c` of the submission."""
         command(["gcc", *FLAGS, "-c", self.lab.source_name, "-o", "bench.o"], self.folder)
 
     def empty_under_valgrind(self) -> None:
-        """V."""
+        """Do the work of V: stock Valgrind on an empty program."""
         command(["valgrind", "-q", "./empty"], self.folder)
 
     def grade(self, cases: Sequence[Case] | None = None) -> Record:
-        """The whole grading, as in a grader that goes on running."""
+        """Grade the submission in this process, as a grader that keeps running does."""
         chosen = self.cases if cases is None else cases
         return pipeline.grade(self.path, self.lab, chosen)
 
     def grade_in_a_process(self, case: Case) -> None:
-        """`grade run` with one case, from the start of Python to the report."""
+        """Run `grade run` with one case, from the start of Python to the report."""
         _python(_RUN, str(self.path.absolute()), case.name)
 
     def modules(self, case: Case) -> list[str]:
-        """All modules, but Python's own, that such a `grade run` has imported in the end."""
+        """Return all modules, except Python's own, that such a `grade run` has imported at its end."""
         names = _python(f"{_RUN}\nprint(*sys.modules)", str(self.path.absolute()), case.name).splitlines()[-1].split()
         return [name for name in names if name.partition(".")[0] not in (*sys.stdlib_module_names, "__main__")]
 
     def start_and_import(self, modules: Sequence[str]) -> None:
-        """An interpreter that imports these modules and ends.
+        """Run an interpreter that imports these modules and ends.
 
-        From bytecode, as in all runs but a user's first: our children write it, whatever our own environment says
-        (PYTHONDONTWRITEBYTECODE), and `modules` has been run before.
+        They come from bytecode, as in all runs but a user's first: the children write it, whatever this process's
+        environment says (PYTHONDONTWRITEBYTECODE), and `modules` was called before.
         """
         _python(_IMPORT, *modules)
 
@@ -100,13 +100,13 @@ class Subject:
         return load.load_folder(self.lab.cases, self.lab.grammar, seed=self.lab.rubric.seed)
 
     def replay(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Replayed:
-        """The native pass."""
+        """Run the native pass over these cases."""
         chosen = program or self.program
-        fresh = replace(work, budget=Budget())  # as much time as a submission has, however often this is measured
+        fresh = replace(work, budget=Budget())  # each measurement gets the whole time of a submission
         return replay(fresh, chosen, cases, codes=self.lab.codes, settings=self.lab.driver_settings)
 
     def memcheck(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Checked:
-        """The Valgrind pass over all of these cases."""
+        """Run the Valgrind pass over all of these cases."""
         numbers = range(len(cases))
         return memcheck(
             replace(work, budget=Budget()),
@@ -120,20 +120,20 @@ class Subject:
         )
 
     def compare(self, replayed: Replayed) -> list[Comparison]:
-        """The reference's states, and the comparison with them."""
+        """Compute the reference's states and compare the replayed cases with them."""
         return [compare(played, self.lab.model) for played in replayed.played]
 
     def samples(self, verdict: Verdict) -> list[Path]:
-        """The labelled submissions that end so."""
+        """The labelled submissions with this verdict."""
         return sorted((ROOT / "submissions" / self.lab.name / verdict).iterdir())
 
     def plan(self, case: Case, token: int) -> bytes:
-        """What the driver reads to play this one case natively."""
+        """The plan that the driver reads to play this one case natively."""
         return plan([case], [0], token=token, codes=self.lab.codes, settings=self.lab.driver_settings)
 
 
 def command(arguments: Sequence[str], folder: Path) -> None:
-    """Run a program that has to succeed. Raises `UsageError` with what it says when it does not."""
+    """Run a program that has to succeed. Raises `UsageError` with its error output when it fails."""
     done = process.run(arguments, cwd=folder, limits=_LIMITS, environment={"PATH": os.environ["PATH"], "LC_ALL": "C"})
     if not done.succeeded:
         raise UsageError(f"{' '.join(arguments)}: {done.stderr.decode(errors='replace')}")

@@ -1,4 +1,4 @@
-"""A long trace for pools of any size: the same calls for each, so that only the pool grows."""
+"""Long traces for pools of any size; the calls are the same for each size, so only the pool grows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCK_BYTES = 64
 
 
 def on_pool(pattern: Case, blocks: int, *, operations: int, seed: int) -> Case:
-    """A case with about so many calls, most of them successful in a pool of 64 blocks or more."""
+    """Make a case with about `operations` calls, most of them successful in a pool of 64 blocks or more."""
     chance = random.Random(seed)
     calls = [Operation(name="llm_init", arguments=(blocks * _BLOCK_BYTES,))]
     alive: list[int] = []
@@ -37,5 +37,5 @@ def on_pool(pattern: Case, blocks: int, *, operations: int, seed: int) -> Case:
 
 
 def copied(case: Case, name: str = "") -> Case:
-    """The same case, perhaps under another name; to the grader it is another one."""
+    """Copy a case, optionally under another name; the grader treats the copy as a different case."""
     return replace(case, name=name or case.name, trace=replace(case.trace))

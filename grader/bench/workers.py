@@ -1,4 +1,4 @@
-"""Two gradings side by side, on the workers of a batch: how much of two processors becomes work."""
+"""Measure gradings on two workers of a batch: how much of two processors becomes work."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from grader.classroom.workers import Task, grade, processes
 __all__ = ["efficiency"]
 
 _EACH = 2
-"""Gradings for each worker and round: short rounds find a quiet moment sooner."""
+"""Gradings per worker and round: a short round is more likely to meet no other load."""
 
 
 def efficiency(path: Path, lab_name: str, rounds: int, *, target: Target, tell: Tell) -> Figure:
-    """Seconds of one worker for N gradings over those of two for 2 N."""
+    """Divide the wall seconds of one worker for N gradings by those of two workers for 2 N gradings."""
     chosen = grading_plan(Settings(lab=lab_name))
     source = collect(path, chosen.lab.source_name, rule="")
     task = Task(key="", source=source, settings=chosen.settings, fingerprint=chosen.fingerprint, made_of=chosen.made_of)
@@ -37,14 +37,14 @@ def efficiency(path: Path, lab_name: str, rounds: int, *, target: Target, tell: 
 
 @contextmanager
 def _warm(workers: int, task: Task) -> Iterator[Executor]:
-    """Workers that have everything imported and loaded, as in a batch that is under way."""
+    """Start workers that have everything imported and loaded, as in a running batch."""
     with processes(workers) as pool:
         _graded(pool, task, 2 * workers)
         yield pool
 
 
 def _graded(pool: Executor, task: Task, count: int) -> None:
-    """Let the pool grade that often."""
+    """Let the pool grade the task `count` times."""
     for future in [pool.submit(grade, task) for _ in range(count)]:
         done = future.result()
         assert done.kept is not None, done.trouble

@@ -1,4 +1,4 @@
-"""What is right and what is not: observations against the reference, then causes, then points.
+"""Judge a submission: compare observations with the reference, then find causes, then compute points.
 
-In come the observations of every case; out come comparisons, findings, the most likely cause, and the score.
+The input is the observations of every case. The output is comparisons, findings, the most likely cause, and the score.
 """

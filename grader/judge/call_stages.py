@@ -1,6 +1,6 @@
-"""How far each of the demanded calls is: it works, it is in work, or it has not done yet what it was asked to.
+"""The stage of each demanded call: it works, it is in work, or it has not done its work in any case yet.
 
-Hidden cases do not count, for their numbers would tell of them.
+Hidden cases do not count, because their results would reveal information about them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["stages"]
 
 
 def stages(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab) -> tuple[CallStage, ...]:
-    """Of each call that had something to do in a public case, and was reached there, in the handout's order.
+    """The stage of each call that had work to do in a public case and was reached there, in the handout's order.
 
-    `first_wrong` says of a case its first bad operation, -1 where all are well. A call works when it has done its work
-    where nothing was wrong before, and nothing goes wrong first in it. One that has not come back is in work: who has
-    not begun crashes nowhere.
+    `first_wrong` maps the number of a case to its first bad operation, -1 where all are right. A call works when it did
+    its work at least once with nothing wrong before it, and no case goes wrong first in it. A call that did not return
+    is in work: a function that is not written yet does not crash.
     """
     did: dict[str, set[_Did]] = {}
     sound, wrong = set(), set()
@@ -53,7 +53,7 @@ def _stage(did: set[_Did], *, works: bool) -> Stage:
 
 
 def _reached(comparison: Comparison) -> Iterator[tuple[int, _Did]]:
-    """The calls that had something to do, whether or not what came before them went well, and what they did."""
+    """Yield the calls that had work to do and what they did, whether or not the calls before them were right."""
     actual = comparison.actual
     for place, reply in enumerate(comparison.expected):
         if not reply.text or reply.refused:

@@ -1,7 +1,7 @@
-"""What each case showed, and its cause: symptoms, the clue that fits, the line, and the sentence that was broken.
+"""The symptoms of each case and its cause: the clue that fits, the line, and the sentence that was broken.
 
-A case's cause is among the symptoms of its first bad operation; what follows is mostly a consequence. The lab's table
-of clues names the rule for each.
+A case's cause is among the symptoms of its first bad operation; later symptoms are mostly consequences. The lab's table
+of clues names the rule for each cause.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from reference.operation import Trace
 __all__ = ["BREACH", "case_findings"]
 
 _MEMORY, _LEAK = "memory at ", "leak at "
-"""How the names of groups begin whose cases share a line."""
+"""Prefixes of the names of groups whose cases share a line."""
 
 _NOTHING: Mapping[Place, Named] = {}
 
 BREACH = "breach"
-"""Kind of a finding: a line that leaves shared memory wrong, beside the cause of the case."""
+"""Kind of a finding: a line that leaves shared memory wrong, in addition to the cause of the case."""
 
 
 _NOT_YET = (
     "{call} has not done in any case what it was asked to. If it is not written yet, write it next; "
     "if it is, look which of its checks is always true."
 )
-"""No sentence of the handout is broken by what is not there, and no clue to its mistake is one."""
+"""The hint for such a call. Missing code breaks no sentence of the handout, and no clue describes its mistake."""
 
 
 def case_findings(
@@ -52,9 +52,9 @@ def case_findings(
     *,
     named: Mapping[Place, Named] = _NOTHING,
 ) -> list[CaseFindings]:
-    """Gather symptoms and findings case by case, and name the rule behind each by the lab's clues.
+    """Collect the symptoms and findings of each case, and name the rule behind each by the lab's clues.
 
-    `named` are lines of wrong replies and values, where they were looked for.
+    `named` are the lines of wrong replies and values, where they were searched for.
     """
     found = [
         CaseFindings(comparison, own, plain=_is_plain(Same(comparison.case.trace), Same(lab)))
@@ -92,7 +92,7 @@ def case_findings(
 
 
 def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Iterator[str]:
-    """What the clue says, and what instruments say beside it; a use of freed memory explains a crash by itself."""
+    """Yield what the clue says and what instruments add; a use of freed memory alone explains a crash."""
     assert one.cause is not None
     explained = told is not None and told.freed
     if not explained or one.cause.difference is not None:
@@ -105,7 +105,7 @@ def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Itera
 
 @lru_cache(maxsize=1024)
 def _is_plain(trace: Same[Trace], lab: Same[Lab]) -> bool:
-    """The same for every submission of a class."""
+    """Whether the trace has one target, no pokes and no odd set-up; the same for every submission of a class."""
     operations, lab_operations = trace.value.operations, lab.value.grammar.operations
     pokes = any(lab_operations[operation.name].is_poke for operation in operations)
     one_target = len({operation.target for operation in operations}) <= 1
@@ -113,7 +113,7 @@ def _is_plain(trace: Same[Trace], lab: Same[Lab]) -> bool:
 
 
 def _prefer_simple(found: Sequence[CaseFindings], clues: Sequence[Clue], patterns: Patterns) -> None:
-    """A mistake that shows with one engine alone is no mix-up of engines, also where there are several."""
+    """Drop clues of several engines where the same mistake shows with one engine: then it is no mix-up of engines."""
     several = frozenset({SEVERAL_TARGETS})
     plain = [clue for clue in clues if not clue.circumstances & several]
     simple = {(one.clue, _call(one)) for one in found if one.clue is not None and one.clue in plain}
@@ -129,11 +129,11 @@ def _call(one: CaseFindings) -> str:
 
 
 def _group(one: CaseFindings, told: Named | None) -> str:
-    """Cases with the same faulting line have one cause, and so have those with one rule and one hint."""
+    """Name the group of a case: cases with the same faulting line, or with the same rule and hint, have one cause."""
     cause, clue = one.cause, one.clue
     if cause is None:
         return ""
-    hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # it was caught anywhere in its loop
+    hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # the time limit may have interrupted it anywhere in its loop
     faulting = _faulting(one)
     if told is not None and told.freed:
         return f"{_MEMORY}{told.lines[0]}"
@@ -145,7 +145,7 @@ def _group(one: CaseFindings, told: Named | None) -> str:
 
 
 def _faulting(one: CaseFindings) -> Symptom | None:
-    """What instruments say of the first bad operation, with its line; a leak only where it is the cause itself."""
+    """The instruments' symptom of the first bad operation that has a line; a leak only where it is the cause itself."""
     assert one.cause is not None
     if one.cause.difference is None:
         return one.cause if one.cause.source else None
@@ -155,7 +155,7 @@ def _faulting(one: CaseFindings) -> Symptom | None:
 
 
 def _beside(one: CaseFindings) -> str:
-    """What an instrument says of the operation that left a wrong state."""
+    """A sentence with what an instrument reported about the operation that left a wrong state; "" without one."""
     faulting = _faulting(one)
     if faulting is None or faulting is one.cause or faulting.finding is None:
         return ""
@@ -169,7 +169,7 @@ def _beside(one: CaseFindings) -> str:
 
 
 def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
-    """What all public cases of a group have in common, behind its hint; a line says more than that."""
+    """Append to each group's hint what its public cases have in common; not where a line is known, which says more."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number, one in enumerate(found):
         if one.group and one.clue is not None and not one.group.startswith((_MEMORY, _LEAK)):
@@ -181,7 +181,7 @@ def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
         assert shown.clue is not None
         assert shown.cause is not None
         known = frozenset(word for word in shown.clue.circumstances - {SEVERAL_TARGETS} if not word.startswith(ONLY))
-        if known != shown.clue.circumstances:  # it says the same already
+        if known != shown.clue.circumstances:  # the clue says the same already
             continue
         expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
         pattern = patterns.sentence(numbers, name, known, expected)
@@ -190,7 +190,7 @@ def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
 
 
 def _findings(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Finding]:
-    """What goes into the record: the first difference, and everything about memory, each with its rule."""
+    """Yield the findings for the record: the first difference, and everything about memory, each with its rule."""
     rule = one.clue.rule if one.clue is not None else one.comparison.case.rule
     if one.cause is not None and one.cause.difference is not None:
         difference = one.cause.difference
@@ -214,9 +214,10 @@ def _findings(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Findi
 
 
 def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, told: Named | None) -> None:
-    """The line of a store that breaks the same rule in the same operation is the line of the cause too.
+    """Give the cause its line: that of a store which breaks the same rule in the same operation.
 
-    So is that of an access that an instrument complains of: a wrong state comes of it; and what was looked for.
+    Otherwise it is the line of an access that an instrument reports, because the wrong state comes from it, or the
+    line that was searched for (`told`).
     """
     cause, named = one.cause, _named(one)
     if cause is not None and cause.finding is not None and cause.kind in AT_ALLOCATION:
@@ -238,7 +239,7 @@ def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, tol
 
 
 def _is_access(symptom: Symptom) -> bool:
-    """Does an instrument name the line of an access that went wrong?"""
+    """Whether an instrument names the line of a wrong access."""
     return symptom.kind in FAULTS - AT_ALLOCATION and bool(symptom.source)
 
 
@@ -248,7 +249,7 @@ def _named(one: CaseFindings) -> Symptom | None:
 
 
 def _breach(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Finding]:
-    """A difference beside the cause whose line is known, with the rule that it breaks itself."""
+    """Yield a difference with a known line that is not the cause, with the rule that the difference itself breaks."""
     named = _named(one)
     if named is None or named.difference is None or SHARED_MEMORY not in named.difference.tags:
         return

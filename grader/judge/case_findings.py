@@ -1,4 +1,4 @@
-"""What one case showed: its symptoms, the findings to report, and its cause once it is known."""
+"""The result of diagnosing one case: its symptoms, the findings to report, and its cause once it is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CaseFindings", "suspicions"]
 
 @dataclass(slots=True)
 class CaseFindings:
-    """What one case showed: its symptoms at every operation, first ones first, and the findings to report."""
+    """The symptoms of one case at all operations, the findings to report, and its cause once it is known."""
 
     comparison: Comparison
     symptoms: list[Symptom] = field(default_factory=list)
@@ -29,19 +29,19 @@ class CaseFindings:
     """Cases of one group have one cause: the same faulting line, or the same rule and hint."""
     hint: str = ""
     said: str = ""
-    """What instruments say in it."""
+    """The part of the hint that comes from instruments."""
     broken: str = ""
     """The sentence of the handout that was broken."""
     not_yet: bool = False
-    """Does it go wrong in a call that has not done in any case what it was asked to?"""
+    """Whether it goes wrong in a call that has not done its work in any case."""
     plain: bool = True
-    """Does it only call what is to be written, on one target, without pokes and an odd set-up?"""
+    """Whether it only calls what is to be written, on one target, without pokes and without an odd set-up."""
 
     first_wrong: int = field(init=False)
-    """The first bad operation, -1 where all are well."""
+    """The first bad operation, -1 where all are right."""
 
     def __post_init__(self) -> None:
-        """Find the first bad operation once, for there may be many symptoms."""
+        """Find the first bad operation once, because there may be many symptoms."""
         self.first_wrong = min((symptom.operation for symptom in self.symptoms), default=-1)
 
     def first(self) -> list[Symptom]:
@@ -50,7 +50,7 @@ class CaseFindings:
 
 
 def suspicions(found: Sequence[CaseFindings]) -> list[Suspicion]:
-    """The operations in which cases first went wrong and whose lines nothing has told yet."""
+    """The operations in which cases first went wrong and whose lines are still unknown."""
     return [
         Suspicion(
             case=number,

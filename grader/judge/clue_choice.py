@@ -1,4 +1,4 @@
-"""Which of a lab's clues fits what a case showed first, and the sentence of the handout that was broken."""
+"""Choose the lab's clue that fits the first symptoms of a case, and the sentence of the handout that was broken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REPLY, _STATE, _MEMORY = range(3)
 
 
 def operation_of(symptom: Symptom, comparison: Comparison) -> Operation:
-    """The operation at which it showed, the last one for what showed behind it."""
+    """The operation of the symptom; the last operation for a symptom after the end."""
     operations = comparison.case.trace.operations
     return operations[_index(symptom, comparison)]
 
@@ -33,10 +33,10 @@ def best_clue(
     *,
     told: frozenset[str] = frozenset(),
 ) -> tuple[Symptom | None, Clue | None]:
-    """The cause among the symptoms of the first bad operation, and the first clue of the table that fits it.
+    """Return the cause among the symptoms of the first bad operation, and the first clue of the table that fits it.
 
-    `told` are circumstances that are known of the program besides those of the case.
-    A wrong reply goes before a wrong state, and a wrong state before what instruments say of memory.
+    `told` are known circumstances of the program, in addition to those of the case.
+    A wrong reply comes before a wrong state, and a wrong state before what instruments report about memory.
     """
     for rank in (_REPLY, _STATE, _MEMORY):
         those = [
@@ -52,14 +52,14 @@ def best_clue(
 
 
 def clue_alone(symptom: Symptom, comparison: Comparison, clues: Sequence[Clue], patterns: Patterns) -> Clue | None:
-    """The clue for one symptom alone; that there are several targets explains no line."""
+    """Return the clue for one symptom alone; clues of several targets are left out, because they explain no line."""
     plain = (clue for clue in clues if SEVERAL_TARGETS not in clue.circumstances)
     seen = _Seen(symptom=symptom, comparison=comparison, patterns=patterns)
     return next((clue for clue in plain if _fits(clue, seen)), None)
 
 
 def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
-    """What the clue tells of this symptom."""
+    """Return the clue's hint, filled in for this symptom."""
     index = _index(cause, comparison)
     expected, difference = comparison.expected[index], cause.difference
     text = clue.hint.format(
@@ -88,7 +88,7 @@ def _said(cause: Symptom) -> str:
 
 
 def sentence(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
-    """The handout's sentence that was broken, with its place: "Task 2: free_sequence returns 0"."""
+    """Return the handout's sentence that was broken, with its place: "Task 2: free_sequence returns 0"."""
     clause = clue.clause
     if not isinstance(clause, str):
         clause = clause.get(operation_of(cause, comparison).name, "")
@@ -98,7 +98,7 @@ def sentence(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> st
 
 
 def is_memory_error(symptom: Symptom) -> bool:
-    """Does it cost points for memory errors?"""
+    """Whether it costs points for memory errors."""
     return symptom.verdict in (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
 
 
@@ -110,7 +110,7 @@ def _rank(symptom: Symptom) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """A symptom, and what clues ask of it; they are many, so each answer is found once."""
+    """A symptom, and the values that clues test; there are many clues, so each value is computed once."""
 
     symptom: Symptom
     comparison: Comparison
@@ -134,7 +134,7 @@ class _Seen:
 
 
 def _fits(clue: Clue, seen: _Seen) -> bool:
-    """Does every condition of the clue hold?"""
+    """Whether every condition of the clue holds."""
     symptom, difference = seen.symptom, seen.symptom.difference
     return (
         (not clue.calls or seen.call in clue.calls)
@@ -153,7 +153,7 @@ def _index(symptom: Symptom, comparison: Comparison) -> int:
 
 
 def _made_anew(comparison: Comparison, index: int) -> bool:
-    """Is it not the first engine (or whatever a lab has) of its number? The first call to a number makes one."""
+    """Whether its number had an engine (or other target of the lab) before; the first call to a number makes one."""
     operations = comparison.case.trace.operations[: index + 1]
     accepted = [
         operation.name

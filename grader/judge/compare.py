@@ -1,7 +1,7 @@
 """Compare what a program reported with what the reference says, operation by operation.
 
-Equal bytes are equal states, so a correct program costs one comparison of bytes an operation. Only where they
-differ does the model take over the program's own state and judge the next operation from there.
+Equal bytes are equal states, so a correct program costs one comparison of bytes per operation. Only where the bytes
+differ, the model takes over the program's own state and judges the next operation from there.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _REPLY_BYTES = 8
 
 
 def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = lambda: False) -> Comparison:
-    """Judge one case; see the module. Raises nothing for a wrong program.
+    """Judge one case as the module describes. A wrong program raises nothing.
 
-    `late`: is there no time left to follow a program that does something else than the reference?
+    `late` returns whether no time is left to follow a program that differs from the reference.
     """
     operations, steps = played.case.trace.operations, played.steps
     right = right_of(played.case.trace, model)
-    follows = right.followed_by(steps)  # nearly every operation of nearly every program
+    follows = right.followed_by(steps)  # covers nearly every operation of nearly every program
     actual = [reply.text for reply in right.replies[:follows]]
     deviations = list(_heap_alone(right.replies, steps[:follows]))
     allowed = right.allowed[:follows]
@@ -83,12 +83,12 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
 
 
 def _does_nothing(before: bytes | None, after: bytes) -> bool:
-    """Is the state the same as before? A record begins with the two words of the reply (harness/frames.c)."""
+    """Whether the state is the same as before; a record begins with the two words of the reply (harness/frames.c)."""
     return before is not None and before[_REPLY_BYTES:] == after[_REPLY_BYTES:]
 
 
 def _heap_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
-    """Operations with the right state that did wrong with memory."""
+    """Yield deviations for operations that left the right state but misused memory."""
     for number, step in enumerate(steps):
         if step.bad_frees or step.broken or (step.allocations and replies[number].refused):
             right = Judgement(expected=replies[number], actual=replies[number], differences=())
@@ -101,7 +101,7 @@ def _with_heap(judgement: Judgement, step: PlayedStep) -> Judgement:
 
 
 def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
-    """What one call did with memory. How much a successful call allocates is the program's own business."""
+    """Yield what one call did wrong with memory; how much a successful call allocates is not judged."""
     refuses = judgement.expected.refused and judgement.actual.text == judgement.expected.text
     if refuses and step.allocations:
         yield Difference(
@@ -131,7 +131,7 @@ def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
 
 
 def _lost(played: Played) -> int:
-    """Of very many the harness tells the number, but not each."""
+    """The number of lost allocations; of very many the harness reports only the number, not each one."""
     return max(played.live, sum(event.event is Event.LIVE for event in played.events))
 
 
@@ -153,9 +153,9 @@ def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -
 def _end(played: Played, deviations: Sequence[Deviation]) -> End:
     if played.overflow:
         return End.STOPPED
-    if played.complete:  # what comes behind the last call is no operation
+    if played.complete:  # what happens after the last call is no operation
         return End.REACHED
-    if played.misfit:  # a poke fits a right state: then the program only says that it does not
+    if played.misfit:  # a poke fits a right state; without a deviation, the report of a misfit is false
         return End.MISFIT if deviations else End.STOPPED
     if played.hung:
         return End.HANG

@@ -1,4 +1,4 @@
-"""From what the cases showed to the most likely broken rule: the one that explains most of them."""
+"""Find the most likely broken rule: the rule that explains most of the failing cases."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from reference.operation import Operation
 __all__ = ["BREACH", "CaseFindings", "Diagnosed", "case_findings", "diagnose"]
 
 _TELLING_VOTE = 2
-"""What says which thing was taken for another tells more than what came of it."""
+"""The vote of a difference with a note: what was confused with what is better evidence than the result alone."""
 
 _CLEANUP_VOTE = 0.05
-"""Every case ends with a clean-up, so a defect that shows there shows everywhere; what shows earlier tells more."""
+"""The vote of a failure in the clean-up: every case ends with one, so each would show it. Earlier failures say more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
-    """The diagnosis of a submission, with the verdict that it carries."""
+    """The diagnosis of a submission, and its verdict."""
 
     diagnosis: Diagnosis | None
     verdict: Verdict
     stages: tuple[CallStage, ...] = ()
-    """Of each call, where something went wrong."""
+    """The stage of each call, when something went wrong."""
 
 
 def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
-    """Name the rule that explains most of the cases that went wrong, by a public case where one went wrong.
+    """Name the rule that explains most of the failing cases, and show it by a public case where one failed.
 
-    Of a file that is not finished yet the first call that is in work is meant, and nothing is asked of the rest.
+    For an unfinished file only the first call that is in work is diagnosed, and the rest is ignored.
     """
     failing = [one for one in found if one.clue is not None and one.cause is not None]
     failing = [
         one for one in failing if one.comparison.end is not End.NO_TIME
-    ] or failing  # those only follow from others
+    ] or failing  # a lack of time only follows from other cases
     if not failing:
         return Diagnosed(diagnosis=None, verdict=Verdict.ACCEPTED)
     made = stages([one.comparison for one in found], lambda number: found[number].first_wrong, lab)
@@ -67,7 +67,10 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
 
 
 def _of_the_next_call(failing: list[CaseFindings], made: Sequence[CallStage]) -> list[CaseFindings]:
-    """Where a call has not done anything yet: what goes wrong in the first one in work, else in the first of these."""
+    """Limit an unfinished file to the failures of one call: the first one in work, else the first one not yet written.
+
+    Without a call that is not written yet, all failures are returned.
+    """
     if all(one.stage is not Stage.NOT_YET for one in made):
         return failing
     by_call: dict[str, list[CaseFindings]] = {}
@@ -79,9 +82,10 @@ def _of_the_next_call(failing: list[CaseFindings], made: Sequence[CallStage]) ->
 
 
 def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
-    """One faulting line costs points of several rules: it is the business of the one that it breaks most often.
+    """Map each group to the rule that its cases break most often, because one faulting line costs points of several.
 
-    Where lost memory was allocated is no such line: it is lost elsewhere, in each case for its own reason.
+    The line that allocated lost memory is no faulting line: the memory is lost elsewhere, in each case for its own
+    reason (see `_rule_of`).
     """
     counted: dict[str, Counter[str]] = {}
     for one in failing:
@@ -115,21 +119,21 @@ def _is_hidden(one: CaseFindings) -> bool:
 
 
 def _shows_anyway(one: CaseFindings) -> bool:
-    """Would nearly every case show it, whatever it asks? What shows in the clean-up, and memory lost before it."""
+    """Whether nearly every case would show it: a failure in the clean-up, or memory that was lost before it."""
     last = len(one.comparison.case.trace.operations) - 1
     leaks = one.cause is not None and one.cause.verdict is Verdict.MEMORY_LEAK
     return _only_in_cleanup(one) or (leaks and one.comparison.is_cleanup(last))
 
 
 def _only_in_cleanup(one: CaseFindings) -> bool:
-    """Went all well until the clean-up that the grader added?"""
+    """Whether nothing failed before the clean-up that the grader added."""
     return one.cause is not None and one.comparison.is_cleanup(one.cause.operation)
 
 
 def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
-    """Those cases whose verdict most of them have; what shows before the clean-up says more than what shows there.
+    """Return the cases with the most common verdict, but those with a wrong answer if there are any.
 
-    A wrong state goes before what follows from it.
+    A failure before the clean-up says more than one in it. A wrong state comes before its consequences.
     """
     by_verdict: dict[Verdict, list[CaseFindings]] = {}
     for one in [one for one in found if not _only_in_cleanup(one)] or found:
@@ -139,10 +143,10 @@ def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
 
 
 def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
-    """Which case to show: one that students may see, whose own call goes wrong, a plain one, about this rule and this
-    call (its folder says so), short, and with little state.
+    """Sort key of the case to show: public, failing in its own call, plain, about this rule and this call (by its
+    folder's name), short, and with little state.
 
-    What shows in a call shows again where everything is closed, for that often does the same.
+    A call that closes everything comes late: it often does the same as other calls, so their failures show there again.
     """
     assert one.cause is not None
     operation = operation_of(one.cause, one.comparison)

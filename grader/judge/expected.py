@@ -1,4 +1,4 @@
-"""What the reference makes of a trace: kept, because it is the same for every submission of a class."""
+"""The reference's results for a trace, cached because they are the same for every submission of a class."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Right", "right_of"]
 
 _MOST_KEPT = 1024
 _TIMES_LARGER, _MORE_BYTES, _MORE_OPERATIONS = 4, 2048, 16
-"""A record may be so many times as large as the reference's, and have so much more for each operation and some."""
+"""The limit of a record: a multiple of the reference's largest, plus bytes for each operation and for extra ones."""
 
 
 def right_of(trace: Trace, model: ModelFactory) -> Right:
-    """What is known of it, or a new one."""
+    """Return the cached `Right` of the trace, or a new one."""
     return _right(Same(trace), model)
 
 
 class Right:
-    """What the reference makes of a trace, played beside the first program that is compared with it."""
+    """The reference's results for a trace; the reference plays it with the first program that is compared with it."""
 
     def __init__(self, trace: Trace, model: ModelFactory) -> None:
         self.replies: tuple[Reply, ...] = ()
@@ -35,27 +35,27 @@ class Right:
         self._deltas: list[bytes] = []
 
     def followed_by(self, steps: Sequence[PlayedStep]) -> int:
-        """How many operations from the first one on leave a program in the reference's state, byte by byte."""
+        """The number of operations, from the first on, that leave a program in the reference's state, byte by byte."""
         if not self._deltas:
             return self._played_beside(steps)
         for number, (delta, step) in enumerate(zip(self._deltas, steps, strict=False)):
             if delta != step.delta:
                 if len(self._records[number]) != step.length or self._records[number] != step.record:
                     return number
-                self._deltas[number] = step.delta  # the next program will probably tell it like this one
+                self._deltas[number] = step.delta  # the next program will probably report it in the same way
         return min(len(self._deltas), len(steps))
 
     def _played_beside(self, steps: Sequence[PlayedStep]) -> int:
-        """The same, and all that is to be kept: as the program told it, as long as that was right."""
+        """Return the same number and fill the cache: with the program's own deltas as long as they are right."""
         model = self._model(self._trace)
         operations = iter(self._trace.operations)
         replies: list[Reply] = []
         allowed: list[tuple[Span, ...]] = []
         deltas: list[bytes] = []
-        for step, operation in zip(steps, operations, strict=False):  # so no operation is taken for no step
+        for step, operation in zip(steps, operations, strict=False):  # so zip takes no operation without a step
             replies.append(model.apply(operation))
             allowed.append(model.allowed())
-            if model.delta() != step.delta:  # there are several ways to tell it
+            if model.delta() != step.delta:  # several deltas can describe the same change
                 record = model.record()
                 if len(record) != step.length or record != step.record:
                     break
@@ -72,7 +72,7 @@ class Right:
 
     @cached_property
     def most_bytes(self) -> int:
-        """No record of a program that goes other ways than the reference is larger, however its structures look."""
+        """The most bytes that any record needs, even of a program that differs from the reference in its structures."""
         lengths = accumulate(self._deltas, lambda length, delta: length_after(delta, length), initial=0)
         return _TIMES_LARGER * max(lengths) + _MORE_BYTES * (len(self._deltas) + _MORE_OPERATIONS)
 

@@ -1,4 +1,4 @@
-"""What a case did wrong with memory: bad frees, broken canaries, leaks, and what Valgrind saw."""
+"""Symptoms of memory misuse in a case: bad frees, broken canaries, leaks, and what Valgrind reported."""
 
 from __future__ import annotations
 
@@ -62,28 +62,28 @@ FAULTS = frozenset(
         *("UninitCondition", "UninitValue", "overrun", "underrun", "too-small"),
     }
 )
-"""Kinds of which a wrong state of the same call probably comes."""
+"""Kinds that probably caused a wrong state of the same call."""
 
 AT_ALLOCATION = frozenset({"overrun", "underrun"})
-"""Of these only the line is known that allocated the memory, not the one that wrote past it."""
+"""Kinds for which only the line that allocated the memory is known, not the line that wrote outside it."""
 
 _MOST_LEAKS = 4
 
 
 def known(symptom: Symptom, others: Iterable[Symptom]) -> bool:
-    """Valgrind and our own table of allocations tell of the same leak."""
+    """Whether Valgrind and the grader's own table of allocations report the same leak."""
     return symptom.verdict is Verdict.MEMORY_LEAK and any(
         other.verdict is Verdict.MEMORY_LEAK and _line(other) == _line(symptom) for other in others
     )
 
 
 def _line(symptom: Symptom) -> list[tuple[str, int]]:
-    """Without the function: Valgrind does not know the names of inlined ones."""
+    """The innermost line without its function: Valgrind does not know the names of inlined functions."""
     return [(line.file, line.line) for line in symptom.source[:1]]
 
 
 def frees_and_canaries(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
-    """Bad calls of free, writes outside of allocations or after their end, allocations that are too small."""
+    """Yield bad calls of free, writes outside of allocations or into freed ones, and allocations that are too small."""
     for event in comparison.played.events:
         at = event.allocated_at
         if event.event is Event.BAD_FREE:
@@ -119,13 +119,13 @@ def frees_and_canaries(comparison: Comparison, lines: Lines) -> Iterator[Symptom
 
 
 def _made(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
-    """Which call made it, and where, in words that begin with a space; nothing where that is not known."""
+    """Say which call made the allocation, and where, in words that begin with a space; "" if that is not known."""
     line = next(iter(lines.get(stack_of(event.allocated_at), ())), None)
     return f" made by {_call(event.allocated_by, comparison)} at {line}" if line is not None else ""
 
 
 def _freed(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
-    """The same of the free before."""
+    """Say the same about the earlier free."""
     line = next(iter(lines.get(stack_of(event.freed_at), ())), None)
     return f" by {_call(event.freed_by, comparison)} at {line}" if line is not None else ""
 
@@ -136,7 +136,7 @@ def _call(number: int, comparison: Comparison) -> str:
 
 
 def leaks(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
-    """Allocations that are left when a case came to its end, one symptom for each line that made them."""
+    """Yield the allocations that are left at the end of a case, one symptom for each line that made them."""
     if not comparison.lost:
         return
     groups: dict[tuple[tuple[SourceLine, ...], int], list[BlockEvent]] = {}
@@ -164,7 +164,7 @@ def leaks(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
 
 
 def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lines) -> str:
-    """How much, made where, and what became of it."""
+    """Say how much is left, where it was made, and what happened to it."""
     first = events[0]
     operations = comparison.case.trace.operations
     count = "1 allocation" if len(events) == 1 else f"{len(events)} allocations"
@@ -179,7 +179,7 @@ def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lin
 
 
 def _lost_whole(comparison: Comparison) -> set[int]:
-    """Operations of which everything that they allocated was lost, and that was more than one allocation."""
+    """Operations that lost everything they allocated, if that was more than one allocation."""
     lost: dict[int, int] = {}
     for event in comparison.played.events:
         if event.event is Event.LIVE:
@@ -193,7 +193,7 @@ def _lost_whole(comparison: Comparison) -> set[int]:
 
 
 def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """(case number, symptom) for everything that Valgrind saw."""
+    """Yield (case number, symptom) for everything that Valgrind reported."""
     yield from _cut_off(comparisons, checked)
     for error in checked.errors:
         comparison = comparisons[error.case]
@@ -225,7 +225,7 @@ def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
 
 
 def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Cases that crash, hang or do something else under Valgrind only."""
+    """Yield cases that crash, hang or diverge under Valgrind only."""
     crashed = [(case, at, Verdict.RUN_TIME_ERROR, "crashes", ()) for case, at in checked.stopped.items()]
     hung = [
         (case, at, Verdict.TIME_LIMIT_EXCEEDED, "does not come back", lines)
@@ -259,19 +259,19 @@ def _origin(error: MemoryFault) -> str:
 
 
 def _kind(error: MemoryFault) -> str:
-    """Valgrind has one kind for memory that was freed and for memory that never was there."""
+    """The kind of an error; Valgrind has one kind for freed memory and for memory that was never allocated."""
     return error.kind.replace("Invalid", "Freed") if error.freed else error.kind
 
 
 def _what(error: MemoryFault) -> str:
-    """In Valgrind's words, or in plainer ones."""
+    """The error in Valgrind's words, or in plainer words."""
     return {"FreedRead": "reads memory that was freed", "FreedWrite": "writes to memory that was freed"}.get(
         _kind(error), error.message
     )
 
 
 def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Valgrind prints an error of the same stack once only, but goes on counting it."""
+    """Yield the errors that Valgrind only counted: it prints an error of the same stack once, but counts each one."""
     told = {(error.case, error.operation) for error in checked.errors}
     same = next((error for error in checked.errors if not error.kind.startswith(LEAK)), None)
     for case, operation in checked.counted:

@@ -1,10 +1,10 @@
-"""What all calls that go wrong in one way have in common, and no call that goes well: over all public cases.
+"""Find what all calls that go wrong in one way have in common and no right call has, over all public cases.
 
-A call counts up to the first thing that goes wrong in its case: what follows is mostly a consequence. Hidden cases do
-not count, for their numbers would tell of them.
+The calls of a case count up to its first failure: what follows is mostly a consequence. Hidden cases do not count,
+because the numbers would reveal information about them.
 
-It is said with its numbers, and only where chance is no explanation; a limit is called *off by one* on that evidence
-alone.
+The sentence gives the numbers, and is written only where chance is no explanation. A limit is called *off by one* only
+on that evidence.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["Call", "Patterns", "calls_of"]
 
 _LEAST_WRONG = 2
 _MOST_WORDS = 2
-"""Where the cases do not tell two situations apart, neither does the sentence."""
+"""The most situations in a sentence: where the cases do not separate two situations, it names both."""
 
 _LEAST_CHANCE = 1000
-"""A word that tells nothing falls to just the wrong calls, and to all of them, with less than one chance in so many."""
+"""An unrelated word fits all wrong calls and no right one with a chance of at most one in this number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,33 +39,33 @@ class Call:
     words: frozenset[str]
     expected: Reply
     replied: str | None
-    """None: it did not come back."""
+    """None: it did not return."""
     wrong: bool
 
     @property
     def refused(self) -> bool:
-        """Did it not do its work?"""
+        """Whether it did not do its work."""
         return self.replied is None or self.replied in REFUSALS
 
 
 class Patterns:
-    """The calls of a submission, and what tells those that go wrong from those that go well."""
+    """The calls of a submission, and what separates the wrong calls from the right ones."""
 
     def __init__(self, calls: Sequence[Call], order: Mapping[str, str]) -> None:
         self.calls = calls
         self.order = order
         self.never = frozenset(_never(calls))
-        """Calls that did their work in no case, though they were asked to."""
+        """Calls that did their work in no case, although they had to."""
         self._only = {key: self._telling_replies(*key) for key in {(one.name, one.expected.refused) for one in calls}}
 
     def only(self, name: str, expected: Reply) -> frozenset[str]:
-        """What all calls of this name share that were wrongly refused (or accepted), and no right one: `ONLY` words."""
+        """The `ONLY` words that all wrongly refused (or accepted) calls of this name share and no right call has."""
         return self._only.get((name, expected.refused), frozenset())
 
     def sentence(self, wrong: Iterable[int], name: str, known: frozenset[str], expected: Reply) -> str:
-        """What tells the wrong calls of these cases from the right ones, in one sentence; "" where nothing does.
+        """Say in one sentence what separates the wrong calls of these cases from the right ones; "" if nothing does.
 
-        `known` are circumstances that the reader is told of anyway: only calls that have them are compared.
+        `known` are circumstances that the reader already knows: only calls that have them are compared.
         """
         chosen = set(wrong)
         same = [one for one in self.calls if one.name == name and known <= one.words and _alike(one.expected, expected)]
@@ -93,12 +93,12 @@ class Patterns:
 
 
 def _alike(one: Reply, other: Reply) -> bool:
-    """Are both accepted, or both refused for the same reason?"""
+    """Whether both are accepted, or both are refused for the same reason."""
     return one.refused is other.refused and (not one.refused or one.clause == other.clause)
 
 
 def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab) -> Iterator[Call]:
-    """The calls of the public cases; `first_wrong` says of a case its first bad operation, -1 where all are well."""
+    """Yield the calls of the public cases; `first_wrong` maps a case to its first bad operation, -1 without one."""
     for number, one in enumerate(comparisons):
         if one.case.visibility is not Visibility.PUBLIC:
             continue
@@ -120,7 +120,7 @@ def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int
 def _situations(
     trace: Same[Trace], situations: Callable[[Trace], tuple[frozenset[str], ...]]
 ) -> tuple[frozenset[str], ...]:
-    """They are the same for every submission of a class."""
+    """The situations of each operation; they are the same for every submission of a class."""
     return situations(trace.value)
 
 

@@ -1,7 +1,8 @@
-"""From cases to points (design: rules and points). One defect costs what it is worth, not everything.
+"""Compute points from cases (design: rules and points); one defect costs what it is worth, not everything.
 
-A crash is no leak, and a case that did not run to its end shows none: nobody loses points of `leak` for what was not
-seen. What keeps those points from a program that does nothing is the share of the other rules' points.
+A crash is no leak, and a case that did not run to its end shows no leak: a submission loses no points of `leak` for
+what was not observed. A program that does nothing does not earn those points either, because they are limited to the
+share that the other rules earned.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _EVERYWHERE: Mapping[Judged, Callable[[CaseFindings], bool]] = {
     Judged.LEAK: lambda one: one.leaks,
     Judged.MEMORY_ERROR: lambda one: one.memory_errors,
 }
-"""What is judged in every case: is there such a finding?"""
+"""For what is judged in every case: whether the case has such a finding."""
 
 
 def passes(comparison: Comparison, rule: Rule) -> bool:
-    """Does the case pass for its rule: its facets right, and everything accepted that must be accepted?"""
+    """Whether the case passes for its rule: its facets are right, and everything that must be accepted was accepted."""
     return _accepts(comparison, rule) and _ran(comparison, rule) and not rule.facets & comparison.facets(rule)
 
 
@@ -39,15 +40,15 @@ def rule_scores(
     diagnosed: str | None,
     hidden: Mapping[str, int] | None = None,
 ) -> tuple[RuleScore, ...]:
-    """What each rule earned, in the rubric's order. `builds`: did the build pass without a finding?
+    """Return what each rule earned, in the rubric's order.
 
-    `hidden` is what cases weigh, by rule, that are not run here: they count as not passed, so that what is earned is
-    certain, and nothing of them can be earned.
+    `builds` says whether the build passed without a finding. `hidden` is the weight, by rule, of cases that are not run
+    here: they count as not passed and can earn nothing, so the earned points are certain.
 
-    What is judged in every case earns no greater share than the other rules did (see grader.assignment.rubric). The
-    build's points are earned only together with some other point. A defect that was seen, but that no case of its rule
-    caught, costs one point of the rule that was `diagnosed`: full marks are for programs without one. A rule of which
-    no case was chosen (`--case`) can neither earn nor lose.
+    A rule that is judged in every case earns no greater share than the other rules did (see grader.assignment.rubric).
+    The build's points are earned only together with some other point. A defect that was seen, but that no case of its
+    rule caught, costs one point of the rule that was `diagnosed`: full marks are for programs without a defect. A rule
+    of which no case was chosen (`--case`) can neither earn nor lose points.
     """
     elsewhere = hidden or _NOTHING
     scores = {
@@ -78,7 +79,7 @@ def total(scores: Sequence[RuleScore]) -> int:
 
 
 def most_points(rubric: Rubric, cases: Sequence[Case], hidden: Mapping[str, int] | None = None) -> int:
-    """What all rules together can earn with these cases, when others of this weight are `hidden` elsewhere."""
+    """The points that all rules together can earn with these cases; `hidden` is the weight of cases not run here."""
     elsewhere = hidden or _NOTHING
     alone = {
         rule.id: _share(rule, own, own, 0 if rule.judged is Judged.BUILD else elsewhere.get(rule.id, 0))[1]
@@ -97,30 +98,30 @@ def _own_weight(rule: Rule, cases: Sequence[Case]) -> int:
 
 
 def _is_judged(rule: Rule, cases: Sequence[Case], elsewhere: Mapping[str, int]) -> bool:
-    """Has it a case at all, here or elsewhere?"""
+    """Whether the rule has a case at all, here or elsewhere."""
     return _own_weight(rule, cases) + elsewhere.get(rule.id, 0) > 0
 
 
 def _cap(rule: Rule, earned: int, whole: int) -> int:
-    """The share of the other rules' points that was earned, of this rule's points; rounded up."""
+    """This rule's points times the share of the other rules' points that was earned, rounded up."""
     return -(-rule.points * earned // whole) if whole else 0
 
 
 def _capped(score: RuleScore, cap: int, most: int) -> RuleScore:
-    """With at most so many points now, and as the most; a case with a finding still costs one of them."""
+    """Limit the points to `cap` and the maximum to `most`; a case with a finding still costs one of the points."""
     most = min(score.max_points, most)
     points = score.points if score.passed == score.cases else max(0, min(score.points, most - 1))
     return replace(score, points=min(points, cap), max_points=most, withheld=max(0, min(points, most) - cap))
 
 
 def _accepts(comparison: Comparison, rule: Rule) -> bool:
-    """Was everything accepted that must be? A refused clean-up costs only the rules about it."""
+    """Whether everything that must be accepted was accepted; a refused clean-up costs only the rules about it."""
     at = comparison.refused
     return at is None or (comparison.is_cleanup(at) and not rule.covers_cleanup)
 
 
 def _ran(comparison: Comparison, rule: Rule) -> bool:
-    """Came the case to its end? A crash in the clean-up that the grader added costs only the rules about it."""
+    """Whether the case reached its end; a crash in the clean-up that the grader added costs only the rules about it."""
     if comparison.end is End.REACHED:
         return True
     cleaning = comparison.is_cleanup(comparison.ended_at)
@@ -140,10 +141,10 @@ def _score(rule: Rule, found: Sequence[CaseFindings], cases: Sequence[Case], els
 
 
 def _share(rule: Rule, earned: int, weight: int, elsewhere: int) -> tuple[int, int]:
-    """Points of a rule and the most that it can have, when cases of such a weight passed.
+    """The points of a rule and its maximum, when cases of the weight `earned` passed out of `weight`.
 
-    Both are rounded down. What cases elsewhere weigh could hide a failing one in the rounding, so that it costs a
-    point is said here.
+    Both are rounded down. With cases elsewhere the rounding could hide a failing case, so a failing case costs at
+    least one point.
     """
     most, points = (rule.points * part // max(1, weight + elsewhere) for part in (weight, earned))
     return points if earned == weight else max(0, min(points, most - 1)), most

@@ -1,4 +1,4 @@
-"""One thing that was wrong at one operation of a case, and the finding that tells of it."""
+"""One fault at one operation of a case, and the finding that reports it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Symptom", "finding_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """One thing that was wrong at one operation (counted from 0)."""
+    """One fault at one operation (counted from 0)."""
 
     operation: int
     verdict: Verdict
@@ -39,7 +39,7 @@ def finding_of(
     message: str,
     source: tuple[SourceLine, ...],
 ) -> Finding:
-    """A finding at that operation (counted from 0); which rule it breaks is said later, in diagnose.py."""
+    """Return a finding at that operation (counted from 0); case_causes.py sets its rule later."""
     return Finding(
         rule="",
         verdict=verdict,

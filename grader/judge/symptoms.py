@@ -1,6 +1,6 @@
-"""What one case showed, operation by operation: differences, ends, bad frees, broken canaries, leaks, Valgrind.
+"""The symptoms of each case by operation: differences, ends, bad frees, broken canaries, leaks, Valgrind's reports.
 
-A symptom knows where it stands and how grave it is; which rule it breaks is said in diagnose.py.
+A symptom has its operation and its verdict; case_causes.py finds the rule that it breaks.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 
 __all__ = ["stacks_of", "symptoms"]
 
-_SI_KERNEL = 0x80  # how Linux reports an address outside the range of all addresses
+_SI_KERNEL = 0x80  # the si_code by which Linux reports an address outside the range of all addresses
 
 _WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
 _JUMP = 6  # the last of calls.c's enum way
 
 
 def stacks_of(comparisons: Iterable[Comparison]) -> Iterator[tuple[int, ...]]:
-    """All stacks whose lines `case_findings` will ask for."""
+    """Yield all stacks whose lines `case_findings` needs."""
     for comparison in comparisons:
         played = comparison.played
         for fault in (played.fault, played.left):
@@ -37,14 +37,14 @@ def stacks_of(comparisons: Iterable[Comparison]) -> Iterator[tuple[int, ...]]:
                 yield fault.place
         for event in played.events:
             if event.event is Event.UNFILLED and not comparison.deviations:
-                continue  # a table that a right program leaves so, and that nobody asks for
+                continue  # a correct program may leave a table like this, and its line is not needed
             yield stack_of(event.allocated_at)
             yield stack_of(event.freed_at)
             yield stack_of(event.caller)
 
 
 def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked | None) -> list[list[Symptom]]:
-    """The symptoms of every case, in the order of the cases."""
+    """Return the symptoms of every case, in the order of the cases."""
     found = [
         [
             *_differences(comparison, number, lines, checked),
@@ -62,7 +62,7 @@ def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked |
 
 
 def _unread(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """(case number, symptom) where a report of Valgrind could not be read to its end."""
+    """Yield (case number, symptom) where a report of Valgrind could not be read to its end."""
     for (number, operation), why, _ in checked.unread:
         comparison = comparisons[number]
         at = min(operation, len(comparison.case.trace.operations) - 1)
@@ -76,7 +76,7 @@ def _differences(comparison: Comparison, number: int, lines: Lines, checked: Che
     allocating = partial(_allocating, made=_made_by(comparison), lines=lines)
     for deviation in comparison.deviations:
         for difference in deviation.judgement.differences:
-            if difference.facet == "heap":  # the events behind it say more
+            if difference.facet == "heap":  # the heap events behind it say more
                 yield from _untold(comparison, deviation.operation, difference)
                 continue
             yield Symptom(
@@ -94,11 +94,11 @@ _COUNTED = {
     "broken": ("overrun", {Event.BROKEN, Event.TOO_SMALL}),
     LOST: ("leak", {Event.LIVE}),
 }
-"""What the harness counts of the heap by its tag: a kind for it, and the events that tell more."""
+"""By the tag of a heap fault that the harness counts: its kind, and the events that say more about it."""
 
 
 def _untold(comparison: Comparison, operation: int, difference: Difference) -> Iterator[Symptom]:
-    """What the harness counted and told nothing of, as it happens when a program writes into its memory."""
+    """Yield what the harness counted but did not report: a program may have written into the harness's memory."""
     told = {event.event for event in comparison.played.events}
     for kind, events in (_COUNTED[tag] for tag in difference.tags if tag in _COUNTED):
         if told.isdisjoint(events):
@@ -112,7 +112,7 @@ def _untold(comparison: Comparison, operation: int, difference: Difference) -> I
 
 
 def _culprits(difference: Difference, place: Place, checked: Checked | None) -> tuple[SourceLine, ...]:
-    """The lines that Valgrind saw behind a difference in shared memory."""
+    """The lines that Valgrind observed as the origin of a difference in shared memory."""
     if checked is None or SHARED_MEMORY not in difference.tags:
         return ()
     copies = checked.copies if COPIED_MEMORY in difference.tags else {}
@@ -120,7 +120,7 @@ def _culprits(difference: Difference, place: Place, checked: Checked | None) -> 
 
 
 def _made_by(comparison: Comparison) -> dict[int, list[BlockEvent]]:
-    """The events of allocations by the operation that made them."""
+    """Group the events by the operation that made the allocation."""
     made: dict[int, list[BlockEvent]] = {}
     for event in comparison.played.events:
         made.setdefault(event.allocated_by, []).append(event)
@@ -141,7 +141,7 @@ def _allocating(
 
 
 def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
-    """The case did not come to its end, or the program stopped making sense."""
+    """Yield a symptom when the case did not reach its end, or its state could not be followed any more."""
     played, case = comparison.played, comparison.case
     at = comparison.ended_at
     if comparison.end in (End.REACHED, End.MISFIT) or at >= len(case.trace.operations):
@@ -213,7 +213,7 @@ def _signal_words(comparison: Comparison) -> str:
 
 
 def _is_wild(comparison: Comparison) -> bool:
-    """An address that no memory can have: what fresh or freed memory holds, taken as a pointer."""
+    """Whether the address cannot exist: the content of fresh or freed memory was used as a pointer."""
     fault = comparison.played.fault
     return fault is not None and fault.signal == signal.SIGSEGV and fault.code == _SI_KERNEL
 

@@ -1,1 +1,1 @@
-"""From a finished attempt to the result record, with the states that reports draw."""
+"""Build the result record of a finished attempt, with the states that reports draw."""

@@ -1,4 +1,4 @@
-"""From an attempt to the record: nothing is decided here but the verdict."""
+"""Build the record of an attempt; only the verdict is decided here."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _MOST_OUTPUT = 4000
 _MOST_STEPS = 60
 
 _MOST_SOURCE, _MOST_LINES, _MOST_COLUMNS = 100_000, 3000, 400
-"""Bytes, lines and characters of a line of the source."""
+"""The most bytes, lines and characters per line of the source in a record."""
 
 
 def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Record:
-    """The record of an attempt, with as many pictures as there are to `draw`.
+    """Return the record of an attempt; `draw` says how many failing cases get pictures.
 
-    Raises `DriverError` when points were lost and nothing says why.
+    Raises `DriverError` when points were lost and no finding says why.
     """
     lab, built, source = attempt.lab, attempt.built, attempt.source
     assert built is not None
@@ -103,7 +103,7 @@ def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:
 
 
 def _diagnosis(attempt: Attempt) -> Diagnosis | None:
-    """A failing build explains itself; else what the cases say."""
+    """Return the diagnosis: the first finding of a failing build, else the diagnosis of the cases."""
     if attempt.built is not None and attempt.built.findings:
         first: Finding = attempt.built.findings[0]
         rule = attempt.lab.rubric.rule(first.rule)
@@ -149,7 +149,7 @@ def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
 
 
 def _difference(one: CaseFindings) -> OutcomeDifference | None:
-    """The first difference, physical ids and all."""
+    """The first difference, including physical ids."""
     if one.cause is None or one.cause.difference is None:
         return None
     difference = one.cause.difference
@@ -167,7 +167,7 @@ def _difference(one: CaseFindings) -> OutcomeDifference | None:
 
 
 def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
-    """The operations as a report shows them; of a long trace those before the trouble."""
+    """The operations as a report shows them; of a long trace those up to shortly after the first failure."""
     operations = comparison.case.trace.operations
     last = max((deviation.operation for deviation in comparison.deviations[:1]), default=comparison.ended_at)
     start = max(0, min(last + 3, len(operations)) - _MOST_STEPS)
@@ -189,7 +189,7 @@ def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
 
 
 def _lines(content: bytes) -> tuple[str, ...]:
-    """The source as a report shows it, up to where it becomes a flood."""
+    """The lines of the source as a report shows them, cut at the limits above."""
     lines = content[:_MOST_SOURCE].replace(b"\r\n", b"\n").split(b"\n")
     if lines[-1] == b"":
         lines.pop()

@@ -1,11 +1,13 @@
-"""Pictures for a record: the failing cases that a report shows, as states, expected beside actual.
+"""Pictures for a record: the states of the failing cases that a report shows, expected beside actual.
 
-Only these, because every state has to be decoded: the diagnosed case, then the plainest of each cause, and of a cause
-that hidden cases show first also a public one, which is all that students see. What is expected is what the reference
-makes of the program's own state before the call, as everywhere: an old mistake is not marked again at every call.
+Only these cases are drawn, because every state has to be decoded: the diagnosed case, then the plainest case of each
+cause. If that is a hidden case, a public one is drawn too, because students see no other. As everywhere, the expected
+state is what the reference makes of the program's own state before the call: an old mistake is not marked again at
+every call.
 
-Pictures are in the record, not made by the report: a report is a function of the record, and cases or models may have
-changed when it is made again. A state of more than 32 KB, or an unreadable one, is left out, and the page says so.
+Pictures are part of the record, because a report is a function of the record: cases or models may have changed when the
+report is made again. A picture ends before a state of more than 32 KB or an unreadable one, and the page says when the
+failing operation is not drawn.
 """
 
 from __future__ import annotations
@@ -27,17 +29,17 @@ __all__ = ["pictures"]
 
 _MOST_PICTURES = 8
 _MOST_STATE = 32_768
-"""Bytes of a record; a picture of more would show nothing at a glance."""
+"""The most bytes of a drawn record; the picture of a larger one would be unreadable."""
 
 _BEFORE, _AFTER = 14, 3
-"""Scenes before the operation that went wrong, and behind it."""
+"""The number of scenes before the operation that went wrong, and after it."""
 
 _MOST_ROWS = 24
-"""Of a panel; the wrong ones are always among them."""
+"""The most rows of a panel; wrong rows come first, up to `_MOST_WRONG` of them even beyond this number."""
 
 _MOST_WRONG = 60
 _MOST_LINES = 700
-"""Of a program; its checks and its malloc take 450 of them."""
+"""The most lines of a program that reproduces a case; its checks and its malloc take 450 of them."""
 
 _FEWEST_ALIKE = 3
 
@@ -48,7 +50,7 @@ _Key = tuple[int, str]
 def pictures(
     record: Record, comparisons: Sequence[Comparison], lab: Lab, drawing: Drawing = Drawing.ALL
 ) -> tuple[Picture, ...]:
-    """The pictures that belong to this record of these comparisons."""
+    """Return the pictures that belong to this record of these comparisons."""
     by_name = {one.case.name: one for one in comparisons}
     if drawing is Drawing.ALL:
         return tuple(_picture(record, outcome, by_name[outcome.case], lab) for outcome in _shown(record))
@@ -61,7 +63,7 @@ def pictures(
 
 
 def _shown(record: Record) -> list[Outcome]:
-    """What a report for instructors shows, then what one for students shows instead."""
+    """The cases that a report for instructors shows, then those that a report for students shows instead."""
     public = [one for one in record.outcomes if not is_hidden(one, Audience.STUDENT)]
     groups = [*grouped(record, record.outcomes)[:_MOST_PICTURES], *grouped(record, public)[:_MOST_PICTURES]]
     return list({group.shown.case: group.shown for group in groups}.values())
@@ -70,7 +72,7 @@ def _shown(record: Record) -> list[Outcome]:
 def _picture(
     record: Record, outcome: Outcome, comparison: Comparison, lab: Lab, *, first_only: bool = False
 ) -> Picture:
-    """Of one case; `first_only` draws the operation that went wrong, the one before it, and nothing else."""
+    """Draw one case; `first_only` draws only the operation that went wrong and the one before it."""
     operations = comparison.case.trace.operations
     bad = min(max(bad_operation(record, outcome), 1), len(operations))
     rows = _Rows()
@@ -98,11 +100,11 @@ def _program(case: Case, operation: int, lab: Lab) -> tuple[str, ...]:
 
 
 def _scene(comparison: Comparison, number: int, lab: Lab, rows: _Rows) -> Scene | None:
-    """One operation, counted from 0; None where the handout no longer says what its state should be."""
+    """Draw one operation, counted from 0; None for a state that is too large or not defined by the handout."""
     steps = comparison.played.steps
     lengths = [step.length for step in steps[max(0, number - 1) : number + 1]]
     if max(lengths, default=0) > _MOST_STATE:
-        return None  # before anything is decoded: a program may tell of states of megabytes
+        return None  # before anything is decoded: a program may report states of megabytes
     actual = steps[number].record if number < len(steps) else None
     judged = any(deviation.operation == number for deviation in comparison.deviations)
     model = lab.model(comparison.case.trace)
@@ -118,7 +120,7 @@ def _scene(comparison: Comparison, number: int, lab: Lab, rows: _Rows) -> Scene 
 
 
 def _expected(comparison: Comparison, number: int, lab: Lab) -> bytes:
-    """The record that the operation should have left. Raises `CannotGoOn` and `CannotPoke`."""
+    """Return the record that the operation should have left. Raises `CannotGoOn` and `CannotPoke`."""
     model = lab.model(comparison.case.trace)
     if number:
         model.restore(comparison.played.steps[number - 1].record)
@@ -128,7 +130,7 @@ def _expected(comparison: Comparison, number: int, lab: Lab) -> bytes:
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of a picture, each once."""
+    """The rows of a picture, each stored once."""
 
     kept: list[Row] = field(default_factory=list)
     places: dict[Row, int] = field(default_factory=dict)
@@ -141,7 +143,7 @@ class _Rows:
 
 
 def _panels(right: Sequence[Part], theirs: Sequence[Part], rows: _Rows) -> Iterator[Panel]:
-    """Both sides of each part, in the order of the expected one; a part that is not expected comes last."""
+    """Yield both sides of each part, in the order of the expected side; a part that is not expected comes last."""
     wanted, found = ({part.title: part for part in side} for side in (right, theirs))
     for title in dict.fromkeys([*wanted, *found]):
         part = wanted.get(title) or found[title]
@@ -173,7 +175,7 @@ def _rows(wanted: Part | None, found: Part | None) -> Iterator[Row]:
 
 
 def _in_order(right: Mapping[_Key, object], theirs: Mapping[_Key, object]) -> Iterator[_Key]:
-    """All keys: those of one side alone stand behind the one that they follow there."""
+    """Yield all keys in the order of `right`; a key of `theirs` alone follows the common key before it."""
     behind: dict[_Key | None, list[_Key]] = {}
     last: _Key | None = None
     for key in theirs:
@@ -188,7 +190,7 @@ def _in_order(right: Mapping[_Key, object], theirs: Mapping[_Key, object]) -> It
 
 
 def _alike(rows: Sequence[Row]) -> Iterator[Row]:
-    """Neighbours that differ in their labels only become one row."""
+    """Merge at least `_FEWEST_ALIKE` neighbouring rows that differ only in their labels into one row."""
     for _, same in groupby(rows, key=lambda row: (row.depth, row.expected, row.actual)):
         run = list(same)
         if len(run) < _FEWEST_ALIKE:
@@ -201,7 +203,7 @@ def _alike(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _fewer(rows: Sequence[Row]) -> list[Row]:
-    """Wrong rows first of all, then the others as far as there is room, in their order."""
+    """Choose the wrong rows, then others while there is room; the order of the rows stays."""
     wrong = [row for row in rows if row.actual is not None][:_MOST_WRONG]
     room = max(0, _MOST_ROWS - len(wrong))
     chosen: list[Row] = []
