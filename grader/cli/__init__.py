@@ -1,4 +1,4 @@
-"""The command line: one file per command. Nothing below prints; everything here does."""
+"""The command line: one file per command. Only this package prints; the packages that it uses do not."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point. The commands are imported in here, so that Ctrl-C during that second ends like any other."""
+    """Entry point. The commands are imported in here, so that Ctrl-C during this second ends the program as usual."""
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP: keep it so
                 signal.signal(number, _interrupt)
         from grader.cli.streams import set_up
 
@@ -29,5 +29,5 @@ def main() -> None:
 
 
 def _interrupt(*_: object) -> None:
-    """A signal that asks us to stop is the same as Ctrl-C."""
+    """Treat a termination signal like Ctrl-C."""
     raise KeyboardInterrupt

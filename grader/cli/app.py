@@ -1,4 +1,4 @@
-"""All commands, and the way from the words of a command line to one of them."""
+"""All commands, and the dispatch from the words of a command line to one of them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ COMMANDS = (
     *("batch", "runs", "show", "export", "regrade", "diff"),
     *("pack", "doctor", "schema", "completion"),
 )
-"""In the order of the help. Each is a module of this folder that is imported when the command is called, with a
-function of its name and, for those that have any, `options`."""
+"""In the order of the help. Each is a module of this folder, imported when the command is called. The module has a
+function of the command's name and, for a command with options or arguments, `options`."""
 
 _TEXT = "Grade paged KV-cache memory managers: what is right, what is wrong, why, and how many points that is."
 
 
 @guarded
 def app(words: Sequence[str]) -> ExitCode:
-    """Do what a command line says. Raises `UsageError`, and what its command raises."""
+    """Run a command line. `guarded` turns `UsageError`, and what the command raises, into exit codes."""
     if not words or words[0] in ("-h", "--help"):
         _show_help()
         return ExitCode.ACCEPTED if words else ExitCode.BAD_INPUT
@@ -42,7 +42,7 @@ def app(words: Sequence[str]) -> ExitCode:
 
 
 def parser_of(name: str) -> tuple[Parser, str]:
-    """What a command may be given, and what it does in one sentence."""
+    """Return a command's parser, and the first line of its description."""
     module, text = _module(name), _command(name).__doc__ or ""
     parser = Parser(f"grade {name}", text)
     if hasattr(module, "options"):

@@ -31,7 +31,7 @@ __all__ = ["batch", "options"]
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     text = (
         "A folder for each submission, or a C file or a zip for each; or a Gradescope export. "
         "All of it may be one zip, as learning platforms deliver it."
@@ -72,9 +72,9 @@ def batch(
 ) -> ExitCode:
     """Grade a class: every submission in a folder or a zip, as a run in a store.
 
-    Each result is kept as soon as it is there. After Ctrl-C, a kill or a crash the same command goes on; what did not
-    change since an earlier run comes from the store. A submission that cannot be graded stops no other one: it has no
-    score, is listed apart, and is tried again by the same command.
+    Each result is stored as soon as it is there. After Ctrl-C, a kill or a crash the same command goes on; results that
+    did not change since an earlier run come from the store. A submission that cannot be graded does not stop the
+    others: it has no score, is listed separately, and is tried again by the same command.
 
     Exit code: 0 all have all points, 1 some not, 2 a wrong option, folder or file, 3 some have no score, 130 Ctrl-C.
 
@@ -114,7 +114,7 @@ def batch(
 
 
 def _named(patterns: list[str], names: list[str]) -> set[str]:
-    """The submissions that are meant. Raises `UsageError` with all patterns that fit none."""
+    """Return the submissions that --again names. Raises `UsageError` with all patterns that fit none."""
     found = {one: [one] if one in names else fnmatch.filter(names, one) for one in patterns}
     wrong = [
         f"--again {one}: there is no such submission{suggestion(one, names)}"
@@ -127,7 +127,7 @@ def _named(patterns: list[str], names: list[str]) -> set[str]:
 
 
 def _make_current(store: Store, run: Run) -> None:
-    """What was graded last counts, and nothing is replaced without a word."""
+    """Make this run the one that counts, and report which run it replaces."""
     before = store.current(run.lab, run.folder)
     store.make_current(run)
     if before is not None and before.id != run.id:
@@ -135,7 +135,7 @@ def _make_current(store: Store, run: Run) -> None:
 
 
 def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...]:
-    """What people decided for the run before."""
+    """Return the points that people decided for the run before, and report that they stay."""
     run = store.known(lab, batches.place_of(folder))
     decided = store.overrides(run) if run is not None else ()
     if run is not None and decided:
@@ -144,7 +144,7 @@ def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...
 
 
 def _roster_before(store: Path, lab: str, folder: Path) -> Roster | None:
-    """The roster of the run before, if there is one."""
+    """Return the roster of the run before, and report that it stays; None when there is none."""
     if not store.is_file():
         return None
     with open_store(store) as kept:

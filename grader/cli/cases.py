@@ -1,4 +1,4 @@
-"""`grade cases`: what is asked."""
+"""`grade cases`: the list of cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["cases", "options"]
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     lab_option(parser)
     case_option(parser)
     public_option(parser)

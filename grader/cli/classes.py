@@ -1,4 +1,4 @@
-"""What the commands for a whole class share: the store, and the run that is meant."""
+"""Shared by the commands for a whole class: the options --store and --roster, and the choice of a run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ STORE = Path("grades.sqlite")
 
 
 def store_option(parser: Parser) -> None:
-    """--store."""
+    """Declare --store."""
     text = f"Where all runs are kept [default: {STORE}]."
     parser.option("--store", metavar="FILE", type=Path, default=STORE, help=text)
 
 
 def roster_option(parser: Parser) -> None:
-    """--roster."""
+    """Declare --roster."""
     columns = "columns folder (or github_username), name, and sid, email, section if you like"
     text = f"Who is who: CSV with the {columns}; left out: that of the run before."
     parser.option("--roster", metavar="FILE", type=Path, help=text)
 
 
 def chosen_run(store: Store, wanted: int | None) -> Run:
-    """The run with that number, else the one that counts. Raises `UsageError` when it is not clear which."""
+    """Return the run with that number, else the one that counts. Raises `UsageError` when it is not clear which."""
     if wanted is not None:
         return store.run(wanted)
     found = store.all_current()
@@ -42,5 +42,5 @@ def chosen_run(store: Store, wanted: int | None) -> Run:
 
 
 def said(text: str) -> None:
-    """Tell something beside the results; the names in it may be a student's."""
+    """Write a message to stderr. It is escaped: names in it may come from a student."""
     sys.stderr.write(f"{escape(text)}\n")

@@ -1,6 +1,7 @@
-"""`grade completion`: what a shell needs to complete our commands, options and names when Tab is pressed.
+"""`grade completion`: a script with which a shell completes commands, options and names when Tab is pressed.
 
-shtab writes it, for it knows the ways of three shells, from an argparse parser of everything, which is made here only.
+shtab writes the script, because it supports three shells. It needs one argparse parser of all commands, which is made
+only here.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _SHELLS = ("bash", "zsh", "tcsh")
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     parser.argument("shell", metavar="SHELL", choices=_SHELLS, help=f"Yours: {', '.join(_SHELLS)}.")
 
 
 def completion(shell: str) -> ExitCode:
-    """Print what makes a shell complete commands, options, formats and names of cases when Tab is pressed.
+    """Print a script with which a shell completes commands, options, formats and case names when Tab is pressed.
 
-    It is for `grade` and for every path that ends with it.
+    It works for `grade` and for every path that ends with it.
 
     Examples:
         eval "$(scripts/grade completion bash)"

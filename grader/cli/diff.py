@@ -18,7 +18,7 @@ __all__ = ["diff", "options"]
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     parser.argument("old", metavar="OLD", type=number(Number("run", 1)), help="The number of a run.")
     parser.argument("new", metavar="NEW", type=number(Number("run", 1)), help="That of another one.")
     store_option(parser)

@@ -13,7 +13,7 @@ _MOST_CASES = 8
 
 
 def show_changes(changes: Sequence[Change], old: int, new: int) -> None:
-    """Print them: submissions, and below each the rules and cases that make the difference."""
+    """Print the changes: submissions, and below each the rules and cases that make the difference."""
     if not changes:
         print(f"no verdict and no points change from run {old} to run {new}")
         return
@@ -31,5 +31,5 @@ def show_changes(changes: Sequence[Change], old: int, new: int) -> None:
 
 
 def _pair(old: object, new: object) -> str:
-    """Before and after."""
+    """Return the values before and after, as text."""
     return " -> ".join("none" if value is None else str(value) for value in (old, new))

@@ -30,7 +30,7 @@ _TOOLS = {
 
 
 def _protection() -> Table:
-    """What was tried on this machine, and what came of it."""
+    """Return a table of the protections that were tried on this machine, with the results."""
     here = machine()
     table = Table(title=f"protection: {sandbox.protection().level}", title_justify="left")
     for heading in ("tried", "here", "what it takes from student code"):
@@ -46,7 +46,7 @@ def _protection() -> Table:
 
 
 def _remains() -> str:
-    """What is open to student code at the lowest level, in a sentence; "" above that."""
+    """Return a sentence on what student code can reach at the lowest level of protection; "" above that level."""
     here = machine()
     if here.seccomp:
         return ""
@@ -63,7 +63,7 @@ def _remains() -> str:
 
 
 def _tried() -> str:
-    """Grade the skeleton that students begin with; what hinders that, "" when nothing does."""
+    """Grade the skeleton that students begin with. Return what prevents that, "" when nothing does."""
     chosen = grading_plan(Settings(lab=DEFAULT))
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
         for name, path in chosen.lab.starter.items():
@@ -77,9 +77,9 @@ def _tried() -> str:
 
 
 def doctor() -> ExitCode:
-    """Say what is installed, what protects this machine from the graded code, and what to install.
+    """Show what is installed, what protects this machine from the graded code, and what to install.
 
-    In the end the skeleton that students begin with is graded.
+    At the end it grades the skeleton that students begin with, as a test.
 
     Exit code 0 when everything is there and works, 3 when not.
     """

@@ -17,7 +17,7 @@ __all__ = ["explain", "options"]
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     parser.argument("case", metavar="CASE", offer=case_names, help="A case's name, such as append/three_sharers.")
     lab_option(parser)
     seed_option(parser)
@@ -60,7 +60,7 @@ def explain(case: str, lab: str, seed: int | None) -> ExitCode:
 
 
 def _changed(before: Sequence[Part], now: Sequence[Part]) -> str:
-    """What an operation changed, by the rows of a picture; of parts that it made or took away as a whole nothing."""
+    """Return the names of the picture's rows that an operation changed, without parts that it added or removed."""
     earlier = {part.title: part for part in before}
     names: dict[str, None] = {}
     for part in now:

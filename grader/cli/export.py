@@ -33,7 +33,7 @@ _ENDINGS = {
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     parser.argument("run", metavar="RUN", nargs="?", type=number(Number("run", 1)), help="Not the one that counts.")
     store_option(parser)
     text = f"One file of all: {', '.join(GRADEBOOKS)}; one of each submission: {', '.join(FORMATS)}."
@@ -56,9 +56,10 @@ def export(
     instructor: bool,
     everything: bool,
 ) -> ExitCode:
-    """Hand a run on: as a table (csv), as records, one a line (jsonl), or as a report for each submission.
+    """Export a run: as a table (csv), as records, one per line (jsonl), or as a report for each submission.
 
-    Where some have no score yet it refuses, for a gap in a gradebook looks like a zero; --partial exports the rest.
+    It refuses when some submissions have no score yet, because a gap in a gradebook looks like a zero; --partial
+    exports the others.
 
     Examples:
         grade export > grades.csv
@@ -92,7 +93,7 @@ def _check_complete(store: Store, run: Run, *, partial: bool) -> None:
 
 
 def _export_class(store: Store, run: Run, format_name: str, output: Path | None) -> None:
-    """Record by record where that can be: together they may be large."""
+    """Write one file, record by record where the format allows it: all records together may be large."""
     book = GRADEBOOKS[format_name]
     graded = (result for result in store.results(run) if result.is_graded)
     parts: Iterable[Document]
@@ -107,7 +108,7 @@ def _export_class(store: Store, run: Run, format_name: str, output: Path | None)
 
 
 def _export_each(store: Store, run: Run, format_name: str, folder: Path, *, view: View) -> None:
-    """One file each, by the name of its submission; web pages with one of the class, index.html."""
+    """Write one file per submission, named after it; for html also a page of the class, index.html."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A run that is graded from the command line: workers, progress, and how it ended."""
+"""Grades a run from the command line: workers, progress, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -31,34 +31,36 @@ from grader.system.sandbox import LEVELS, require
 
 __all__ = ["Where", "grade_all", "summary", "where_options"]
 
-_MOST_JOBS = 64  # so many users that are nobody there are
+_MOST_JOBS = 64  # the number of unused user ids for graders
 _MOST_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Who grades: so many processes of this machine, or the workers of a Dask scheduler."""
+    """Where submissions are graded: in `jobs` processes of this machine, or by the workers of a Dask scheduler."""
 
     jobs: int
     executor: str | None
-    """HOST:PORT of a scheduler."""
+    """HOST:PORT of a scheduler; None: this machine."""
     sandbox: str | None
 
     @property
     def level(self) -> str:
-        """What must stand between student code and the machine. Whoever may talk to a scheduler is master of all its
-        workers, so no less than what takes the network from student code, unless that is asked for.
+        """The lowest level of protection from student code that is accepted.
+
+        Any program that can connect to a scheduler controls all its workers. So with a scheduler the default is the
+        weakest level that takes the network from student code; --require-sandbox overrides it.
         """
         return self.sandbox or ("confine" if self.executor is not None else LEVELS[0])
 
     def require(self) -> None:
-        """Raise `Unprotected` when this machine would grade and cannot protect itself so; others are asked by task."""
+        """Raise `Unprotected` when this machine grades and lacks the required level; workers check it for each task."""
         if self.executor is None and self.sandbox is not None:
             require(self.sandbox)
 
     def workers(self, count: int) -> tuple[Workers, int]:
-        """Those for so many submissions, and how many tasks they have at once."""
-        if self.executor is None:  # one under way and one waiting for each process: no more of them is in memory
+        """Return the workers for `count` submissions, and how many tasks they have at once."""
+        if self.executor is None:  # per process one task under way and one waiting: this limits memory
             return partial(processes, min(self.jobs, max(1, count))), 2 * self.jobs
         try:
             from grader.classroom.dask_cluster import WINDOW, cluster
@@ -70,7 +72,7 @@ class Where:
 
 
 def where_options(parser: Parser) -> None:
-    """--jobs, --executor, --require-sandbox."""
+    """Declare --jobs, --executor and --require-sandbox."""
     text = "So many submissions are graded at once on this machine [default: one for each processor]."
     default = min(_MOST_JOBS, len(os.sched_getaffinity(0)))
     parser.option("--jobs", metavar="N", type=number(Number("jobs", 1, _MOST_JOBS)), default=default, help=text)
@@ -89,9 +91,9 @@ def _scheduler(word: str) -> str:
 def grade_all(
     store: Store, path: Path, run: Run, *, where: Where, claimed: RunLocks, again: Collection[str] = ()
 ) -> int:
-    """Grade what has no record yet, and show how it goes. What is finished is kept, however it ends.
+    """Grade the submissions without a record, and show progress. Finished results stay stored, however it ends.
 
-    Those named are graded `again`. Returns how many of them could not be: they keep the record that they had.
+    Submissions named in `again` are graded again. Returns how many of these could not be: they keep their old record.
     """
     waiting: Counter[str] = Counter()
     anew: dict[str, Result] = {}
@@ -132,7 +134,7 @@ def grade_all(
 
 
 def _tell_anew(before: Result, now: Graded) -> None:
-    """What came of it where somebody doubted what came of it before."""
+    """Report the result of grading a submission again, beside the result before."""
     had = f"{before.kept.score} points" if before.kept is not None else "no score"
     if now.kept is None:
         said(f"{before.name}: it could not be graded again, and has {had} as before: {now.trouble}")
@@ -142,9 +144,9 @@ def _tell_anew(before: Result, now: Graded) -> None:
 
 
 def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
-    """Print how a run ended: a table, a line for all, and those without a score apart. Returns what to exit with.
+    """Print how a run ended: a table, a summary line, and a list of those without a score. Return the exit code.
 
-    So many `failed` to be graded anew, and have the score of before.
+    `failed` is the number of submissions that could not be graded again and keep the score of before.
     """
     from rich.table import Table
     from rich.text import Text

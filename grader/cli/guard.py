@@ -1,4 +1,4 @@
-"""Every end of a command is one of the exit codes, and no traceback reaches a user."""
+"""Makes every command end with one of the exit codes; no traceback reaches a user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]], ExitCode]:
-    """The application, with its errors turned into one message and an exit code."""
+    """Wrap the application: turn its errors into one message and an exit code."""
 
     @functools.wraps(app)
     def run(words: Sequence[str]) -> ExitCode:
@@ -26,13 +26,13 @@ def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]
             try:
                 return app(words)
             finally:
-                sys.stdout.flush()  # Python's own flush at the end could only complain
+                sys.stdout.flush()  # Python's own flush at exit could only print an error
         except BrokenPipeError as error:
             if not drop_what_failed():
                 return _broken(error)
-            return ExitCode.READER_GONE  # such as `head`, and nobody's fault: quiet
+            return ExitCode.READER_GONE  # such as `head`: not an error, so no message
         except SystemExit:
-            if drop_what_failed():  # rich ends the program itself when a reader has gone
+            if drop_what_failed():  # rich exits by itself when the reader has closed the pipe
                 return ExitCode.READER_GONE
             raise
         except InputError as error:

@@ -1,4 +1,4 @@
-"""What `--help` shows: how to write it, a text, and a box for each kind of thing that may be written."""
+"""What `--help` shows: the usage, a text, and a box each for arguments, options and commands."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["paragraphs", "show"]
 
 
 def show(usage: str, text: str, boxes: Mapping[str, Sequence[tuple[str, str]]]) -> None:
-    """Draw it; `boxes` hold names and what they mean, by their titles."""
+    """Print the help; `boxes` maps titles to rows of a name and its meaning."""
     console = Console(highlight=False)
     console.print(Padding(Text.assemble(("Usage: ", "bold yellow"), (usage, "bold")), 1))
     for paragraph in paragraphs(text):
         if "\n" in paragraph:
-            console.print(Text(indent(paragraph, " ")), soft_wrap=True)  # long lines in one piece, to be copied
+            console.print(Text(indent(paragraph, " ")), soft_wrap=True)  # lines to be copied: not wrapped
             console.print()
         else:
             console.print(Padding(Text(paragraph), (0, 1, 1, 1)))
@@ -35,6 +35,6 @@ def show(usage: str, text: str, boxes: Mapping[str, Sequence[tuple[str, str]]]) 
 
 
 def paragraphs(text: str) -> list[str]:
-    """Those of a docstring: one line each, but where some lines are indented all stand as they are written."""
+    """Return the paragraphs of a docstring: each as one line, or unchanged when some of its lines are indented."""
     written = inspect.cleandoc(text).split("\n\n")
     return [part if "\n " in part else " ".join(part.split()) for part in written]

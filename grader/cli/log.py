@@ -1,4 +1,4 @@
-"""What stands beside the reports: complaints, in whose log. In that of a GitHub workflow a line can be a command."""
+"""Error messages, and whether they go to the log of a GitHub workflow, in which a line can be a command."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["complain", "in_workflow"]
 
 
 def in_workflow() -> bool:
-    """Does a runner of GitHub read what we print?"""
+    """Whether a runner of GitHub reads the output."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def complain(text: str) -> None:
-    """Write a message to stderr; the names in it may be a student's."""
+    """Write an error message to stderr. It is escaped: names in it may come from a student."""
     from grader.report.document import as_log
     from grader.report.escape import escape_lines
 

@@ -1,4 +1,4 @@
-"""Where a report goes, and how wide and colourful it may be there."""
+"""Where a report goes, and its width and colours there."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["all_option", "check_format", "check_output", "view_of"]
 
 
 def all_option(parser: Parser) -> None:
-    """--all."""
+    """Declare --all."""
     text = "Every cause in full and how it was graded, in the text report, which has 80 lines at most without it."
     parser.option("--all", action="store_true", dest="everything", help=text)
 
 
 def check_format(name: str, known: Collection[str]) -> None:
-    """Is it one of these? Raises `UsageError`."""
+    """Raise `UsageError` when `name` is not a known format."""
     if name not in known:
         raise UsageError(f"there is no format '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
 
 
 def check_output(output: Path | None, option: str = "--output") -> None:
-    """Can that file be written? Raises `UsageError` before any work is done for nothing."""
+    """Raise `UsageError` when that file cannot be written, before any work is done in vain."""
     if output is None:
         return
     if not output.parent.is_dir():
@@ -43,7 +43,7 @@ def check_output(output: Path | None, option: str = "--output") -> None:
 
 
 def view_of(*, instructor: bool, everything: bool = False, to_file: bool = False) -> View:
-    """How wide and colourful a report may be, for whom it is, and in whose log; in a file it is as always."""
+    """Return how a report is shown: reader, width, colours, and whether in a workflow log; a file gets the defaults."""
     time = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     view = View(instructor=instructor, everything=everything, variables=os.environ, time=time)
     if to_file:

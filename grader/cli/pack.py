@@ -1,4 +1,4 @@
-"""`grade pack`: a bundle for the place where students hand in."""
+"""`grade pack`: a bundle for the platform where students submit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["options", "pack"]
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     text = "; ".join(f"{name}, {bundle.what}" for name, bundle in BUNDLES.items())
     parser.argument("name", metavar="NAME", offer=BUNDLES.keys, help=f"Which bundle: {text}.")
     parser.argument("folder", metavar="DIR", type=Path, help="The folder to make, with the bundle's files in it.")
@@ -26,9 +26,9 @@ def options(parser: Parser) -> None:
 
 
 def pack(name: str, folder: Path, *, lab: str, replace: bool) -> ExitCode:
-    """Make a bundle for the place where students hand in.
+    """Make a bundle for the platform where students submit.
 
-    The folder is there as a whole or not at all. The same clone makes the same bytes each time.
+    The folder is made as a whole or not at all. The same clone makes the same bytes each time.
 
     Examples:
         grade pack gradescope autograder/

@@ -1,7 +1,7 @@
-"""What a command may be given: options and arguments in any order, as typed values.
+"""The options and arguments of a command: in any order, parsed to typed values.
 
-argparse reads them. The library for command lines that was here before checks its values with pydantic; the two took
-1.4 times as long for one command line as gcc takes for a submission.
+argparse parses them. The command-line library that was used before checks values with pydantic; the two took 1.4 times
+as long for one command line as gcc takes for a submission.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grader.core.errors import UsageError
 __all__ = ["HELP", "Offer", "Parser", "number"]
 
 Offer = Callable[[], Iterable[str]]
-"""Looks up what may be written, when somebody wants to know."""
+"""Returns the possible values. It is called only when they are needed, as for shell completion."""
 
 HELP = "Show this message and exit."
 
@@ -33,7 +33,7 @@ class _Strict(argparse.ArgumentParser):
 
 
 class Parser:
-    """The options and arguments of one command; `text` is what its help says of it, examples indented."""
+    """The options and arguments of one command; `text` is its description for the help, examples indented."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name, self._text = name, text
@@ -43,23 +43,23 @@ class Parser:
         self._declared: list[tuple[tuple[str, ...], dict[str, Any], Offer | None]] = []
 
     def argument(self, name: str, *, offer: Offer | None = None, **how: Any) -> None:
-        """Something that is known by its place; `how` as in argparse, `offer` what a shell may complete it to."""
+        """Declare a positional argument; `how` as in argparse, `offer` returns the values for shell completion."""
         self._declared.append(((name,), how, offer))
         self._arguments.append(self._argument_reader.add_argument(name, **how))
 
     def option(self, *names: str, offer: Offer | None = None, **how: Any) -> None:
-        """Something that is known by its name; `how` as in argparse, `offer` what a shell may complete its value to."""
+        """Declare an option; `how` as in argparse, `offer` returns the values for shell completion."""
         self._declared.append((names, how, offer))
         self._options.append(self._option_reader.add_argument(*names, **how))
 
     def declared(self) -> Iterator[tuple[tuple[str, ...], dict[str, Any], Offer | None]]:
-        """All of it: names, how argparse reads it, and what a shell may complete it to."""
+        """Yield each declaration: names, keywords for argparse, and the values for shell completion."""
         yield from self._declared
 
     def read(self, words: Sequence[str]) -> dict[str, Any]:
-        """The values by the names of options and arguments; after `--` nothing is an option.
+        """Return the values by the names of options and arguments; after `--` nothing is an option.
 
-        Raises `UsageError`. When help is wanted it is shown, and the program ends.
+        Raises `UsageError`. With --help it shows the help and exits.
         """
         self.option("-h", "--help", action="store_true", help=HELP)
         end = words.index("--") if "--" in words else len(words)
@@ -84,7 +84,7 @@ class Parser:
 
 
 def number(allowed: Number) -> Callable[[str], int]:
-    """A reader of these whole numbers."""
+    """Return a parser for whole numbers in `allowed`."""
 
     def read(word: str) -> int:
         if not re.fullmatch("-?[0-9]{1,10}", word) or int(word) not in allowed:
@@ -95,7 +95,7 @@ def number(allowed: Number) -> Callable[[str], int]:
 
 
 def _shown(option: argparse.Action) -> tuple[str, str]:
-    """An option with its value, and what it is for."""
+    """Return an option with its value, and its help text."""
     name = ", ".join(option.option_strings) + (f" {option.metavar}" if option.metavar else "")
     default = f" [default: {option.default}]" if isinstance(option.default, str) else ""
     return name, f"{option.help}{default}"

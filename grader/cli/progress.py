@@ -1,4 +1,4 @@
-"""How far a batch is: a live line on a terminal that can draw one, now and then a plain line elsewhere."""
+"""The progress of a batch: a live line on a terminal that can redraw it, elsewhere a plain line now and then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EVERY_SECONDS = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """What is counted. Call it with what was graded, and for how many submissions that counts."""
+    """The counts. Call it with what was graded, and for how many submissions that counts."""
 
     total: int
     done: int
@@ -31,12 +31,12 @@ class Progress:
     bar: Bar | None = None
     without: int = 0
     graded: int = 0
-    """Since the start."""
+    """Submissions graded since the start of this command."""
     started: float = field(default_factory=time.monotonic)
     told: float = field(default_factory=time.monotonic)
 
     def __call__(self, one: Graded, count: int) -> None:
-        """Count it, and show that."""
+        """Update the counts and the display."""
         self.graded += count
         self.done += count
         if one.kept is None:
@@ -49,12 +49,12 @@ class Progress:
             self.tell()
 
     def tell(self) -> None:
-        """Write a line with all of it."""
+        """Write a line with all counts."""
         self.told = time.monotonic()
         sys.stderr.write(f"{self.done} of {self.total} done, {self.rest()}\n")
 
     def rest(self) -> str:
-        """What a bar does not show."""
+        """Return the counts and times that a bar does not show."""
         rate = self.graded / max(time.monotonic() - self.started, 1e-3)
         parts = [f"{self.failing} failing"]
         if self.without:
@@ -68,7 +68,7 @@ class Progress:
 
 @contextlib.contextmanager
 def progress(total: int, *, done: int, failing: int) -> Iterator[Progress]:
-    """Counts from where a run is."""
+    """Yield the counts, starting with those of the run."""
     counted = Progress(total=total, done=done, failing=failing)
     if done == total:
         yield counted

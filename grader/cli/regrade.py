@@ -1,4 +1,4 @@
-"""`grade regrade`: what was handed in then, with the cases of now, as a run beside the old one."""
+"""`grade regrade`: an old run's submissions with the current cases, as a run beside the old one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["options", "regrade"]
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     text = "The run to grade again, not the one that counts."
     parser.argument("run", metavar="RUN", nargs="?", type=number(Number("run", 1)), help=text)
     where_options(parser)
@@ -43,8 +43,8 @@ def regrade(
 ) -> ExitCode:
     """Grade a run again, after a case, the rubric or the grader was changed, and show what would change.
 
-    The submissions come from the store, as they were handed in then, and options are those of the old run. The new
-    run lies beside the old one, which still counts; with --apply, now or later, the new one does.
+    The submissions come from the store, as they were submitted then, and the options are those of the old run. The new
+    run is stored beside the old one, which still counts; with --apply, now or later, the new one counts.
 
     Exit code: as for grade batch.
 

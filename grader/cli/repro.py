@@ -27,7 +27,7 @@ __all__ = ["options", "repro"]
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     parser.argument("path", metavar="PATH", type=Path, help="The submission: the file, or a folder that holds it.")
     parser.argument(
         "case", metavar="CASE", nargs="?", offer=case_names, help="A case; left out: the one of the diagnosis."
@@ -85,9 +85,9 @@ def repro(
 
 
 def _failing(record: Record) -> tuple[Outcome, int] | None:
-    """The case to write, the plainest of the first cause, and its first bad operation, counted from 1.
+    """Return the case to write and its first bad operation, counted from 1; None when no case fails.
 
-    Raises `UsageError` when no case was played.
+    It is the plainest case of the first cause. Raises `UsageError` when no case was played.
     """
     if not record.outcomes:
         why = "it is rejected" if record.verdict is Verdict.REJECTED else "it does not compile"

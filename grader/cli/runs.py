@@ -24,7 +24,7 @@ __all__ = ["options", "runs"]
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     store_option(parser)
     text = "Remove what no run refers to any longer, and the runs that --remove and --keep choose; asks first."
     parser.option("--prune", action="store_true", help=text)
@@ -45,7 +45,7 @@ def runs(
 ) -> ExitCode:
     """List the runs of a store: when, of which folder, how they ended, and which one counts (*).
 
-    With --prune the store becomes smaller, and says before by how much. What a batch is using stays.
+    With --prune the store becomes smaller; it shows before by how much. It refuses while a batch uses the store.
 
     Examples:
         grade runs
@@ -67,7 +67,7 @@ def runs(
 
 
 def _prune(path: Path, remove: list[int], keep: int | None, *, yes: bool) -> None:
-    """Say what would go, ask, and do it. Raises `UsageError` where nobody can be asked."""
+    """Show what would be removed, ask, and remove it. Raises `UsageError` when stdin is no terminal to ask at."""
     if not path.is_file():
         raise StoreError(f"{path}: there is no such store; write --store with the name of one")
     with run_locks(path, alone=True), open_store(path) as kept:

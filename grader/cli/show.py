@@ -19,7 +19,7 @@ __all__ = ["options", "show"]
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Declare the command's options and arguments."""
     text = "Its name, or its student's name, sid or email."
     parser.argument("submission", metavar="SUBMISSION", help=text)
     parser.option("--run", metavar="RUN", type=number(Number("run", 1)), help="Not the run that counts, but this one.")

@@ -1,4 +1,4 @@
-"""What is being done, on a line of the terminal that is gone afterwards."""
+"""A line of the terminal that shows what is being done and disappears afterwards."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["status"]
 
 @contextlib.contextmanager
 def status(name: str) -> Iterator[Callable[[str], None]]:
-    """A function to tell it what is being done with `name`. Where no line can be drawn anew it shows nothing."""
+    """Yield a function that shows what is being done with `name`. Where no line can be redrawn it shows nothing."""
     if not is_live(sys.stderr):
         yield lambda _: None
         return
     from rich.console import Console
     from rich.text import Text
 
-    def told(doing: str) -> Text:  # as it stands, for a name may look like markup or steer the terminal
+    def told(doing: str) -> Text:  # not markup, and escaped: a name may look like markup or control the terminal
         return Text(f"{escape(name)}: {doing}")
 
     with Console(stderr=True).status(told("starting")) as shown:

@@ -1,4 +1,4 @@
-"""What a command writes to: a stderr that nobody reads is no reason to end, or to end otherwise."""
+"""The stdout and stderr of a command. A failed write to stderr neither ends it nor changes its exit code."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _OUT, _ERR = 1, 2
 
 
 class _Lossy(io.FileIO):
-    """What cannot be written is lost: the reader has gone, the disk is full, the terminal is closed."""
+    """A stream that drops what cannot be written: the reader has gone, the disk is full, the terminal is closed."""
 
     def write(self, data: Any, /) -> int:
-        """Write what can be written, and say that it was all."""
+        """Write what can be written, and return the size of all of it."""
         with contextlib.suppress(OSError):
             super().write(data)
         return memoryview(data).nbytes
 
 
 class _Noting(io.FileIO):
-    """Who cannot write to it is known afterwards: the error itself does not say where it comes from."""
+    """A stream that records that a write failed: the error itself does not say which stream it comes from."""
 
     failed = False
 
     def write(self, data: Any, /) -> int:
-        """Write it."""
+        """Write the data; record an `OSError` and raise it again."""
         try:
             return super().write(data)
         except OSError:
@@ -39,10 +39,11 @@ class _Noting(io.FileIO):
 
 
 def set_up() -> None:
-    """Make stdout and stderr such that they can be written to.
+    """Make sure that stdout and stderr can be written to.
 
-    A character that the terminal's encoding lacks becomes a question mark. One that was closed becomes nowhere: else
-    the next file that is opened, such as a store, would be what is written to.
+    A character that the terminal's encoding lacks becomes a question mark on stdout and an escape on stderr. A standard
+    descriptor that was closed is opened on /dev/null: otherwise the next file that is opened, such as a store, would
+    get its number, and output would be written into that file.
     """
     for number in (0, _OUT, _ERR):
         try:
@@ -56,7 +57,7 @@ def set_up() -> None:
 
 
 def _stream(before: TextIO | None, raw: io.FileIO, *, errors: str, by_line: bool = False) -> TextIO:
-    """What takes the place of a stream of Python's own; one that a test has put there stays."""
+    """Return the replacement of one of Python's standard streams; a stream that a test has put there stays."""
     if before is not None and not isinstance(before, io.TextIOWrapper):
         return before
     encoding, as_before = (before.encoding, before.line_buffering) if before is not None else ("utf-8", False)
@@ -66,7 +67,7 @@ def _stream(before: TextIO | None, raw: io.FileIO, *, errors: str, by_line: bool
 
 
 def drop_what_failed() -> bool:
-    """Could stdout not be written to? Then what it holds goes nowhere, and Python does not complain at its end."""
+    """Whether a write to stdout failed. If so, redirect it to /dev/null, so that Python reports no error at exit."""
     if _Noting.failed:
         _open_nowhere(_OUT)
     return _Noting.failed

@@ -1,4 +1,4 @@
-"""The labs that can be graded. A further assignment is one more module and one more line in `LABS`."""
+"""The labs that can be graded. To add an assignment, add a module and a line in `LABS`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""pytest shows cases and labelled submissions as items of its own."""
+"""A pytest plugin that shows cases and labelled submissions as test items."""

@@ -1,4 +1,4 @@
-"""Cases and labelled submissions as items of pytest (see grader.pytest_plugin.plugin)."""
+"""Cases and labelled submissions as pytest items (see grader.pytest_plugin.plugin)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_CASES = ("rubric.toml", "handout.toml")
 
 
 def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """What collects a file below `cases/` or `submissions/`; None for one that is no item."""
+    """Return the collector of a file below `cases/` or `submissions/`; None for a file that is no item."""
     place = path.relative_to(_ROOT)
     top, name = place.parts[:2]
     if name not in LABS or path.name in _NOT_CASES:
@@ -45,7 +45,7 @@ _CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
 _SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
 _ROOT = Path(__file__).parents[2]
 _LABELS_GCC = 12
-"""The release of gcc with which labels say what they say; Valgrind is that of the same Debian."""
+"""The release of gcc for which the labels hold; Valgrind is that of the same Debian."""
 
 
 class CaseFile(pytest.File):
@@ -56,19 +56,19 @@ class CaseFile(pytest.File):
         self.lab = lab
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One item for the file."""
+        """Yield one item for the file."""
         yield CaseItem.from_parent(self, name=self.path.stem, lab=self.lab)
 
 
 class CaseItem(pytest.Item):
-    """One case: of the submission that is named, else of all accepted samples."""
+    """One case: run with the submission of --submission, else with all accepted samples."""
 
     def __init__(self, *, lab: Lab, **rest: Any) -> None:
         super().__init__(**rest)
         self.lab = lab
 
     def runtest(self) -> None:
-        """Grade what has to be graded and look at this case."""
+        """Grade these submissions and check the result of this case."""
         case = load.load(self.path, self.lab.grammar, seed=self.lab.rubric.seed)
         submission = self.config.getoption("--submission")
         if submission is None:
@@ -78,25 +78,25 @@ class CaseItem(pytest.Item):
             _demand(graded(self.lab.name, Path(submission)), case)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """The message is for people; where in this plugin it was raised is not."""
+        """Return only the message: the place in this plugin where it was raised is of no use to a reader."""
         if isinstance(excinfo.value, CaseFailed | GraderError):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo, style))
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where it stands and what it is called."""
+        """Return the item's file and name."""
         return self.path, 0, f"case {self.path.parent.name}/{self.path.stem}"
 
 
 class SampleFile(pytest.File):
-    """One labelled submission; its folder's folder is the verdict that it must get."""
+    """One labelled submission; the name of its folder's parent is the verdict that it must get."""
 
     def __init__(self, *, lab: Lab, **rest: Any) -> None:
         super().__init__(**rest)
         self.lab = lab
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One item for the file."""
+        """Yield one item for the file."""
         yield SampleItem.from_parent(self, name=self.path.parent.name, lab=self.lab)
 
 
@@ -118,7 +118,7 @@ class SampleItem(CaseItem):
             raise CaseFailed("\n".join([f"{folder.name}: {_result(record)}", *problems]))
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where it stands and what it is called."""
+        """Return the item's file and name."""
         return self.path, 0, f"submission {self.path.parent.parent.name}/{self.path.parent.name}"
 
 
@@ -128,7 +128,7 @@ class CaseFailed(Exception):
 
 @cache
 def graded(lab: str, path: Path) -> Record:
-    """Grade a submission once in this process."""
+    """Grade a submission, once per process."""
     chosen = LABS[lab]()
     selected = _part(lab)
     return pipeline.grade(path, chosen, selected.cases, hidden=selected.hidden)
@@ -144,20 +144,22 @@ def _part(lab: str) -> CaseSelection:
 
 
 def accepted_samples(lab: str) -> list[Path]:
-    """The right programs, but for those that are right by the tools of some machines only."""
+    """Return the accepted samples, except those that are accepted only with the tools of some machines."""
     samples = sorted((_ROOT / "submissions" / lab / Verdict.ACCEPTED).iterdir())
     return [sample for sample in samples if "elsewhere" not in _label(sample)]
 
 
 def _label(folder: Path) -> dict[str, Any]:
-    """What is said of a sample; nothing of a right one without a label."""
+    """Return the label of a sample; it is empty for an accepted sample without `expect.toml`."""
     path = folder / "expect.toml"
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def may_get(label: dict[str, Any], expected: Verdict) -> dict[Verdict, tuple[int, int]]:
-    """The verdicts of a sample with the points that each may keep: its folder's, and others where another gcc or
-    Valgrind than that of the labels is, for an attack is often one on a certain release.
+    """Return the verdicts that a sample may get, each with the lowest and the highest points that it may keep.
+
+    They are the verdict of its folder and, with another gcc or Valgrind than that of the labels, the verdicts in
+    `elsewhere`: an attack often targets a certain release.
     """
     found = {expected: tuple(label["keeps"])}
     if tools.gcc_major() != _LABELS_GCC:
@@ -166,7 +168,7 @@ def may_get(label: dict[str, Any], expected: Verdict) -> dict[Verdict, tuple[int
 
 
 def _demand(record: Record, case: Case) -> None:
-    """Raise `CaseFailed` unless the case came out clean."""
+    """Raise `CaseFailed` unless the case passed and is clean."""
     outcome = next((outcome for outcome in record.outcomes if outcome.case == case.name), None)
     if outcome is None:
         raise CaseFailed(f"{record.submission.name}: {_result(record)}")

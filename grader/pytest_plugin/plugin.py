@@ -1,10 +1,11 @@
-"""pytest shows cases and labelled submissions as items of its own.
+"""A pytest plugin that shows cases and labelled submissions as test items.
 
 `pytest cases --submission PATH` grades one submission once and shows each case with its own result. Without the
 option each case is an item that every accepted sample must pass, and each labelled submission below `submissions/`
 is an item that must get its verdict.
 
-Every pytest of this environment loads this module, whatever it tests: the grader is imported for the first such file.
+Every pytest run in this environment loads this module, whatever it tests. So the grader is imported only when the first
+such file is found.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _FOLDERS = {Path(__file__).parents[2] / name for name in ("cases", "submissions"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option that names a submission to grade."""
+    """Add the option --submission, which names a submission to grade."""
     parser.getgroup("grader").addoption(
         "--submission",
         metavar="PATH",
@@ -27,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Case files below `cases/LAB/`, labelled submissions below `submissions/LAB/VERDICT/`."""
+    """Collect case files below `cases/LAB/` and labelled submissions below `submissions/LAB/VERDICT/`."""
     if _FOLDERS.isdisjoint(file_path.parents):
         return None
     from grader.pytest_plugin.items import collector  # noqa: PLC0415 - slow to import

@@ -1,1 +1,1 @@
-"""CS110 Homework 3: reference, cases, driver, words, clues and C programs joined to a lab. Start at lab.py."""
+"""CS110 Homework 3: a lab of reference, cases, driver, texts, clues and C programs. Start at lab.py."""

@@ -42,7 +42,7 @@ FACETS = frozenset(
 _MOST_ENGINES = 8
 _MOST_POOL_BYTES = 1 << 20
 _MOST_BYTES_IN_ALL = _MOST_ENGINES * _MOST_POOL_BYTES
-"""Of all pools of a case: the reference fills each."""
+"""The most bytes of all pools of a case together: the reference fills each pool."""
 
 _MOST_KV = MAX_LOGICAL_BLOCKS * KV_PER_BLOCK
 _ID = Number("seq_id")
@@ -88,7 +88,7 @@ _STUBS = {
 
 @cache
 def lab() -> Lab:
-    """The lab. Raises `RubricError` when its rubric is wrong."""
+    """Return the lab. Raises `RubricError` when its rubric is wrong."""
     rules = rubric.load(_CASES / "rubric.toml", FACETS, _OPERATIONS)
     grammar = Grammar(
         operations=_OPERATIONS,
@@ -142,7 +142,10 @@ def lab() -> Lab:
 
 
 def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator[tuple[str, str]]:
-    """Add the `llm_init` and the `llm_destroy` that a case leaves out; pool sizes say for which pool."""
+    """Add the `llm_init` and `llm_destroy` calls that a case leaves out; the settings give the size of the pool.
+
+    Yields (key, message) for what does not fit.
+    """
     written = {operation.target for operation in operations if operation.name == "llm_init"}
     size = settings.get("pool_bytes", settings.get("pool_blocks", 0) * BLOCK_SIZE)
     sized = "pool_bytes" in settings or "pool_blocks" in settings
@@ -173,7 +176,7 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
 
 
 def _is_odd(trace: Trace) -> bool:
-    """A pool that does not begin or end between blocks."""
+    """Whether a pool does not begin or end at a block boundary."""
     pools = [one.arguments[0] for one in trace.operations if one.name == "llm_init"]
     return "pool_align" in trace.settings or any(
         isinstance(size, int) and size > BLOCK_SIZE and size % BLOCK_SIZE for size in pools
@@ -181,6 +184,6 @@ def _is_odd(trace: Trace) -> bool:
 
 
 def _driver_settings(trace: Trace) -> tuple[int, ...]:
-    """In the order of the driver's enum setting: seed, engines, pool_align."""
+    """Return the settings in the order of the driver's enum setting: seed, engines, pool_align."""
     engines = max(operation.target or 1 for operation in trace.operations)
     return trace.settings.get("seed", 0), engines, trace.settings.get("pool_align", 0)

@@ -1,4 +1,4 @@
-"""A state of Homework 3 in the parts of a picture: counters, list, block tables as trees, the pool as a grid."""
+"""A state of Homework 3 as the parts of a picture: counters, list, block tables as trees, the pool as a grid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TABLE, _NULL = "table", "NULL"
 
 
 def picture(described: Mapping[str, Any]) -> Iterator[Part]:
-    """A described record as parts; each engine has its own."""
+    """Yield the parts for a described record; each engine has its own parts."""
     engines: Mapping[int, Mapping[str, Any]] = described["engines"]
     for number, engine in engines.items():
         of = f" of engine {number}" if len(engines) > 1 or number > 1 else ""
@@ -27,7 +27,7 @@ def picture(described: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _outside(engine: Mapping[str, Any], of: str) -> Iterator[Part]:
-    """What was written beside the blocks, a line for each place, for a pool is no wider than its blocks."""
+    """List what was written outside the blocks, one row per place, because the pool's grid shows only its blocks."""
     if engine["outside"]:
         written = {(0, place): ("written",) for place in engine["outside"][:4]}
         yield Part(title=f"outside the blocks{of}", shape=Shape.VALUES, lines=written)
@@ -49,7 +49,7 @@ def _management(engine: Mapping[str, Any], of: str) -> Iterator[Part]:
 
 
 def _list(engine: Mapping[str, Any], sequences: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], tuple[str, ...]]:
-    """Along next, and whether prev leads the same way back."""
+    """Return a row along next, and a row that shows whether prev leads the same way back."""
     ids = [f"seq {sequence['seq_id']}" for sequence in sequences]
     end = "head" if engine["list"] == "ring" else str(engine["list"])
     back = tuple(reversed(ids)) if engine["mirrored"] else ("somewhere else",)
@@ -60,7 +60,7 @@ def _list(engine: Mapping[str, Any], sequences: Sequence[Mapping[str, Any]]) -> 
 
 
 def _sequence(sequence: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], tuple[str, ...]]]:
-    """The sequence, its L1 table, and each of its L2 tables."""
+    """Yield rows for the sequence, its L1 table, and each of its L2 tables."""
     name = f"sequence {sequence['seq_id']}"
     tables: Mapping[int, Any] = sequence["block_table"]
     yield (0, name), (f"kv_count {sequence['kv_count']}",)
@@ -78,7 +78,7 @@ def _l1(table: Any) -> str:
 
 
 def _pool(engine: Mapping[str, Any], of: str) -> Part:
-    """A row for each block: how many sequences use it, then its 16 words."""
+    """Return a grid with a row for each block: how many sequences use it, then its 16 words."""
     counts = list(map(str, engine.get("ref_count", ())))
     rows = [tuple(_sign(text, block) for text in slots) for block, slots in enumerate(engine["pool"])]
     lines = {

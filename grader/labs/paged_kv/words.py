@@ -1,4 +1,4 @@
-"""Homework 3 in words and pictures: what a poke does, and a state as a drawing."""
+"""Texts and drawings of Homework 3: what a poke does, and a state drawn as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTATION = {
     "@2": "the call gets the engine of that number, others get the first one",
     "@NULL": "the call gets NULL as its engine",
 }
-"""What the short words in a trace mean; `@2` stands for every number."""
+"""The meaning of the short words in a trace; `@2` stands for every number."""
 
 _WIDTH = 100
 _UNTOUCHED = "untouched"
@@ -24,11 +24,11 @@ _COPIED = "the untouched word of block "
 _MOST_BLOCKS = 24
 _MOST_SEQUENCES = 8
 _LEAST_RUN = 3
-"""So many equal neighbours are drawn as one."""
+"""The fewest equal neighbours that are drawn as one."""
 
 
 def describe_poke(operation: Operation) -> str:
-    """One sentence for students: what the grader itself does to the structures here, and why."""
+    """Return one sentence for students: what the grader itself does to the structures here, and why."""
     seq_id, *places = (int(argument or 0) for argument in operation.arguments)
     sequence = f"sequence {seq_id}" + ("" if operation.target == 1 else f" of engine {operation.target}")
     if operation.name == "move_l2":
@@ -56,7 +56,7 @@ def describe_poke(operation: Operation) -> str:
 
 
 def draw(described: Mapping[str, Any]) -> Iterator[str]:
-    """A described record as lines of rich markup, about 100 columns wide."""
+    """Yield a described record as lines of rich markup, about 100 columns wide."""
     engines: Mapping[int, Mapping[str, Any]] = described["engines"]
     if not engines:
         yield "[dim]no engine yet[/dim]"
@@ -120,7 +120,7 @@ def _sequence(sequence: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tables(tables: Mapping[int, Any]) -> Iterator[str]:
-    """One line a table; tables that go on from one another, all 16 entries used, are drawn as one."""
+    """Yield one line per table; tables that continue one another, all 16 entries used, are drawn as one."""
     width = max(
         (len(str(entry)) for table in tables.values() if not isinstance(table, str) for entry in table),
         default=1,
@@ -150,7 +150,7 @@ def _runs(tables: Mapping[int, Any]) -> Iterator[list[int]]:
 
 
 def _in_order(before: Any, table: Any) -> bool:
-    """Does `table` map the blocks that follow those of `before`?"""
+    """Whether `table` maps the blocks that follow those of `before`."""
     if isinstance(before, str) or isinstance(table, str):
         return False
     start = before[0]
@@ -164,7 +164,7 @@ def _entries(table: Sequence[int], width: int) -> str:
 
 
 def _pool(pool: Sequence[Sequence[str]], ref_count: Sequence[int] | None) -> Iterator[str]:
-    """The blocks as rows of 16 slots; equal neighbours are one row."""
+    """Yield the blocks as rows of 16 slots; equal neighbours are one row."""
     rows = _rows(pool)
     wide = max(2, *(len(text) for row in rows for text in row), 2)
     per_line = next(n for n in (16, 8, 4, 2) if 26 + n * (wide + 1) <= _WIDTH or n == 2)
@@ -193,7 +193,7 @@ def _rows(pool: Sequence[Sequence[str]]) -> list[list[str]]:
 def _neighbours(
     keys: Sequence[tuple[int, tuple[str, ...]]],
 ) -> Iterator[tuple[tuple[int, tuple[str, ...]], list[int]]]:
-    """Equal neighbours together when there are enough of them."""
+    """Yield equal neighbours together when there are at least `_LEAST_RUN` of them, else one by one."""
     block = 0
     for key, same in groupby(keys):
         blocks = list(range(block, block + len(list(same))))
@@ -205,7 +205,7 @@ def _neighbours(
 
 
 def slot_text(text: str, block: int) -> str:
-    """A word of the pool, short: a dot where nothing was written, =3 for what was copied from block 3."""
+    """Return a short text for a word of the pool: a dot where nothing was written, =3 when copied from block 3."""
     if text == _UNTOUCHED:
         return "."
     if text.startswith(_COPIED):

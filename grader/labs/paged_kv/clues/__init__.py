@@ -1,1 +1,1 @@
-"""The mistakes of Homework 3: what each looks like, which rule it breaks, what to tell. Start at table.py."""
+"""The mistakes of Homework 3: what each looks like, which rule it breaks, and the hint for it. Start at table.py."""

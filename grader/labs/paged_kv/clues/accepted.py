@@ -1,4 +1,4 @@
-"""Calls that must fail: those that work all the same, and those that fail but leave something behind."""
+"""Clues for calls that must fail, but succeed, or fail only after they changed or allocated something."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ ACCEPTED = (
         hint="{call} must return {expected} here: {clause}.",
     ),
 )
-"""Calls that must fail and work: which check is missing, and the circumstance."""
+"""Calls that must fail but succeed: which check is missing, by circumstance."""
 
 FAILING = (
     Clue(

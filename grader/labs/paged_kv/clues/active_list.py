@@ -1,4 +1,4 @@
-"""Where the list of active sequences is not what it must be."""
+"""Clues for a wrong list of active sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that crash, hang or end the program."""
+"""Clues for calls that crash, hang or end the program."""
 
 from __future__ import annotations
 

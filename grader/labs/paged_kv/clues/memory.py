@@ -1,4 +1,4 @@
-"""Leaks and other mistakes with memory, and the mistakes that come before all others."""
+"""Clues for leaks and other memory mistakes, and those tried before all others (`NULL_ENGINE`, `ISOLATION`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the pool holds what it must not, or an append goes to the wrong place."""
+"""Clues for wrong content of the pool, and for an append that goes to the wrong place."""
 
 from __future__ import annotations
 

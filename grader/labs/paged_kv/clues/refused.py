@@ -1,4 +1,4 @@
-"""Calls that must work and say that they failed, or return another thing than they must."""
+"""Clues for calls that must succeed but report failure or return a wrong value."""
 
 from __future__ import annotations
 
@@ -282,4 +282,4 @@ REFUSED = (
         hint="{call} returns {actual}; it must return {expected}. A successful call returns 0 or the sequence.",
     ),
 )
-"""Calls that must work and fail: is it written, is the id found, which limit is it, which check?"""
+"""Calls that must succeed but fail: not written yet, the id not found, a wrong limit, a wrong check."""

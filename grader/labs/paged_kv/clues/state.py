@@ -1,4 +1,4 @@
-"""Where the state is not what it must be: which sequence, which block, traversal, copy-on-write."""
+"""Clues for a wrong state: the sequence, the choice of a block, traversal, copy-on-write."""
 
 from __future__ import annotations
 

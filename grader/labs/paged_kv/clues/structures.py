@@ -1,4 +1,4 @@
-"""Where the structures are not what they must be: tables, fields, counts."""
+"""Clues for wrong structures: tables, fields, counts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The mistakes of Homework 3: what each looks like, which rule it breaks, and what to tell the student.
 
-The first clue that fits is taken, so the special ones stand before the general ones. Hints use the handout's words.
+The first clue that fits is taken, so special clues come before general ones. Hints use the handout's words.
 """
 
 from __future__ import annotations
@@ -30,4 +30,4 @@ CLUES: tuple[Clue, ...] = (
     *memory.LEAKS,
     *endings.LAST,
 )
-"""In the order in which they are tried."""
+"""All clues, in the order in which they are tried."""

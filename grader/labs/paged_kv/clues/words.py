@@ -1,4 +1,4 @@
-"""Words for the clues of Homework 3: calls, circumstances, and questions about what a call did."""
+"""Helpers for the clues of Homework 3: names of calls, kinds of endings, and predicates on what a call did."""
 
 from __future__ import annotations
 
@@ -38,36 +38,36 @@ RETURNS = {
     "append_kv": "Task 4/count-returns",
     "llm_destroy": "Task 5/returns",
 }
-"""The sentence on what each call returns when it did its work."""
+"""The clause on what each call returns on success; for llm_init the clause on when it returns NULL."""
 
 
 def words(*them: str) -> frozenset[str]:
-    """A set of circumstances or tags."""
+    """Return a set of circumstances or tags."""
     return frozenset(them)
 
 
 def wrongly_accepted(judgement: Judgement) -> bool:
-    """Did a call work that must fail?"""
+    """Whether a call succeeded that must fail."""
     return judgement.expected.refused and judgement.actual.text not in REFUSALS
 
 
 def accepted_for_nothing(judgement: Judgement) -> bool:
-    """Did a call only say that it worked, where it must fail, and change nothing?"""
+    """Whether a call that must fail reported success but changed nothing."""
     changed = [one for one in judgement.differences if one.facet == "failing" and one.field != "the call"]
     return wrongly_accepted(judgement) and not changed
 
 
 def wrongly_refused(judgement: Judgement) -> bool:
-    """Did a call fail that must work?"""
+    """Whether a call reported failure that must succeed."""
     return not judgement.expected.refused and judgement.actual.text in REFUSALS
 
 
 def wrongly_refused_whole(judgement: Judgement) -> bool:
-    """Did it not only say so, but leave its work undone?"""
+    """Whether a call that must succeed reported failure and also left its work undone."""
     return wrongly_refused(judgement) and len(judgement.differences) > 1
 
 
 def takes_too_many(judgement: Judgement) -> bool:
-    """Are fewer blocks free than there must be?"""
+    """Whether fewer blocks are free than there must be."""
     counts = [one for one in judgement.differences if one.field == "free_local_blocks"]
     return any("too-low" in one.tags for one in counts)

@@ -1,10 +1,10 @@
-"""A case of `paged_kv` as a C program: the calls one after the other, and the whole state after the last one.
+"""A case of `paged_kv` as a C program: the calls in order, then checks of the whole state after the last one.
 
-Before the last operation only replies are checked: the program ends with a case's first bad operation, so all
-before it was right. What must be in the pool is written down call by call, beside the calls.
+Before the last operation the program checks only replies: it ends with the case's first bad operation, so all
+operations before it were right. After each call that stores, lines update the expected content of the pool.
 
-The program finds memory errors by itself, by a malloc of its own (heap.c.jinja): a checked pattern around allocations
-would have been shorter, but finds only what is written, and only after the call.
+The program detects memory errors with its own malloc (heap.c.jinja). A checked pattern around allocations would be
+shorter, but detects only writes, and only after the call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _HELPERS = re.compile(r"\b(CHECK|EQUAL|SEQUENCE|ARRAY|LIST|NULLS|NOTHING_ALLOCAT
 
 
 def reproduce(case: Case, operation: int, *, clauses: Mapping[str, str]) -> str:
-    """The case up to and with that operation (counted from 0), for the handout's link command."""
+    """Return a program of the case up to and including that operation (counted from 0).
+
+    It is built with the handout's link command.
+    """
     story = Story(case, operation)
     body = "\n".join(_Body(story, clauses).lines()).lstrip()
     used = set(_HELPERS.findall(body))
@@ -63,16 +66,16 @@ def reproduce(case: Case, operation: int, *, clauses: Mapping[str, str]) -> str:
 
 
 class _Body:
-    """The lines of main."""
+    """Writes the lines of the program's function `the_case`."""
 
     def __init__(self, story: Story, clauses: Mapping[str, str]) -> None:
         self.story = story
         self.clauses = clauses
         self.demanded = ""
-        """The clause above the lines written last."""
+        """The clause that the last `demand` line cites."""
 
     def lines(self) -> Iterator[str]:
-        """All of them, without the indent of a function."""
+        """Yield all lines, without the indent of a function."""
         *before, last = self.story.played
         for run in (*_runs(before), *_runs([last])):
             yield from self._step(run)
@@ -83,7 +86,7 @@ class _Body:
         yield from self._closing()
 
     def _step(self, run: Run[Played]) -> Iterator[str]:
-        """One operation, or several that come from one line of the case file."""
+        """Yield the lines of one operation, or of several that come from one line of the case file."""
         first, operation = run.items[0], run.items[0].operation
         text = f"{first.text} and so on to {run.items[-1].operation}" if run.folded else first.text
         line = f" (line {operation.line} of the case)" if operation.line else ""
@@ -103,7 +106,7 @@ class _Body:
         self.demanded = clause
 
     def _closing(self) -> Iterator[str]:
-        """At its end a case leaves nothing allocated; one that is cut short gives back what it still has."""
+        """Yield the check that nothing stays allocated; before it, a case that is cut short destroys its engines."""
         if self.story.model.engines:
             yield ""
             yield "/* the case goes on, but not here */"
@@ -116,7 +119,7 @@ class _Body:
 
 
 def _cited(clauses: Mapping[str, str], clause: str) -> str:
-    """A sentence of the handout, with its place."""
+    """Return a sentence of the handout, with its place."""
     return f"{clause.partition('/')[0]}: {clauses[clause]}"
 
 
@@ -125,7 +128,7 @@ def _runs(played: list[Played]) -> Iterator[Run[Played]]:
 
 
 def _call(one: Played, numbers: list[str]) -> Iterator[str]:
-    """One operation in C; `numbers` are its arguments, then block and slot of the KV record."""
+    """Yield one operation in C; `numbers` are its arguments, then block and slot of the KV record."""
     name, reply, engine = one.operation.name, one.reply.text, engine_name(one.operation.target)
     call = f"{name}({', '.join([engine, *numbers[: len(one.operation.arguments)]])})"
     if name == "llm_init":

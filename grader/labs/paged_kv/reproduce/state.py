@@ -1,4 +1,4 @@
-"""What must be true of the state after the last operation: lines of C, under the handout's sentences."""
+"""Checks of the state after the last operation, as lines of C, each under a sentence of the handout."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _DEMANDS = {
     ("", "free"): "Constraint 5/increment",
     ("", "pool"): "Constraint 4/no-write",
 }
-"""The sentence for a part of the state after a call, or in the way that an append takes; "": otherwise."""
+"""The clause for a part of the state after a call, or after an append of a certain kind; "": in all other cases."""
 
 
 def state(story: Story) -> Iterator[tuple[str, list[str]]]:
-    """Clause after clause with the lines that check it, the called engine before the others."""
+    """Yield each clause with the lines that check it, the called engine before the others."""
     last = story.last
     if last.reply.refused:
         yield _CONTRACT, ["NOTHING_ALLOCATED();"]
@@ -83,7 +83,7 @@ def _clause(part: str, last: Played, *, own: bool) -> str:
 
 
 def _engine(engine: Engine, name: str, pool: Pool, call: Operation | None) -> Iterator[tuple[str, list[str]]]:
-    """The parts of an engine after `call`. Those that say most about a mistake come first."""
+    """Yield the parts of an engine after `call`. The parts that say most about a mistake come first."""
     total = f"EQUAL({name}->total_local_blocks, {engine.total_local_blocks});"
     base = f"CHECK({name}->pool_base_ptr == {pool.memory}.block);"
     free = f"EQUAL({name}->free_local_blocks, {engine.free_local_blocks});"
@@ -136,14 +136,14 @@ def _tables(engine: Engine, name: str) -> Iterator[str]:
 
 
 def _shape(sequence: Sequence) -> tuple[object, ...]:
-    """Which L1 slots have a table, and which entries of those are mapped."""
+    """Return which L1 slots have a table, and which entries of these tables are mapped."""
     return tuple(
         None if table is None else tuple(entry != UNMAPPED for entry in table) for table in sequence.block_table
     )
 
 
 def _table(name: str, sequence: Sequence, blocks: Iterable[str]) -> Iterator[str]:
-    """Every L1 slot: its 16 entries, or NULL; neighbouring NULLs in one line."""
+    """Yield the check of every L1 slot: its 16 entries, or NULL; neighbouring NULLs in one line."""
     numbers = iter(blocks)
     for empty, group in groupby(enumerate(sequence.block_table), lambda slot: slot[1] is None):
         slots = list(group)

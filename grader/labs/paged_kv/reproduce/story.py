@@ -1,4 +1,4 @@
-"""A case of `paged_kv`, played by the reference up to a cut: all that its C program has to know."""
+"""A case of `paged_kv`, run by the reference up to one operation: all data that its C program needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Played", "Pool", "Story", "engine_name", "integer"]
 
 
 class Pool(NamedTuple):
-    """A pool of the program: the variables for what is in it and for what must be in it, and its size."""
+    """A pool of the program: the variables for its content and for its expected content, and its size."""
 
     memory: str
     want: str
@@ -22,26 +22,26 @@ class Pool(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """Physical blocks, rounded down."""
+        """The number of physical blocks, rounded down."""
         return self.pool_bytes // BLOCK_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """One operation, with what the reference made of it."""
+    """One operation, with its result in the reference."""
 
     number: int
     operation: Operation
     reply: Reply
     pool: Pool | None
     declares: bool = False
-    """Is it the first engine of this number?"""
+    """Whether it makes the first engine of this number, so that the program declares the variable here."""
     stored: tuple[int, int] | None = None
     """Block and slot of the KV record."""
     copied: tuple[int, int] | None = None
     """Old and new block of a copy-on-write."""
     unmapped: tuple[int, bool] | None = None
-    """The block that a poke gives back, and whether that was its last reference."""
+    """The block that an `unmap` poke releases, and whether that was its last reference."""
 
     @property
     def text(self) -> str:
@@ -50,12 +50,12 @@ class Played:
 
     @property
     def accepted(self) -> bool:
-        """Is it a call that does what it was made for?"""
+        """Whether it is a call that succeeds."""
         return bool(self.reply.text) and not self.reply.refused
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Operations of one shape may share a loop: neighbours that come from one `repeat` line."""
+        """The key for loops: neighbours of one shape, which come from one `repeat` line, may share a loop."""
         operation = self.operation
         if operation.name in ("llm_init", "llm_destroy") or self.copied or self.unmapped:
             return (self.number,)
@@ -63,18 +63,18 @@ class Played:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What a loop may count: the arguments, then block and slot of the KV record."""
+        """The numbers that a loop may count: the arguments, then block and slot of the KV record."""
         arguments = tuple(argument for argument in self.operation.arguments if isinstance(argument, int))
         return arguments + (self.stored or ())
 
 
 class Story:
-    """A case's operations up to and with number `operation` (counted from 0), and the state after them."""
+    """A case's operations up to and including number `operation` (counted from 0), and the state after them."""
 
     def __init__(self, case: Case, operation: int) -> None:
         self.model = PagedKV(case.trace)
         self.pools: list[Pool] = []
-        """One for every call of llm_init that gets a pool."""
+        """One pool for every call of llm_init that gets a pool."""
         self.current: dict[int, Pool] = {}
         """The pool that each engine number has now."""
         told = case.trace.operations[: operation + 1]
@@ -113,11 +113,11 @@ class Story:
 
 
 def engine_name(number: int | None) -> str:
-    """The variable of an engine; NULL is the engine that is none."""
+    """Return the variable of an engine; "NULL" when there is no engine."""
     return "NULL" if number is None else "engine" if number == 1 else f"engine{number}"
 
 
 def integer(argument: object) -> int:
-    """An argument that is a number."""
+    """Return an argument, which must be a number."""
     assert isinstance(argument, int)
     return argument
