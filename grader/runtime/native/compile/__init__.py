@@ -1,1 +1,1 @@
-"""From a student's file to a program that can be replayed."""
+"""Build a student's file into a program that can be replayed."""

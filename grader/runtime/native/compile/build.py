@@ -1,4 +1,4 @@
-"""Build a C submission: the handout's exact command, then the link; what is wrong with it as findings."""
+"""Build a C submission with the handout's exact command, then link it; its problems are returned as findings."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["build"]
 
 _STOPPED = "compiler-stopped"
 _MOST_SECONDS, _MOST_OF_ONE = 1.0, 0.5
-"""CPU seconds of building, and of gcc alone, after which a file that it refuses is not built in other ways."""
+"""CPU seconds: a rejected file is not built in other ways when building took more than the first, or gcc the second."""
 
-_ASSEMBLER = re.compile(r"^/\S+\.s:\d+: (Error: .*)", re.MULTILINE)  # its file is a temporary one
-_MOST_NAMES, _LONGEST = 1000, 100  # among which a misspelt one is looked for
+_ASSEMBLER = re.compile(r"^/\S+\.s:\d+: (Error: .*)", re.MULTILINE)  # the assembler's input is a temporary file
+_MOST_NAMES, _LONGEST = 1000, 100  # names searched for a misspelt one, and characters of each
 _FOREIGN = "{} is put into the program; only your own file, the official header and the system's may be"
 _QUOTED = re.compile(r"['‘](\w+)['’]")
 
@@ -47,10 +47,10 @@ def build(
     relaxed: bool,
     allowed: frozenset[str] = frozenset(),
 ) -> Built:
-    """Compile and link `source` in the workspace. What is wrong with it comes back as findings.
+    """Compile and link `source` in the workspace; problems of the file are returned as findings.
 
-    `own_headers` are only consulted to explain a failure. `relaxed` forgives warnings and missing functions, to
-    tell what a submission that does not compile would have scored. For `allowed` symbols nothing is rejected.
+    `own_headers` are only used to explain a failure. `relaxed` forgives warnings and missing functions, to find out
+    what a submission that does not compile would have scored. `allowed` symbols cause no rejection.
     Raises `GraderError` when a tool fails for reasons that are not the file's own.
     """
     tools.require("gcc", "objcopy")
@@ -117,7 +117,7 @@ def _symbol_findings(project: CProject, elf: Elf, symbols: Symbols, missing: Seq
 def _compile_findings(
     project: CProject, work: Workspace, compiled: Compiled, own_headers: Mapping[str, bytes]
 ) -> list[Finding]:
-    """What gcc said when it was asked for machine-readable messages."""
+    """Return the findings for a failed compilation, from gcc's machine-readable messages."""
     if compiled.too_large:
         return [_finding(project, _STOPPED, "what gcc makes of this file is larger than 64 MB; gcc was stopped")]
     if compiled.stopped or compiled.again is None:
@@ -141,7 +141,10 @@ def _compile_findings(
 def _blame_header(
     project: CProject, work: Workspace, own_headers: Mapping[str, bytes], errors: Sequence[Diagnostic]
 ) -> Finding | None:
-    """Would it compile with the student's own header? Then the names that only his header declares are missing."""
+    """Return a finding when the file compiles with the student's own header; None when it does not.
+
+    The names in gcc's errors that only the student's own header has are reported as missing.
+    """
     try:
         for name, content in own_headers.items():
             work.add(name, content)
@@ -176,7 +179,7 @@ def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
 
 
 def _link_finding(project: CProject, work: Workspace, linked: Linked) -> Finding:
-    """What the linker says, with its own file names taken back to the student's."""
+    """Return a finding with the linker's messages about the student's file, without folders and paths of tools."""
     said = linked.done.stderr.decode(errors="replace").replace(f"{work.folder}/", "").splitlines()
     lines = [line.split(": ", 1)[-1] if line.startswith("/") else line for line in said]
     text = "; ".join(line for line in lines if line.startswith(project.source_name))[:2000].strip()

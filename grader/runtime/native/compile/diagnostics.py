@@ -1,4 +1,4 @@
-"""gcc's machine-readable diagnostics as findings, each with one sentence on what it means here."""
+"""Parse gcc's machine-readable diagnostics, and say in one sentence what each means in this homework."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 __all__ = ["Diagnostic", "diagnostics_options", "meaning", "parse"]
 
 _MOST_ERRORS = 20
-"""Messages that gcc is asked for; whoever mends these sees the next ones."""
+"""The most errors that gcc is told to report; a student who fixes these sees the next ones."""
 
 _FIRST_WITH_SARIF = 13
 _NOWHERE = ("", 0, 0)
 _MOST, _MOST_FAILURES, _MOST_LINE = 1000, 20, 10_000_000
-"""Messages that are read; openings of what is none, each of which costs a look at all that follows; lines of a file."""
+"""Limits: messages read; brackets that open no JSON, each of which costs a scan of all text behind it; line numbers."""
 _OPENING = re.compile(r"^[\[{]", re.MULTILINE)
 
 _MEANINGS = {
@@ -61,33 +61,36 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One message of gcc. `option` is what made it an error, such as "-Werror=unused-variable"; "" for plain ones."""
+    """One message of gcc.
+
+    `option` is the option that made it an error, such as "-Werror=unused-variable"; "" where there is none.
+    """
 
     kind: str
     message: str
     option: str
     file: str
     line: int
-    """0 where gcc knows none, like `column`."""
+    """0 where gcc reports none; the same holds for `column`."""
     column: int
 
     @property
     def is_error(self) -> bool:
-        """Does it stop the build?"""
+        """Whether it stops the build."""
         return self.kind in ("error", "fatal error")
 
 
 def diagnostics_options(gcc_major: int) -> tuple[str, str]:
-    """What makes this gcc write its first messages for machines: SARIF from 13 on, JSON before.
+    """Return the options that make this gcc write its first messages for machines: SARIF from 13 on, JSON before.
 
-    A file that includes itself would have it write 40 MB of SARIF.
+    The number of messages is limited because gcc would write 40 MB of SARIF for a file that includes itself.
     """
     form = "sarif-stderr" if gcc_major >= _FIRST_WITH_SARIF else "json"
     return f"-fdiagnostics-format={form}", f"-fmax-errors={_MOST_ERRORS}"
 
 
 def meaning(diagnostic: Diagnostic) -> str:
-    """One sentence on what the message means in this homework, "" when there is nothing to add."""
+    """Return one sentence on what the message means in this homework."""
     option = re.sub("^-W(?!error=)", "-Werror=", diagnostic.option)  # some are errors without -Werror from gcc 14 on
     if option in _MEANINGS:
         return _MEANINGS[option]
@@ -99,16 +102,16 @@ def meaning(diagnostic: Diagnostic) -> str:
 
 
 def parse(stderr: bytes) -> list[Diagnostic]:
-    """Read what gcc wrote. Text that is no diagnostic (such as the closing line) is passed over."""
+    """Parse what gcc wrote; text that is no diagnostic (such as the closing line) is skipped."""
     found: list[Diagnostic] = []
-    with contextlib.suppress(RecursionError):  # nobody nests like that
+    with contextlib.suppress(RecursionError):  # gcc never nests that deep
         for value in _values(stderr.decode(errors="replace")):
             found += islice(_from_json(value) if isinstance(value, list) else _from_sarif(value), _MOST)
     return found[:_MOST]
 
 
 def _values(text: str) -> Iterator[Any]:
-    """The JSON lists and objects that begin on a line of their own; from gcc 14 on one takes many lines."""
+    """Yield the JSON lists and objects that begin at the start of a line; from gcc 14 on, each takes many lines."""
     decoder = json.JSONDecoder(strict=False)  # gcc leaves control characters of a message as they are
     end = failed = 0
     while failed < _MOST_FAILURES and (opening := _OPENING.search(text, end)):
@@ -121,9 +124,9 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _from_json(values: list[Any]) -> Iterator[Diagnostic]:
-    """gcc 9 to 14: a list of objects; `option` is left out where there is none.
+    """Read the format of gcc 9 to 14: a list of objects; `option` is left out where there is none.
 
-    Notes are children, which say nothing here; after an error of the preprocessor other errors are too.
+    Notes are children and are skipped. After an error of the preprocessor, other errors are children too; they count.
     """
     for value in values:
         match value:
@@ -140,8 +143,10 @@ def _from_json(values: list[Any]) -> Iterator[Diagnostic]:
 
 
 def _from_sarif(value: dict[str, Any]) -> Iterator[Diagnostic]:
-    """gcc 13 and later: one SARIF object. `ruleId` is the option or, where there is none, the kind; a fatal error has
-    no `level`, or that of an error. Braces of a message are doubled from gcc 16 on, as SARIF wants it.
+    """Read the format of gcc 13 and later: one SARIF object.
+
+    `ruleId` is the option or, where there is none, the kind. A fatal error has no `level`, or that of an error. From
+    gcc 16 on, braces in a message are doubled, as SARIF requires.
     """
     match value.get("runs"):
         case [{"results": list(results)}, *_]:
@@ -167,5 +172,5 @@ def _diagnostic(kind: str, message: str, option: str, place: tuple[str, int, int
     file, line, column = place
     if not 0 <= line <= _MOST_LINE or column > _MOST_LINE:
         line = column = 0
-    # gcc's JSON has column -1 where it knows none, its SARIF has no column then
+    # where gcc knows no column, its JSON has column -1 and its SARIF has none
     return Diagnostic(kind=kind, message=message, option=option, file=Path(file).name, line=line, column=max(column, 0))

@@ -1,7 +1,7 @@
-"""Read ELF files that may hold anything: objects and programs of students.
+"""Read ELF files with arbitrary content: objects and programs of students.
 
-Only what gcc, ld and gold write here is read: 64 bits, little-endian. Whatever a file holds, reading it takes time and
-memory in proportion to its size at most, and what is not whole is no file at all.
+Only the format that gcc, ld and gold write here is read: 64 bits, little-endian. Whatever a file holds, reading it
+takes at most time and memory in proportion to its size. An incomplete file counts as no ELF file.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = [
 ]
 
 MOST_SECTIONS = 1000
-"""A file with more is not read. Real ones have less than 60."""
+"""The sections of a file with more are not read. Real files have fewer than 60."""
 ABSOLUTE, COMMON = 0xFFF1, 0xFFF2
-"""What symbols have in the place of a section's number (SHN_*)."""
+"""Values that symbols have in the place of a section's number (SHN_*)."""
 _MOST_NAME = 1024
 
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
@@ -92,7 +92,7 @@ class Kind(IntEnum):
 
 
 class Section(NamedTuple):
-    """As the file has it."""
+    """A section, as the file has it."""
 
     name: str
     type: int
@@ -107,7 +107,7 @@ class Section(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """As the file has it."""
+    """A segment, as the file has it."""
 
     type: int
     flags: int
@@ -118,7 +118,7 @@ class Segment(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """As the file has it; a very long name is cut."""
+    """A symbol, as the file has it; a very long name is cut."""
 
     name: str
     bind: int
@@ -130,15 +130,15 @@ class Symbol(NamedTuple):
 
 
 class _BrokenError(Exception):
-    """The file is not what its parts say of each other."""
+    """The file is no complete and consistent ELF file."""
 
 
 class Elf:
-    """What stands in a file. With too many sections none of them is read."""
+    """The content of an ELF file; with more than `MOST_SECTIONS` sections, none of them is read."""
 
     @classmethod
     def read(cls, data: bytes) -> Elf | None:
-        """None when it is no ELF file, or not a whole one: a tool that fails may leave anything."""
+        """Return the parsed file, or None when it is no complete ELF file: a tool that fails may leave anything."""
         try:
             return cls(data)
         except _BrokenError:
@@ -152,12 +152,12 @@ class Elf:
         _, self.machine, _, self.entry, segments, at, _, _, segment_size, segment_count, size, count, names = fields
         if at == 0 or size != _SECTION.size or at + size > len(data):
             raise _BrokenError("no sections")
-        if count == 0:  # too many for the header
+        if count == 0:  # too many for the header: the first section holds the number
             count = _SECTION.unpack_from(data, at)[5]
         self.section_count = count
         self.sections: tuple[Section, ...] = ()
         self.texts: tuple[Section, ...] = ()
-        """The names of sections, and those of symbols."""
+        """The sections that hold the names of sections, and those of symbols."""
         self.segments: tuple[Segment, ...] = ()
         if count > MOST_SECTIONS:
             return
@@ -178,27 +178,27 @@ class Elf:
         )
 
     def content(self, part: Section | Segment) -> memoryview:
-        """The bytes that the file has of it."""
+        """Return the bytes that the file has of the section or segment."""
         if isinstance(part, Segment):
             return self._part(part.offset, part.file_size)
         return self._part(part.offset, 0 if part.type == Shape.NOBITS else part.size)
 
     def section(self, name: str) -> Section | None:
-        """The first of that name."""
+        """Return the first section of that name, or None."""
         return next((one for one in self.sections if one.name == name), None)
 
     @property
     def table(self) -> Section | None:
-        """The symbol table. What is written by hand stands before the assembler's own."""
+        """The last symbol table, or None; a table written by hand stands before the assembler's."""
         return next((one for one in reversed(self.sections) if one.type == Shape.SYMTAB), None)
 
     @property
     def symbol_count(self) -> int:
-        """How many symbols there are."""
+        """The number of symbols."""
         return self.table.size // _SYMBOL.size if self.table else 0
 
     def symbols(self, *starts: str) -> Iterator[Symbol]:
-        r"""All, or those whose names begin so (a name ends with \0)."""
+        r"""Yield all symbols, or those whose names begin with one of `starts` (a name ends with \0)."""
         if self.table is None:
             return
         texts = bytes(self.content(self.texts[-1]))
@@ -210,7 +210,7 @@ class Elf:
                 yield Symbol(_name(texts, name), info >> 4, info & 0xF, other, section, value, size)
 
     def choosers(self) -> frozenset[int]:
-        """The values of all symbols that are functions which choose another one, without reading a name."""
+        """Return the values of all defined ifunc symbols (functions that choose a function), without reading a name."""
         content = self.content(self.table) if self.table else b""
         whole = content[: len(content) // _SYMBOL.size * _SYMBOL.size]
         return frozenset(
@@ -220,11 +220,11 @@ class Elf:
         )
 
     def relocation_tables(self, index: int) -> Iterator[Section]:
-        """The sections that say what has to be put into the section of that number."""
+        """Return the relocation sections of the section with that number."""
         return (one for one in self.sections if one.type == Shape.RELA and one.info == index)
 
     def relocations(self, table: Section) -> Iterator[tuple[int, int, int, int]]:
-        """Of each its place, its type, the number of its symbol, and what is added."""
+        """Return the place, the type, the symbol's number and the addend of each relocation in the table."""
         content = self.content(table)
         whole = content[: len(content) // _RELOCATION.size * _RELOCATION.size]
         return _RELOCATION.iter_unpack(whole)

@@ -1,8 +1,8 @@
-"""What gcc makes of C with the handout's flags: sections, symbols, and how much of each. All else is made by hand.
+"""The sections and symbols that gcc makes of C with the handout's flags, and how much of each.
 
-The names, types, flags and links of sections decide what linker and loader do with them, so the list is one of what is
-known to be harmless, not of what is known to be bad. It also holds for other versions of gcc and other defaults: debug
-sections may be compressed, and macros have groups (-ggdb3).
+All others are made by hand. The names, types, flags and links of sections decide what linker and loader do with them,
+so the list holds what is known to be harmless, not what is known to be harmful. It also covers other versions of gcc
+and other defaults: debug sections may be compressed, and macros have groups (-ggdb3).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_SYMBOLS = 20_000
 _MOST_BESIDE = 16 << 20
 """Bytes of an object that are not part of the program: debug lines, relocations, symbols. Real files have 100 kB."""
 _MOST_DATA = 16 << 20
-"""Bytes of variables that do not begin as 0. Valgrind stores them anew before every case: 0.3 s for each MB in all."""
+"""Bytes of variables that do not begin as 0. Under Valgrind each case restores them: 0.3 s for each MB in all."""
 _MOST_ALIGN = 2 << 20
 
 _SAFE = re.compile(r"[\w.$-]{1,200}", re.ASCII)
@@ -40,21 +40,21 @@ _ORDINARY: tuple[tuple[str, frozenset[int], tuple[int, ...]], ...] = (
     (r"\.note\.gnu\.property", frozenset({Shape.NOTE}), (_READ,)),
     (r"\.group", frozenset({Shape.GROUP}), (0,)),
 )
-"""Names, types, flags."""
+"""Patterns of section names, with the types and the flags that such sections may have."""
 _MORE = {True: Flag.COMPRESSED | Flag.GROUP, False: Flag.RETAIN}
-"""Flags that sections may have besides: of debug information, and of others (`__attribute__((retain))`)."""
+"""Further flags that sections may have: True: of debug information; False: others (`__attribute__((retain))`)."""
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)
-"""Of what is merged."""
+"""Entry sizes, in bytes, that a section of mergeable data may have."""
 _VARIANT_PCS = 0x80
-"""Calls with vectors, on aarch64 (STO_AARCH64_VARIANT_PCS)."""
+"""Flag of functions that are called with vectors, on aarch64 (STO_AARCH64_VARIANT_PCS)."""
 _AARCH64 = 183
 _COMPRESSED = struct.Struct("<8xQ")
-"""What a compressed section begins with: how large it will be."""
+"""The start of a compressed section: its size in bytes after decompression."""
 _BINDS, _KINDS = frozenset(Bind), frozenset(Kind)
 
 
 def too_much(elf: Elf) -> str:
-    """Of what the object has more than is looked at, with the bound; "" when all is well."""
+    """Return what the object has too much of to be scanned, with the bound; "" when it is within all bounds."""
     if elf.section_count > MOST_SECTIONS:
         return f"{elf.section_count} sections; {MOST_SECTIONS} are the bound"
     if elf.symbol_count > _MOST_SYMBOLS:
@@ -75,19 +75,19 @@ def too_much(elf: Elf) -> str:
 
 
 def too_many_sections(programs: Iterable[bytes]) -> str:
-    """The same of linked programs, in which nothing is looked at then."""
+    """Return the same for the sections of linked programs; with too many, none of a program's sections is read."""
     counts = [elf.section_count for elf in map(Elf.read, programs) if elf]
     most = max(counts, default=0)
     return f"{most} sections; {MOST_SECTIONS} are the bound" if most > MOST_SECTIONS else ""
 
 
 def is_safe(name: str) -> bool:
-    """Can a tool's command line hold the name, and mean it?"""
+    """Whether a tool takes the name literally when it is on its command line."""
     return _SAFE.fullmatch(name) is not None and not name.startswith("-")
 
 
 def unexpected_sections(elf: Elf) -> Iterator[Section]:
-    """Those that gcc does not make of C. The relocations of one are told by it."""
+    """Yield the sections that gcc does not make of C, without the relocations of such sections."""
     tables = [number for number, one in enumerate(elf.sections) if one.type == Shape.SYMTAB]
     odd = {number for number, one in enumerate(elf.sections) if number and not _is_ordinary(elf, one)}
     odd |= {number for number, one in enumerate(elf.sections) if one.type == Shape.RELA and [one.link] != tables[-1:]}
@@ -120,9 +120,10 @@ def _is_ordinary(elf: Elf, section: Section) -> bool:
 
 
 def unexpected_symbols(elf: Elf) -> Iterator[str]:
-    """The names of those that gcc does not make of C: of a version, unique, absolute, or of a strange type.
+    """Yield the names of symbols that gcc does not make of C: with a version, unique, absolute, or of a strange type.
 
-    Functions that choose functions (ifunc) are told elsewhere. Names may be odd: no tool is told them.
+    Functions that choose functions (ifunc) are reported by scan.py. Names may hold any characters: no tool gets them on
+    its command line.
     """
     others = 0x3 | (_VARIANT_PCS if elf.machine == _AARCH64 else 0)
     for one in elf.symbols():
@@ -140,7 +141,7 @@ def unexpected_symbols(elf: Elf) -> Iterator[str]:
 
 
 def _full_size(elf: Elf, section: Section) -> int:
-    """Bytes that it has for whoever reads it."""
+    """Return the size of the section in bytes, after decompression."""
     if section.flags & Flag.COMPRESSED and section.size >= _COMPRESSED.size:
         (full,) = _COMPRESSED.unpack_from(elf.content(section))
         return int(full)

@@ -1,4 +1,4 @@
-"""Our side of every program: the driver and the harness, compiled once and kept between runs."""
+"""The grader's side of every program: the driver and the harness, compiled once and cached between runs."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ RENAMED = (
     *("getline", "getdelim", "__getdelim"),
     *("setjmp", "_setjmp", "__sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"),
 )
-"""What the harness has in the place of libc's."""
+"""Functions of libc that the harness replaces by its own."""
 
 TOLD = ("memset", "memcpy", "memmove")
-"""What the harness has in the place of libc's where a build tells of stores."""
+"""Functions of libc that the harness also replaces in a build that reports stores."""
 
 _CALLED_BY_GCC = ("__ubsan_handle_*", "__tsan_*", "__sanitizer_cov_*")
-"""Functions of ours that a build calls which tells of undefined behaviour or of lines."""
+"""The harness's functions that are called by a build that reports undefined behaviour or lines."""
 
 _MARKS = ("first_tdata", "first_tbss")
-"""Names of marker.c, which stands before the student's object so that the harness knows where its variables begin."""
+"""Symbols of marker.c, linked before the student's object: they show where its thread-local variables begin."""
 
 _FILTERS = Path(__file__).parents[3] / "system" / "confine"
 _HARNESS = Path(__file__).parents[1] / "harness"
 
 _OUR_FLAGS = (*FLAGS, "-g0")
-"""Without debug information: no report has a line of ours, and linker and Valgrind need not read it each time."""
+"""Without debug information: no report has a line of the harness; linker and Valgrind need not read it each time."""
 
 _FIRST, _START, _LAST = ("crti.o", "crtbeginT.o"), "crt1.o", ("crtend.o", "crtn.o")
 _LIBRARIES = ("libgcc.a", "libgcc_eh.a", "libc.a")
-"""Of which gcc makes a static program, in this order, _START and the program's own objects behind _FIRST."""
+"""What gcc links into a static program: _FIRST, _START, the program's own objects, _LIBRARIES, _LAST, in this order."""
 
 _LINKED = {"marker.o", "native.o", "native-libc.o", "valgrind.o", "freestanding.o", BEFORE, BEHIND}
 
@@ -64,18 +64,18 @@ _FREESTANDING = (
 
 @dataclass(frozen=True, slots=True)
 class HarnessObjects:
-    """Our side of a program."""
+    """The grader's side of a program."""
 
     prefix: str
-    """What the names of the functions that replace libc's begin with: nothing in a student's file can name them."""
+    """The prefix of the functions that replace libc's, random so that nothing in a student's file can name them."""
     objects: dict[str, bytes]
-    """What is linked, and files of options."""
+    """By name: the files that are linked, and files of linker options."""
     starts: Mapping[str, frozenset[str]]
-    """What an innocent program runs besides its functions (start.py), by program and lane."""
+    """What a known-good program runs besides its functions (startup.py), by program and lane."""
 
 
 def harness_objects(project: CProject) -> HarnessObjects:
-    """The driver and the harness, compiled once for this compiler and kept between runs."""
+    """Return the driver and the harness, compiled once for this compiler and cached between runs."""
     folders = (_HARNESS, project.driver.parent, _FILTERS)
     sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
     parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"9", *_here()]
@@ -88,7 +88,7 @@ def harness_objects(project: CProject) -> HarnessObjects:
 
 
 def _make(project: CProject, made: Path) -> None:
-    """Compile our side into the folder `made`."""
+    """Compile the grader's side into the folder `made`."""
     parts_of_it = [one for one in sorted(_HARNESS.glob("*.c")) if one.stem not in ("freestanding", "marker")]
     lanes = {"native": (), "valgrind": ("-DUNDER_VALGRIND", "-ffunction-sections")}
     commands = {"driver.o": ["gcc", *_OUR_FLAGS, "-c", str(project.driver)]}
@@ -117,7 +117,7 @@ def _make(project: CProject, made: Path) -> None:
         _run_own(["objcopy", "--redefine-syms=functions.sym", name], made)
         elf = Elf.read((made / name).read_bytes())
         defined = Symbols.of(elf).defined if elf else frozenset()
-        if not any(symbol.startswith(prefix) for symbol in defined):  # nothing is kept that does not work
+        if not any(symbol.startswith(prefix) for symbol in defined):  # only objects that work are cached
             raise DriverError(f"our own driver was not made as it must be: objcopy did not rename what {name} defines")
     _link_libc(made)
     _try_lanes(project, made)
@@ -127,9 +127,10 @@ def _make(project: CProject, made: Path) -> None:
 
 
 def _link_libc(made: Path) -> None:
-    """Make native-libc.o of native.o and what it needs of a static libc, and say what every program has besides.
+    """Link native.o with what it needs of a static libc into native-libc.o.
 
-    Where there is no static libc it is not made, and no lane that needs it works.
+    The files BEFORE and BEHIND list what else every static program is linked with. Where there is no static libc,
+    native-libc.o is not made, and no lane that needs it works.
     """
     files = [*_FIRST, _START, *_LIBRARIES, *_LAST]
     found = {name: _run_own(["gcc", f"-print-file-name={name}"], made).stdout.decode().strip() for name in files}
@@ -140,7 +141,7 @@ def _link_libc(made: Path) -> None:
 
 
 def _try_lanes(project: CProject, made: Path) -> None:
-    """Link a program that does nothing in every way that works here, and write down what it runs besides."""
+    """Link a program that does nothing in every lane that works here, and store what it runs besides its functions."""
     stubs = [f'#include "{project.header.name}"\n', *(f"{stub}\n" for stub in project.functions.values())]
     (made / "innocent.c").write_text("".join(stubs))
     _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "innocent.c", "-o", "innocent.o"], made)
@@ -148,7 +149,7 @@ def _try_lanes(project: CProject, made: Path) -> None:
     for program, harness in (("program", "native.o"), ("checked", "valgrind.o")):
         for lane, command in LANES[program].items():
             words = command(program, ["marker.o", "innocent.o", harness])
-            if shutil.which(words[0]) is None:  # gold is not everywhere
+            if shutil.which(words[0]) is None:  # gold is not installed everywhere
                 continue
             done = _run(words, made)
             elf = Elf.read((made / program).read_bytes()) if done.succeeded else None
@@ -170,7 +171,7 @@ def _run(command: list[str], folder: Path) -> Completed:
 
 
 def _here() -> list[bytes]:
-    """What our side is made of besides our sources: are Valgrind's header and gold there, and which static libc?"""
+    """Return the machine's part of the cache key: whether Valgrind's header and gold exist, and which static libc."""
     there = Path("/usr/include/valgrind/memcheck.h").is_file(), shutil.which("ld.gold") is not None
     folders = ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu")
     libraries = [path.stat() for folder in folders if (path := Path("/usr", folder, "libc.a")).is_file()]

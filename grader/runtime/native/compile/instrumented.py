@@ -1,9 +1,9 @@
-"""Build a C submission once more, so that it tells while it runs of undefined behaviour, or of lines.
+"""Build a C submission once more, instrumented to report undefined behaviour or lines while it runs.
 
-The functions that gcc calls then are in harness/trouble.c and harness/lines.c. So nothing of libubsan or libtsan is
-needed, what happens is told of in frames of the report, and the program goes on behind it.
+The functions that the instrumented code calls are in harness/trouble.c and harness/lines.c. So nothing of libubsan or
+libtsan is needed, events are reported in frames of the report, and the program continues after an event.
 
-A trap would end the case at its first place; libubsan would have to be installed and its text parsed.
+A trap would end the case at its first event; libubsan would have to be installed and its text parsed.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ _LINES = ("-O0", "-fno-builtin", "-fsanitize-coverage=trace-pc", "-fsanitize=thr
 
 
 def build_sanitized(project: CProject, work: Workspace, source: bytes) -> Built:
-    """So that it tells of undefined behaviour; see `_built`."""
+    """Build a program that reports undefined behaviour; see `_built`."""
     return _built(project, work, source, ("-fsanitize=undefined",))
 
 
 def build_with_lines(project: CProject, work: Workspace, source: bytes) -> Built:
-    """So that it tells which lines it goes through, and which stored what; see `_built`. Nothing is optimized."""
+    """Build a program, not optimized, that reports which lines it runs and which line stored what; see `_built`."""
     return _built(project, work, source, _LINES, tells_stores=True)
 
 
 def _built(
     project: CProject, work: Workspace, source: bytes, options: Sequence[str], *, tells_stores: bool = False
 ) -> Built:
-    """Compile and link `source`, which the handout's command accepts. Without a program in it gcc was stopped.
+    """Compile and link `source`, which the handout's command accepts.
 
-    Warnings are forgiven: what gcc puts in makes it warn of more.
+    The result has no program when gcc was stopped, the object exceeds a bound (`too_much`) or the link failed.
+    Warnings are forgiven: the code that gcc inserts causes more of them.
     """
     work.add(project.source_name, source)
     work.add(project.header.name, project.header.read_bytes())

@@ -1,8 +1,8 @@
-"""Before a student's file is blamed: is an innocent one compiled and linked here and now?
+"""Check that a known-good file is compiled and linked here and now, before a student's file is blamed for a failure.
 
-It is built whenever a tool failed, never from memory: in the same folder, by the same user, under the same protection,
-and as large as the file that failed. So a disk that is full, a tool that is gone and a limit that is too low are found
-for what they are.
+It is built anew whenever a tool failed, never taken from a cache. It is built in the same folder, by the same user,
+under the same protection, and is as large as the file that failed. So a full disk, a missing tool and a limit that is
+too low are recognised as such.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ void *innocent(size_t size)
     return malloc(size);
 }
 """
-"""Of libc what many submissions call."""
+"""C code that calls what many submissions call of libc."""
 
 
 def known_good_program(project: CProject, work: Workspace, size: int = 0) -> Program:
-    """A program of a submission that has no mistake and does nothing; its object has `size` bytes at least.
+    """Return the program of a submission without mistakes that does nothing; its object has at least `size` bytes.
 
-    Takes everything out of the folder, before and after. Raises `GraderError` when it cannot be built: then no failure
-    of another file says anything about that.
+    Empties the folder before and after. Raises `GraderError` when it cannot be built: then a failure of another file
+    says nothing about that file.
     """
     with _paid(work) as place:
         return _known_good_program(project, place, size)
@@ -55,7 +55,7 @@ def known_good_program(project: CProject, work: Workspace, size: int = 0) -> Pro
 
 @contextlib.contextmanager
 def _paid(work: Workspace) -> Iterator[Workspace]:
-    """The same with seconds enough, whatever the submission used up; it pays for what is used of them."""
+    """Yield the workspace with a full budget, whatever the submission used up; then charge the submission for it."""
     place = replace(work, budget=Budget())
     whole = place.budget.wall
     try:
@@ -93,9 +93,9 @@ def _known_good_program(project: CProject, work: Workspace, size: int) -> Progra
 def known_good_start(
     project: CProject, work: Workspace, student: Elf, lanes: Mapping[str, str]
 ) -> dict[str, frozenset[str]]:
-    """What the programs of an innocent file that needs of libc what this object needs run besides their functions.
+    """Return what programs of a known-good file with this object's needs of libc run besides their functions.
 
-    By program and lane; empty when it cannot be linked so. Takes everything out of the folder.
+    By program and lane; empty when it cannot be linked in these lanes. Empties the folder.
     """
     known_good_program(project, work)
     with _paid(work) as place:

@@ -1,4 +1,4 @@
-"""The ways to link a program: the first that links is taken."""
+"""The lanes: ways to link a program, of which the first that succeeds is used."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 __all__ = ["BEFORE", "BEHIND", "LANES", "Lane", "dynamic", "lanes_with"]
 
 Lane = Callable[[str, Sequence[str]], list[str]]
-"""A command that links objects to a program of that name."""
+"""Returns the command that links the objects into a program of that name."""
 
 
 BEFORE, BEHIND = "before.rsp", "behind.rsp"
-"""Files with what stands before and behind the objects in a command that links a static program."""
+"""Files with the arguments before and behind the objects in a command that links a static program."""
 
-# Nothing but code can be run, neither the stack nor constants: what could be run is searched (scan.py).
+# Only code is executable, neither the stack nor constants: scan.py searches all that is executable.
 
 
 def dynamic(target: str, objects: Sequence[str]) -> list[str]:
-    """The usual way."""
+    """Return the usual command: gcc links a dynamic program."""
     return ["gcc", "-no-pie", "-Wl,-z,noexecstack,-z,separate-code", "-o", target, *objects]
 
 
 def _static(linker: str, code_apart: str) -> Lane:
-    """Forking a static program costs half as much. What we need of libc is linked to our side beforehand (ours.py)."""
+    """Return a lane that links a static program with this linker; forking a static program costs half as much.
+
+    What the harness needs of libc is linked to it beforehand (harness_objects.py).
+    """
 
     def command(target: str, objects: Sequence[str]) -> list[str]:
         *others, native = objects
@@ -33,24 +36,30 @@ def _static(linker: str, code_apart: str) -> Lane:
 
 
 def _freestanding(target: str, objects: Sequence[str]) -> list[str]:
-    """See freestanding.c. It fails where the student's object needs more than that has."""
+    """Return the command that links with freestanding.c in the place of libc.
+
+    The link fails where the student's object needs more than freestanding.c has.
+    """
     code_apart = ("-znoexecstack", "-zseparate-code")
     return ["ld", "-static", "--gc-sections", *code_apart, "-o", target, *objects, "freestanding.o"]
 
 
 LANES: Mapping[str, Mapping[str, Lane]] = {
     "program": {
-        "static": _static("ld.gold", "--rosegment"),  # in two thirds of the time
+        "static": _static("ld.gold", "--rosegment"),  # in two thirds of ld's time
         "static by ld": _static("ld", "-zseparate-code"),
         "dynamic": dynamic,
     },
     "checked": {"freestanding": _freestanding, "dynamic": dynamic},
 }
-"""By program, in the order in which they are tried."""
+"""The lanes by program, in the order in which they are tried."""
 
 
 def lanes_with(known: Collection[str], only: Mapping[str, str] | None = None) -> dict[str, dict[str, Lane]]:
-    """Those `known` to work here, as "program lane", and the usual way; `only`: by program, the only one tried."""
+    """Return the lanes to try: those `known` to work here, as "program lane", and the usual one (`dynamic`).
+
+    `only` holds, by program, the only lane to try.
+    """
     return {
         program: {
             name: lane

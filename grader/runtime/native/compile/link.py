@@ -1,4 +1,4 @@
-"""Make a program of the student's object, the driver and the harness, keeping their names and memory apart."""
+"""Link the student's object, the driver and the harness into a program, keeping their names and memory apart."""
 
 from __future__ import annotations
 
@@ -21,29 +21,32 @@ from grader.system.sandbox import LINK_LIMITS, Limits, Workspace
 __all__ = ["Linked", "link", "most_seconds"]
 
 _PLAIN = re.compile(r"[^\s#@\0-\x1f\x7f]+")
-"""A name that objcopy can read in a list, and that has no version: C knows more of them than Python."""
+"""A name that objcopy can read in a list, and that has no version. C allows more names than `str.isidentifier`."""
 
 _ALL = 0.9
-"""Of its CPU time, which is counted by ticks."""
+"""The part of its CPU time from which on a tool counts as having used it up: CPU time is counted by ticks."""
 
 _DATA: dict[int, str] = {Shape.PROGBITS: "student_data", Shape.NOBITS: "student_bss"}
-"""Writable data, whatever its section is called, gets these, which the harness restores before every case."""
+"""New names, by type, of all sections with writable data. The harness restores these before every case."""
 
 _CODE = "student_text"
-"""What can be run gets this: system calls from there are refused (harness/gate.c). Natively: Valgrind knows .text."""
+"""The new name of sections with code: system calls from there are refused (harness/gate.c).
+
+Only the native program has it: Valgrind knows .text.
+"""
 
 _CODE_BY_NAME = (".text", ".stub", ".init", ".fini", ".plt", ".iplt", ".gnu.linkonce.t")
-"""What linkers lay beside code where it is read-only, whether or not its flags say that it is code."""
+"""Names of read-only sections that linkers lay beside code, whether or not their flags say that they are code."""
 
 
 def _renames(elf: Elf) -> tuple[list[str], list[str]]:
-    """objcopy's options for sections of an object: with writable data that is not thread-local, and with code."""
+    """Return objcopy's options that rename sections: with writable data that is not thread-local, and with code."""
     variables: dict[str, str] = {}
     code: dict[str, str] = {}
     for section in elf.sections:
         flags = section.flags & (Flag.WRITE | Flag.ALLOC | Flag.EXECUTE | Flag.TLS)
         beside_code = flags & ~Flag.EXECUTE == Flag.ALLOC and section.name.startswith(_CODE_BY_NAME)
-        if not is_safe(section.name):  # somebody has allowed it
+        if not is_safe(section.name):  # such a name gets here only when it was allowed (`--allow`)
             continue
         if flags & Flag.ALLOC and (flags & Flag.EXECUTE or beside_code):
             code[section.name] = _CODE
@@ -55,32 +58,32 @@ def _renames(elf: Elf) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
-    """The two programs of one submission, or what the linker has against them."""
+    """The two programs of one submission, or the failure of the link."""
 
     done: Completed
-    """How the last of its steps ended."""
+    """How the last step ended."""
     step: str = ""
     """The tool that failed; "" when none did."""
     exhausted: bool = False
-    """Did that one use up all the time or memory that it may have?"""
+    """Whether that tool used up all the time or memory that it may use."""
     unresolved: bool = False
-    """Would it be linked, were it not for functions that no file defines?"""
+    """Whether functions that no file defines are the only reason for the failure."""
     native: bytes = b""
     checked: bytes = b""
-    """The one that Valgrind runs."""
+    """The program that Valgrind runs."""
     prefix: str = ""
-    """With which the names of our own functions begin in it."""
+    """The prefix of the names of the harness's functions in the programs."""
     gated: bytes = b""
-    """The object that the native one was made of, and nearly the other."""
+    """The object that the native program was linked from; that of the other program is nearly the same."""
     starts: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By program and lane: what an innocent program runs besides its functions (start.py)."""
+    """By program and lane: what a known-good program runs besides its functions (startup.py)."""
     lanes: Mapping[str, str] = field(default_factory=dict)
-    """By program, its lane."""
+    """The lane of each program, by program."""
     cpu_seconds: float = 0.0
 
     @property
     def programs(self) -> dict[str, bytes]:
-        """Both, by the names of their files."""
+        """Both programs, by the names of their files."""
         return {"program": self.native, "checked": self.checked}
 
 
@@ -96,9 +99,9 @@ def link(
 ) -> Linked:
     """Hide everything but the demanded functions, rename what the harness replaces, link with the driver.
 
-    `data` is the student's object, as `elf` reads it. A step that fails comes back: whose fault that is the caller has
-    to find out. With `tells_stores` copies by libc's functions are told of like other stores. `only`: by program, the
-    only lane that is tried.
+    `data` is the student's object, and `elf` is the same, parsed. A step that fails is returned: the caller has to find
+    out the cause. With `tells_stores`, copies by libc's functions are reported like other stores. `only` holds, by
+    program, the only lane to try.
     """
     side = harness_objects(project)
     for name, content in {**side.objects, project.object_name: data}.items():
@@ -140,7 +143,7 @@ def link(
 def _before_linking(
     project: CProject, work: Workspace, side: HarnessObjects, elf: Elf, *, missing: Sequence[str], tells_stores: bool
 ) -> tuple[list[list[str]], list[str]]:
-    """The commands that make student.o and gated.o of the object, and what they make for the linker besides."""
+    """Return the commands that make student.o and gated.o of the object, and the other objects that they make."""
     symbols = Symbols.of(elf)
     failing = unneeded_calls.called(symbols.undefined)
     replaced = (*RENAMED, *TOLD) if tells_stores else RENAMED
@@ -165,13 +168,17 @@ def _before_linking(
 
 
 _IGNORE = "-Wl,--unresolved-symbols=ignore-all"
-"""Only by this ld tells, without a text to read, that undefined references are all that is wrong."""
+"""With this option, ld succeeds if undefined references are the only problem, so its messages need not be parsed."""
 
 
 def _first_that_links(
     work: Workspace, lanes: Mapping[str, Lane], target: str, objects: Sequence[str]
 ) -> tuple[Completed, str, bool]:
-    """How the last lane that was tried ended, its name, and whether ld used up what it may have: then no other is."""
+    """Try the lanes in order until one of them links.
+
+    Return how the last lane that was tried ended, its name, and whether ld used up the time or memory that it may use.
+    In that case no other lane is tried.
+    """
     (lane, command), *others = lanes.items()
     done, exhausted = _tried(work, command(target, objects))
     if done.succeeded or exhausted or not others:
@@ -181,14 +188,14 @@ def _first_that_links(
 
 
 def _tried(work: Workspace, command: Sequence[str]) -> tuple[Completed, bool]:
-    """How it ended, and whether it failed because it used up what it may have."""
+    """Run the command; return how it ended, and whether it failed because it used up its time or memory."""
     most = most_seconds(work, LINK_LIMITS)
     done = work.run(command, limits=LINK_LIMITS)
     return done, not done.succeeded and (done.large or done.cpu_seconds >= most)
 
 
 def most_seconds(work: Workspace, limits: Limits) -> float:
-    """The CPU seconds from which on a tool was ended for them, if it was ended."""
+    """Return the CPU seconds from which on a tool that was ended counts as ended for its use of CPU time."""
     most = work.budget.cpu_limit(limits.cpu_seconds)
     return _ALL * (most if limits.own_seconds is None else min(most, limits.own_seconds))
 

@@ -1,6 +1,7 @@
-"""What gcc and the assembler read besides the submission and the system's own: `#include`, `.incbin`, `#embed`.
+"""Files from outside that gcc and the assembler read: `#include`, `.incbin`, `#embed`.
 
-Where nothing else keeps them from it they may read what the user may; then no such program is run.
+These are neither the submission's nor the system's. Where no protection prevents it, gcc and the assembler can read
+whatever the user can. A program with such a file in it is not run.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from grader.system.sandbox import Workspace, is_of_the_system
 __all__ = ["TELL", "outside_files"]
 
 _MOST_BYTES = 256 << 10
-"""Of a list: each name in it costs a look at each of its parts. All headers of the system have 30 KB."""
+"""The size limit of a list: each path in it costs a look-up of each of its parts. All headers of the system: 30 KB."""
 _LISTS = ("included.d", "assembled.d")
 TELL = ("-MD", "-MF", _LISTS[0], f"-Wa,--MD,{_LISTS[1]}")
-"""Options of gcc, so that both list what they read."""
+"""Options of gcc that make gcc and the assembler list the files that they read."""
 
 _NAME = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
 
 
 def outside_files(work: Workspace) -> list[str]:
-    """The names of such files, after a compilation with `TELL`."""
+    """Return the names of the files from outside that were read in a compilation with `TELL`."""
     if any(path.is_file() and path.stat().st_size > _MOST_BYTES for path in (work.folder / kept for kept in _LISTS)):
         return [f"a list of files of more than {_MOST_BYTES >> 10} KB"]
     home = work.folder.resolve()
@@ -33,7 +34,7 @@ def outside_files(work: Workspace) -> list[str]:
 
 
 def _names(path: Path) -> Iterator[str]:
-    """What stands behind the colon of a rule for make; none where the tool wrote no list."""
+    """Yield the names behind the colon of a rule for make; none where the tool wrote no list."""
     if not path.is_file() or path.is_symlink():
         return
     _, _, names = path.read_text(encoding="utf-8", errors="replace").partition(": ")

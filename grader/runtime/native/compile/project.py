@@ -31,5 +31,5 @@ class CProject:
 
     @property
     def object_name(self) -> str:
-        """What the compile command writes."""
+        """The name of the file that the compile command writes."""
         return str(Path(self.source_name).with_suffix(".o"))

@@ -1,4 +1,4 @@
-"""Look at the object again after objcopy: it may have read something else in it than we did."""
+"""Check the object again after objcopy, which may have read something else in it than the grader did."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ _OURS = {
     "student_bss": (Shape.NOBITS, (Flag.ALLOC | Flag.WRITE,)),
     "student_text": (Shape.PROGBITS, (CODE, Flag.ALLOC)),
 }
-"""The names that link.py gives: types and flags."""
+"""The section names that link.py gives, with their types and flags."""
 _RENAMED = re.compile(r"s[0-9a-f]{16}")
 _KEPT = Flag.ALLOC | Flag.WRITE | Flag.EXECUTE | Flag.TLS
 
 
 def changes(student: Elf, gated: Elf | None, functions: Collection[str]) -> Iterator[Suspect]:
-    """Sections that neither the student's object had nor we have made; names but for `functions` that others see."""
+    """Yield what the object after objcopy has and should not have.
+
+    These are sections that neither the student's object had nor link.py made, unexpected symbols that the student's
+    object did not have, and symbols visible to other objects except `functions` and those that link.py renamed.
+    """
     if gated is None or not gated.sections:
         yield Suspect(kind="odd-section", symbol="sections")
         return

@@ -1,4 +1,4 @@
-"""What the object scan found, in words and with lines: findings that score 0 until somebody has looked at them."""
+"""Findings for what the object scan found, with text and lines; they score 0 until a person has checked them."""
 
 from __future__ import annotations
 
@@ -48,21 +48,24 @@ _WORDS = {
     "hidden-request": "{0} hides an order to Valgrind (a client request) within other instructions, where a jump would "
     "find it. Take the assembly away",
 }
-"""What each kind means and what to do."""
+"""By kind of suspect: what it means, and what the student has to do."""
 
 _UNKNOWN = "client_request"
-"""What `--allow` takes for an order to Valgrind whose function no debug line tells."""
+"""The symbol that `--allow` takes for a client request to Valgrind whose function has no debug line."""
 
-_MOST_LINES = 20  # of one needless call
-_MOST_PLACES, _MOST_CALLS = 10, 200  # sections, and calls in one, whose lines are looked for
+_MOST_LINES = 20  # of one unneeded call
+_MOST_PLACES, _MOST_CALLS = 10, 200  # sections, and calls in each, whose lines are looked up
 _MOST_DISASSEMBLED = 1 << 13
 MOST_FINDINGS = 20
-"""Of one kind of trouble in a report."""
+"""The most rejections in a report, and the most other findings of a build."""
 _INSTRUCTION = re.compile(rb"^ *([0-9a-f]+):\t", re.MULTILINE)
 
 
 def object_findings(project: CProject, work: Workspace, elf: Elf, allowed: Collection[str]) -> Iterator[Finding]:
-    """What sections and symbols of the object tell. Of the first that are not `allowed` the lines are looked for."""
+    """Yield the findings for sections and symbols of the object.
+
+    Lines are looked up only for the first `MOST_FINDINGS` that are not `allowed`.
+    """
     found = scan.suspects(elf)
     told = [suspect for suspect in found if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
     places: dict[str, list[int]] = {}
@@ -79,9 +82,9 @@ def object_findings(project: CProject, work: Workspace, elf: Elf, allowed: Colle
 
 
 def program_findings(project: CProject, work: Workspace, compiled: Compiled, linked: Linked) -> Iterator[Finding]:
-    """What only the linked programs show, and the object in between.
+    """Yield the findings that only the linked programs show, or the object that objcopy made for them.
 
-    Where somebody has allowed something in the object, what runs before main or after it is no longer compared.
+    Where something in the object was allowed, what runs before main or after it is not compared.
     """
     student, gated = compiled.elf, Elf.read(linked.gated)
     assert student is not None
@@ -89,7 +92,7 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
         yield _finding(project, suspect, ())
     programs = {name: Elf.read(content) for name, content in linked.programs.items()}
     for name, elf in programs.items():
-        assert elf is not None  # link.py has read it
+        assert elf is not None  # link.py has parsed it
         for suspect in scan.writable_code(elf, student):
             yield _finding(project, suspect, ())
         addresses = scan.program_requests(elf, linked.prefix)[:MOST_FINDINGS]
@@ -103,14 +106,14 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
             yield _finding(project, Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
     starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
     if not scan.suspects(student) and any(linked.starts.get(lane) != found for lane, found in starts.items()):
-        usual = known_good_start(project, work, student, linked.lanes)  # takes everything out of the folder
+        usual = known_good_start(project, work, student, linked.lanes)  # empties the folder
         for lane, found in starts.items():
             for word in sorted(found ^ usual.get(lane, frozenset())):
                 yield _finding(project, Suspect(kind="odd-start", symbol=word), ())
 
 
 def unneeded_calls_advice(project: CProject, work: Workspace, elf: Elf, undefined: Collection[str]) -> Iterator[Advice]:
-    """A line of advice for each function of libc that no memory manager needs."""
+    """Yield one advice for each function of libc that is called and that no memory manager needs."""
     names = unneeded_calls.called(undefined)
     found: dict[str, list[SourceLine]] = {name: [] for name in names}
     for section, calls in islice((scan.calls(elf, names) if names else {}).items(), _MOST_PLACES):
@@ -126,10 +129,10 @@ def _lines(project: CProject, work: Workspace, section: str, places: Sequence[in
 
 
 def _is_instruction(work: Workspace, name: str, *, begin: int, address: int) -> bool:
-    """Does an instruction of the function begin there, read from its first one on?"""
+    """Whether an instruction of the function begins at the address, disassembled from the function's first one on."""
     if address - begin > _MOST_DISASSEMBLED:
         return False
-    # an instruction over its beginning is whole within the order's length
+    # an instruction that spans the start of the request ends within the request's length
     window = [f"--start-address={begin}", f"--stop-address={address + scan.ORDER_BYTES}"]
     done = run_tool(work, ["objdump", "-d", "--no-show-raw-insn", *window, name])
     return done is not None and address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}
@@ -142,6 +145,6 @@ def _finding(project: CProject, suspect: Suspect, source: Iterable[SourceLine]) 
         tool=Tool.SCAN,
         kind=suspect.kind,
         message=_WORDS[suspect.kind].format(plain(suspect.symbol[:200])),
-        field=plain(suspect.symbol[:200]),  # as `--allow` takes it from a report
+        field=plain(suspect.symbol[:200]),  # in the form in which `--allow` takes it from a report
         source=tuple(source),
     )

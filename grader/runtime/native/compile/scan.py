@@ -1,8 +1,8 @@
-"""The object scan: what in a student's object or program could make the grader report wrong results.
+"""The object scan: find what in a student's object or program could make the grader report wrong results.
 
-Only what can forge is looked for: code that runs outside the demanded calls (constructors, destructors, ifuncs,
-sections that steer linker and loader), and what gives orders to Valgrind (its instruction sequence, its names for
-replaced functions), or could make such an order while it runs (code that can be written to).
+Only means to forge results are looked for: code that runs outside the demanded calls (constructors, destructors,
+ifuncs, sections that steer linker and loader), what makes client requests to Valgrind (its instruction sequence, its
+names for replaced functions), and what could make such a request while it runs (code that can be written to).
 """
 
 from __future__ import annotations
@@ -38,35 +38,38 @@ _ARRAYS: dict[int, str] = {
 }
 _STARTING = {".init": "constructor", ".fini": "destructor"}
 _STEERING = re.compile(r"\.interp|\.dynamic|\.gnu\.lto_.*|__libc_.*")
-"""Loader, link-time optimiser, and sections of function pointers that libc calls at its end."""
+"""Sections for the loader and the link-time optimiser, and of function pointers that libc calls at its end."""
 _STACK = ".note.GNU-stack"
-"""Its flag tells whether code on the stack must run. In no program of ours it can (lanes.py)."""
+"""Its flag says whether the stack must be executable. It never is in the grader's programs (lanes.py)."""
 _REDIRECTION = re.compile(r"_vg[rwn]\d*[A-Z]")
-"""Names by which Valgrind is told to call one function in the place of another (pub_tool_redir.h)."""
+"""Names that make Valgrind call one function in the place of another (pub_tool_redir.h)."""
 _RUN, _WRITE = 1, 2  # PF_*
 _LOAD = 1  # PT_LOAD
 _POINTER = 8
 _MOST_LISTED, _MOST_SUSPECTS = 10_000, 1000
-"""Relocations of an array of functions that are looked at (one with more is told itself), and suspects in all."""
+"""Relocations read of an array of functions (an array with more is reported itself), and suspects in total."""
 
-# What VEX takes for an order, byte by byte (guest_amd64_toIR.c, guest_arm64_toIR.c; also valgrind.h): rotations of a
-# register by a whole turn, then an instruction that does nothing. Its last register tells which order it is.
+# What VEX takes for a client request, byte by byte (guest_amd64_toIR.c, guest_arm64_toIR.c; also valgrind.h): rotations
+# that leave a register as it was, then an instruction that does nothing. The last register says which request it is.
 _REQUESTS = {
     62: (1, "48c1c703 48c1c70d 48c1c73d 48c1c733", ("4887db", "4887c9", "4887d2", "4887ff")),
     183: (4, "8c0dcc93 8c35cc93 8ccdcc93 8cf5cc93", ("4a010aaa", "6b010baa", "8c010caa", "290109aa")),
 }
-"""By machine (EM_*): at what multiple an instruction begins, the rotations, and what may follow them."""
+"""By machine (EM_*): the alignment of instructions in bytes, the rotations, and what may follow them."""
 
 _MOST_ORDERS = 1000
-"""In one segment; ours are fewer than 100."""
+"""The most client requests read in one segment; the harness has fewer than 100."""
 
 ORDER_BYTES = 20
-"""No order is longer; no instruction is as long as the shortest, of 19."""
+"""The length of the longest client request in bytes. The shortest has 19; no instruction is that long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """Something that somebody has to look at. `symbol` is what lifts it; the place is where its code begins."""
+    """Something that a person has to check.
+
+    `symbol` is the name that `--allow` takes for it. `section` and `offset` are the place where its code begins.
+    """
 
     kind: str
     symbol: str
@@ -76,7 +79,7 @@ class Suspect:
 
 
 def suspects(elf: Elf) -> tuple[Suspect, ...]:
-    """What the sections and symbols of an object file tell, each once; of very many the first."""
+    """Return the suspects among the sections and symbols of an object file, each once; of very many the first."""
     found = list(islice(chain(_of_sections(elf), _of_symbols(elf)), _MOST_SUSPECTS + 1))
     if len(found) > _MOST_SUSPECTS:
         found[-1] = Suspect(kind="odd-section", symbol=f"among more than {_MOST_SUSPECTS} odd ones")
@@ -84,7 +87,7 @@ def suspects(elf: Elf) -> tuple[Suspect, ...]:
 
 
 def calls(elf: Elf, names: Collection[str]) -> dict[str, dict[int, str]]:
-    """By section of code: the places in it that refer to one of the names, with the name."""
+    """Return, by section of code, the places in it that refer to one of the names, with the name."""
     wanted = {number: symbol.name for number, symbol in enumerate(elf.symbols()) if symbol.name in names}
     found: dict[str, dict[int, str]] = {}
     for index, section in enumerate(elf.sections):
@@ -96,16 +99,16 @@ def calls(elf: Elf, names: Collection[str]) -> dict[str, dict[int, str]]:
 
 
 def functions(elf: Elf) -> list[str]:
-    """The names of all functions that an object of ours defines, hidden ones too."""
+    """Return the sorted names of all functions that an object of the harness defines, including hidden ones."""
     return sorted({symbol.name for symbol in _functions(elf)})
 
 
 def program_requests(elf: Elf, prefix: str) -> tuple[int, ...]:
-    """The addresses of all orders to Valgrind in what a linked program can run, but for our own.
+    """Return the addresses of all client requests to Valgrind in a program's executable segments, but the harness's.
 
-    Ours are in functions whose names begin with `prefix`, which nothing of a student's does, and in main: a student's
-    main is hidden. Here no relocation is open and no section apart any more. No instruction and no constant within one
-    is as long as an order: only code that was written for it has these bytes where code is.
+    The harness's are in functions whose names begin with `prefix`, which no name of a student's does, and in main: a
+    student's main is hidden. In a linked program no relocation is open and the sections are joined. No instruction and
+    no constant within one is as long as a request: code has these bytes only where they were written for it.
     """
     found: list[int] = []
     for segment in elf.segments:
@@ -121,15 +124,16 @@ def program_requests(elf: Elf, prefix: str) -> tuple[int, ...]:
 
 
 def named(data: bytes, prefix: str) -> tuple[Suspect, ...]:
-    """Names that begin like our own, in an object of a student's: they cannot be guessed, but they can be spied out."""
+    """Return the names in a student's object with the harness's prefix: it cannot be guessed, but can be spied out."""
     found = dict.fromkeys(re.findall(re.escape(prefix.encode()) + rb"\w*", data))
     return tuple(Suspect(kind="our-name", symbol=name.decode()) for name in found)
 
 
 def writable_code(program: Elf, student: Elf) -> tuple[Suspect, ...]:
-    """What makes sections of a linked program that can be both written and run: what they do no scan can tell.
+    """Return the sections that make a part of a linked program both writable and executable.
 
-    The sections of the student's object that are both, else those of the program that became it.
+    No scan can predict what such a part does. The sections are those of the student's object that are both or, if it
+    has none, those of the program.
     """
     both = _WRITE | _RUN
     if not any(segment.type == _LOAD and segment.flags & both == both for segment in program.segments):
@@ -147,7 +151,7 @@ def _changeable(name: str) -> Suspect:
 
 
 def functions_before(elf: Elf, addresses: Collection[int]) -> dict[int, int]:
-    """Where the functions that hold these addresses of a program begin; the address itself where nothing tells."""
+    """Return where the functions that hold these addresses of a program begin; the address itself where unknown."""
     starts = sorted(symbol.value for symbol in _functions(elf)) if addresses else []
     return {address: starts[at - 1] if (at := bisect_right(starts, address)) else address for address in addresses}
 
@@ -194,10 +198,10 @@ def _listed(
     symbols: Sequence[Symbol],
     functions: Mapping[tuple[int, int], str],
 ) -> Iterator[Suspect]:
-    """The functions in an array of pointers, by its relocations; the array itself where those do not tell."""
+    """Yield the functions in an array of pointers, by its relocations; the array itself where those name none."""
     for _, _, number, addend in entries:
         symbol = symbols[number] if number < len(symbols) else symbols[0]
-        if not 0 < symbol.section < len(elf.sections):  # not of this object
+        if not 0 < symbol.section < len(elf.sections):  # not defined in this object
             yield suspect(symbol=symbol.name) if symbol.name else suspect()
             continue
         offset = symbol.value + addend

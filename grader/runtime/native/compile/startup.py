@@ -1,7 +1,7 @@
-"""What a linked program runs besides its functions, and what it has the loader do, as words that can be compared.
+"""What a linked program runs besides its functions, and what it makes the loader do, as words that can be compared.
 
-Innocent programs of one lane (lanes.py) all have the same: what a submission's has besides came from its object,
-whichever way linker and loader took it.
+Known-good programs of one lane (lanes.py) all have the same words. Further words of a submission's program came from
+its object, however linker and loader handled it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _TAGS = {
     0x7FFFFFFD: "AUXILIARY",
     0x7FFFFFFF: "FILTER",
 }
-"""Of the loader's orders those that run code, load files, or change what loading means."""
+"""The tags for the loader that run code, load files, or change what loading means."""
 _CHOSEN = {62: 37, 183: 1032}
-"""By machine: the relocation whose value a function chooses while the program is loaded (R_*_IRELATIVE)."""
+"""By machine: the type of relocations whose value a function chooses during loading (R_*_IRELATIVE)."""
 _ARRAYS = frozenset({Shape.INIT_ARRAY, Shape.FINI_ARRAY, Shape.PREINIT_ARRAY})
 _CALLED = frozenset({".init", ".fini", ".ctors", ".dtors", "__libc_atexit"})
 
 
 def start(elf: Elf) -> frozenset[str]:
-    """All of it, of one program."""
+    """Return all such words of one program."""
     return frozenset([*_loader(elf), *_sections(elf), *_chosen(elf)])
 
 
@@ -71,7 +71,7 @@ def _sections(elf: Elf) -> Iterator[str]:
 
 
 def _chosen(elf: Elf) -> Iterator[str]:
-    """Values that functions choose, but for those of libc's: which of these there are depends on what is called."""
+    """Yield the values that functions choose, without libc's: which of those there are depends on what is called."""
     known = elf.choosers()
     for table in elf.sections:
         if table.type == Shape.RELA and table.flags & Flag.ALLOC:

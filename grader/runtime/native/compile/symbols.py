@@ -1,4 +1,4 @@
-"""The names in an object file: what it defines for others, and what it wants from them."""
+"""The names in an object file: those that it defines for others, and those that it needs from others."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Symbols"]
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """The names that an object defines for others, and those that it wants from others."""
+    """The names that an object defines for others, and those that it needs from others."""
 
     defined: frozenset[str]
     undefined: frozenset[str]
     unhideable: frozenset[str] = frozenset()
-    """Of the defined those that objcopy cannot hide: common and unique ones. They could take the place of libc's."""
+    """The defined names that objcopy cannot hide: common and unique ones. They could take the place of libc's."""
 
     @classmethod
     def of(cls, elf: Elf) -> Symbols:
-        """Read them from an object file."""
+        """Return the names of an object file."""
         visible = [symbol for symbol in elf.symbols() if symbol.bind != Bind.LOCAL]
         undefined = {symbol.name for symbol in visible if symbol.section == 0}
         unhideable = {

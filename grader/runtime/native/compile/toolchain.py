@@ -1,16 +1,17 @@
-"""Compile and link one file, and know whose fault it is when that fails: the file's own, or this machine's.
+"""Compile and link one file, and determine whether a failure is the file's own or this machine's.
 
-A failure is the file's own when it comes again, and an innocent file of its size is built in between (innocent.py).
-What fails once only is passed over; the rest is raised, so that nobody is graded by it.
+A failure is the file's own when it occurs again, and a known-good file of its size is built in between (known_good.py).
+A failure that occurs only once is ignored. Any other failure is raised, so that no submission is graded by it.
 
-    gcc ended by itself   its compiler is asked again with its output thrown away: no disk can be to blame for what it
-                          says then. When it has nothing to say against the file, the assembler has, or the output is
-                          to blame: it is larger than gcc may write here, or there is no room, which an innocent file
-                          of that size shows.
-    gcc was ended         by a limit on what it computes, writes or has in memory: the file's own. So it is when it
-                          sleeps for too long each time. By somebody else, such as a kernel without memory: ours.
+    gcc ended by itself   its compiler is run again with its output discarded: no disk can cause what it reports then.
+                          When it reports no error, the assembler does, or the output is the cause: it is larger than
+                          gcc may write here, or there is no room, which a known-good file of that size shows.
+    gcc was ended         by a limit on what it computes, writes or has in memory: the file's own failure. The same
+                          holds when it sleeps for too long each time. By another process or the operating system, such
+                          as a kernel without memory: the machine's failure.
 
-How compiler and assembler ended is told by their exit statuses, never by what is printed: the file has a say in that.
+How compiler and assembler ended is read from their exit statuses, never from what is printed: the file can influence
+that.
 """
 
 from __future__ import annotations
@@ -34,37 +35,40 @@ __all__ = ["Compiled", "compile_file", "link_file"]
 
 _MOST_FOREIGN = 20
 _LARGE = 48 << 20
-"""Bytes of an object that fits into what gcc may write, and whose programs need more room than any object does."""
+"""The size of an object, in bytes, that gcc may still write, and whose programs need more room than any object."""
 _STATUSES = "statuses"
 _TELL_STATUSES = ("-wrapper", f'sh,-c,"$0" "$@"; status=$?; echo $status >>{_STATUSES}; exit $status')
-"""Of compiler and assembler: gcc's own does not tell whether a signal ended them."""
+"""Options that record the statuses of compiler and assembler: gcc's own does not show whether a signal ended them."""
 _BY_SIGNAL = 128
-"""What the shell adds to its number."""
+"""What the shell adds to the signal's number in the exit status."""
 _NOBODY = frozenset({signal.SIGKILL, signal.SIGBUS, signal.SIGTERM, signal.SIGHUP})
-"""Signals that no file can send to its compiler."""
+"""Signals that a submission's file cannot cause in its compiler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """What gcc made of a file, or what it has against it."""
+    """What gcc made of a file, or how it failed."""
 
     done: Completed
     data: bytes = b""
     elf: Elf | None = None
-    """What is in it; None when there is no object."""
+    """The parsed object; None when there is none."""
     foreign: tuple[str, ...] = ()
-    """Files of others that it took in."""
+    """Files from outside that were read (outside_files.py)."""
     again: Completed | None = None
-    """The second try, with machine-readable messages."""
+    """The second run, with machine-readable messages."""
     stopped: bool = False
-    """Did it need more than it may use?"""
+    """Whether gcc needed more than it may use."""
     too_large: bool = False
-    """Is that what it writes?"""
+    """Whether the output is larger than gcc may write."""
     cpu_seconds: float = 0.0
 
 
 def compile_file(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
-    """Compile the file. Raises `GraderError` when it cannot be told what is wrong with it."""
+    """Compile the file.
+
+    Raises `GraderError` when it cannot be determined what is wrong with the file.
+    """
     kills = capacity.memory_kills()
     most = most_seconds(work, COMPILE_LIMITS)
     first = _compiled(project, work, source, command)
@@ -82,7 +86,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
     nowhere = [*command[: command.index("-o")], "-o", "/dev/null"]
     again, statuses = _told(work, [*nowhere, "-S", *diagnostics.diagnostics_options(tools.gcc_major())])
     compiled = replace(first, again=again, cpu_seconds=first.cpu_seconds + again.cpu_seconds)
-    if again.succeeded:  # the assembler has something against it, or the output is to blame
+    if again.succeeded:  # the assembler rejects the file, or the output is the cause
         most = most_seconds(work, COMPILE_LIMITS)
         done, statuses = _told(work, nowhere)
         compiled = replace(compiled, done=done, cpu_seconds=compiled.cpu_seconds + done.cpu_seconds)
@@ -97,14 +101,17 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
 
 
 def _told(work: Workspace, command: Sequence[str]) -> tuple[Completed, list[int]]:
-    """Run gcc: how it ended, and the exit statuses of its compiler and then its assembler."""
+    """Run gcc; return how it ended, and the exit statuses of its compiler and then its assembler."""
     (work.folder / _STATUSES).unlink(missing_ok=True)
     done = work.run([*command, *_TELL_STATUSES], limits=COMPILE_LIMITS)
     return done, [int(word) for word in work.read(_STATUSES).split() if word.isdigit()]
 
 
 def _is_stopped(done: Completed, statuses: Sequence[int], most: float) -> bool:
-    """Did gcc fail because it was stopped, not because of what it says? Raises where that is not the file's doing."""
+    """Whether gcc failed because it was stopped, not because of an error that it reports.
+
+    Raises `GraderError` when the file is not the cause.
+    """
     if done.timed_out:
         raise TooBusy(f"gcc did not come to its end in time, although it computed for {done.cpu_seconds:.1f} s only")
     if done.slow or done.large:
@@ -117,7 +124,10 @@ def _is_stopped(done: Completed, statuses: Sequence[int], most: float) -> bool:
 
 
 def link_file(project: CProject, work: Workspace, compiled: Compiled, missing: Sequence[str]) -> Linked:
-    """Link what was compiled. Raises `GraderError` when nothing as large as it is linked here."""
+    """Link the object.
+
+    Raises `GraderError` when no object of its size can be linked here, or when the system ended the tool.
+    """
     data, elf = compiled.data, compiled.elf
     assert elf is not None
     kills = capacity.memory_kills()
@@ -138,7 +148,7 @@ def link_file(project: CProject, work: Workspace, compiled: Compiled, missing: S
 
 
 def _compiled(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
-    """One try."""
+    """Run the compile command once and read what it wrote."""
     _add(project, work, source)
     done = work.run([*command, *TELL], limits=COMPILE_LIMITS)
     data = work.read(project.object_name) if done.succeeded else b""
@@ -157,7 +167,10 @@ def _add(project: CProject, work: Workspace, source: bytes) -> None:
 
 
 def _written(project: CProject, work: Workspace, source: bytes, command: Sequence[str]) -> Compiled:
-    """gcc has nothing against the file: now it is written, or too large for that, or there is no room."""
+    """Compile a file once more in which gcc reports no error.
+
+    The object is written, or it is too large for that, or there is no room: then this raises `GraderError`.
+    """
     once_more = _compiled(project, work, source, command)
     if once_more.elf is None:
         known_good_program(project, work, _LARGE)

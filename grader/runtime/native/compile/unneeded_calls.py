@@ -1,8 +1,8 @@
-"""Calls of libc that no memory manager needs: they link to functions that fail, and are named as advice.
+"""Calls of libc that no memory manager needs: they link to functions that fail, and are reported as advice.
 
-What a decent program may call stays libc's own: everything that prints (`write` too, which prints on descriptors 1
+What an ordinary program may call stays libc's own: everything that prints (`write` too, which prints on descriptors 1
 and 2), reading of stdin, strings, sorting, numbers, clocks, locales, locks, `raise`. The allocators and the calls that
-end a program are the harness's (link.py).
+end a program are replaced by the harness's (link.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Calls:
 
     about: str
     fails_with: str
-    """The C expression that they return; errno is ENOSYS besides."""
+    """The C expression that they return; they also set errno to ENOSYS."""
     names: str
 
 
@@ -71,17 +71,17 @@ _VARIANT = re.compile(r"__(\w+?)(?:64)?(?:_chk|_2)|(\w+)64")
 
 
 def called(undefined: Collection[str]) -> list[str]:
-    """The needless ones among the names that an object wants from others, sorted."""
+    """Return the unneeded calls among the names that an object needs from others, sorted."""
     return sorted(name for name in undefined if _plain(name) in _CALLS)
 
 
 def stub(name: str, as_name: str) -> str:
-    """C for what stands in the place of the call. It leaves its arguments alone, whatever they are."""
+    """Return the C function that replaces the called one; it ignores its arguments, whatever they are."""
     return f"long {as_name}(void) {{ errno = ENOSYS; return {_CALLS[_plain(name)].fails_with}; }}"
 
 
 def advice(lines: dict[str, tuple[SourceLine, ...]]) -> Iterator[Advice]:
-    """One for each name that is called, with the lines of its calls."""
+    """Yield one advice for each name that is called, with the lines of its calls."""
     for name, places in lines.items():
         calls = _CALLS[_plain(name)]
         others = f" (also in line {', '.join(str(place.line) for place in places[1:])})" if len(places) > 1 else ""

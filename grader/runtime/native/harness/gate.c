@@ -1,5 +1,5 @@
 /* System calls of the student's own. What a decent program wants of the system it asks of libc, in whose place there
- * are failing functions where it needs nothing (needless.py); only an attack brings the instruction itself. So the
+ * are failing functions where it needs nothing (unneeded_calls.py); only an attack brings the instruction itself. So the
  * kernel is told where the student's code lies, and refuses every call from there with EPERM. And it is told of the one
  * place where the harness makes those calls that only the harness needs: to take pages away, and to write into what
  * neither stdout nor stderr is. From anywhere else, functions of libc too, they are refused. Who jumps to that very
