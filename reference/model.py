@@ -1,4 +1,4 @@
-"""What the grader knows of a reference engine: seven functions, and how to play a trace with them."""
+"""What the grader knows of a reference engine: six functions, and how to play a trace with them."""
 
 from __future__ import annotations
 
@@ -134,12 +134,6 @@ class Model(Protocol):
 
     def record(self) -> bytes:
         """All that a white-box test may see after the last operation."""
-
-    def delta(self) -> bytes:
-        """What the last operation did to the record, as a driver most probably tells it (reference/delta.py).
-
-        Applied to the record before, it always makes the record.
-        """
 
     def allowed(self) -> tuple[Span, ...]:
         """The only bytes handed to an engine that the last operation (judged or applied) may touch."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.assignment import load, toml_source
+from grader.assignment import stored_cases, toml_source
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import Rubric
 from grader.assignment.toml_table import Table
@@ -53,7 +53,7 @@ def select_cases(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool =
 
 def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> CaseSelection:
     known = given(lab)
-    cases = load.load_folder(lab.cases, lab.grammar, seed=seed, pattern=pattern)
+    cases = stored_cases.load_folder(lab.cases, lab.grammar, seed=seed, pattern=pattern)
     hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
     if known is not None:
         if hidden:
@@ -62,7 +62,7 @@ def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> CaseSelect
         return CaseSelection(cases=tuple(cases), hidden=known)
     if not public_only:
         return CaseSelection(cases=tuple(cases))
-    every = cases if pattern == "*" else load.load_folder(lab.cases, lab.grammar, seed=seed)
+    every = cases if pattern == "*" else stored_cases.load_folder(lab.cases, lab.grammar, seed=seed)
     public = tuple(case for case in cases if case.visibility is Visibility.PUBLIC)
     return CaseSelection(cases=public, hidden=weights(lab.rubric, every))
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from grader.assignment import toml_source
 from grader.assignment.operations import OperationReader
 from grader.assignment.toml_table import Table
-from grader.core.case import Case, Grammar, Number
+from grader.core.case import Case, Expected, Grammar, Number
 from grader.core.errors import CaseFileError, Problem
 from grader.core.verdict import Visibility
 from grader.system.text_file import short
-from reference.model import CannotGoOn, CannotPoke
+from reference.model import CannotGoOn, CannotPoke, Step
 from reference.operation import Operation, Trace
 
-__all__ = ["load", "load_folder"]
+__all__ = ["load", "load_folder", "paths"]
 
 
 def load_folder(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*") -> list[Case]:
@@ -32,15 +32,19 @@ def load_folder(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*"
     """
     cases: list[Case] = []
     problems: list[Problem] = []
-    for path in sorted(folder.glob("*/*.toml")):
-        if _fits(path, pattern):
-            try:
-                cases.append(load(path, grammar, seed=seed))
-            except CaseFileError as error:
-                problems += error.problems
+    for path in paths(folder, pattern):
+        try:
+            cases.append(load(path, grammar, seed=seed))
+        except CaseFileError as error:
+            problems += error.problems
     if problems:
         raise CaseFileError(problems)
     return cases
+
+
+def paths(folder: Path, pattern: str = "*") -> list[Path]:
+    """The case files below `folder` whose name matches, in the order of their names."""
+    return [path for path in sorted(folder.glob("*/*.toml")) if _fits(path, pattern)]
 
 
 def load(path: Path, grammar: Grammar, *, seed: int) -> Case:
@@ -82,9 +86,11 @@ class _Reader:
             for key, message in self.grammar.complete(header.settings, operations):
                 self.table.complain(key, message)
         trace = Trace(operations=tuple(operations), settings={**header.settings, "seed": seed})
-        for check in (self._check_targets, self._check_claims, self._check_success):
-            if not self.problems:  # a later check would only echo what an earlier one found
-                check(trace)
+        if not self.problems:  # a later check would only repeat what an earlier one found
+            self._check_targets(trace)
+        expected = Expected.of(self._played(trace) if not self.problems else ())
+        if not self.problems:
+            self._check_success(trace)
         if self.problems:
             raise CaseFileError(sorted(self.problems, key=lambda problem: problem.line))
         return Case(
@@ -96,6 +102,7 @@ class _Reader:
             visibility=header.visibility,
             weight=header.weight,
             trace=trace,
+            expected=expected,
         )
 
     def _complain(self, line: int, message: str) -> None:
@@ -160,8 +167,8 @@ class _Reader:
             if signature.closes:
                 alive.discard(target)
 
-    def _check_claims(self, trace: Trace) -> None:
-        """Does the reference answer what the author read from the handout? After a false claim it still goes on."""
+    def _played(self, trace: Trace) -> Iterator[Step]:
+        """Play the reference, and check that it replies what the author read from the handout."""
         model = self.grammar.model(trace)
         for operation in trace.operations:
             try:
@@ -174,6 +181,7 @@ class _Reader:
                     operation,
                     f"'{operation}' claims {operation.claim}, the reference returns {reply.text} ({reply.clause})",
                 )
+            yield Step(operation, reply, model.record(), model.allowed())
 
     def _check_success(self, trace: Trace) -> None:
         """A program that refuses everything must not pass."""

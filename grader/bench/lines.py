@@ -13,10 +13,10 @@ from grader import pipeline
 from grader.attempt import Attempt
 from grader.bench.figures import Figure, Section, Target, best, differences, ratio, worst
 from grader.bench.measure import Candidate, Tell, cpu_of, rounds_of, wall_of
-from grader.bench.operations import Compared, compared
+from grader.bench.operations import Operations, replayed_operations
 from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
 from grader.bench.subject import Subject
-from grader.bench.traces import copied, on_pool
+from grader.bench.traces import on_pool
 from grader.bench.workers import efficiency
 from grader.core.case import Case
 from grader.core.verdict import Verdict
@@ -24,7 +24,7 @@ from grader.system import sandbox
 
 __all__ = ["full", "quick"]
 
-GRADING_G, GRADING_V, START_G = Target(4.5), Target(1.4), Target(2)
+GRADING_G, GRADING_V, START_G, RUN_G = Target(4.5), Target(1.4), Target(2), Target(5)
 NAIVE, WORKERS = Target(30, at_least=True), Target(0.85, at_least=True)
 SANDBOX, HANG_SECONDS, PROCESSES, MOST_PROCESSES = Target(0.1), Target(3), Target(2), Target(4)
 """The design's targets, section "Now"."""
@@ -40,8 +40,8 @@ grader.tests.trials.hostile_levels measures them."""
 
 def quick(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
     """Measure the cost of grading and of starting, the Valgrind processes, and the speed of the comparison."""
-    operations = compared(subject, tell)
-    taken, stages = _rounds(subject, _own(subject, operations, rounds), rounds, tell)
+    operations = replayed_operations(subject, tell)
+    taken, stages = _rounds(subject, _own(subject, operations), rounds, tell)
     targets = [*_grading(subject, taken), _processes(subject), *_operations(operations, taken)]
     return [Section("Targets", tuple(targets)), _parts(taken, stages)]
 
@@ -51,8 +51,8 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
     sample = subject.cases[::_EVERY]
     with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
         folder = Path(name)
-        operations = compared(subject, tell)
-        own = _own(subject, operations, rounds)
+        operations = replayed_operations(subject, tell)
+        own = _own(subject, operations)
         taken, stages = _rounds(subject, [*own, *_rivals(subject, sample, folder)], rounds, tell)
         passes = rounds_of(_passes(subject, work, folder), 2 * rounds, tell)
     targets = [
@@ -89,7 +89,7 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
     ]
 
 
-def _own(subject: Subject, operations: Sequence[Compared], rounds: int) -> list[Candidate]:
+def _own(subject: Subject, operations: Sequence[Operations]) -> list[Candidate]:
     """The yardsticks and the grader itself."""
     one = subject.cases[0]
     return [
@@ -97,10 +97,11 @@ def _own(subject: Subject, operations: Sequence[Compared], rounds: int) -> list[
         Candidate("V", subject.empty_under_valgrind),
         Candidate("grading", subject.grade),
         Candidate("one case", partial(subject.grade, [one])),
-        Candidate("a process for one case", partial(subject.grade_in_a_process, one)),
+        Candidate("a process for one case", partial(subject.grade_in_a_process, one.name)),
+        Candidate("a process for all cases", partial(subject.grade_in_a_process, "*")),
         Candidate("imports", partial(subject.start_and_import, subject.modules(one))),
         Candidate("loading", subject.load_cases),
-        *(candidate for one in operations for candidate in one.candidates(subject, rounds)),
+        *(candidate for one in operations for candidate in one.candidates(subject)),
     ]
 
 
@@ -147,6 +148,7 @@ def _grading(subject: Subject, taken: dict[str, list[float]]) -> list[Figure]:
         ratio(f"whole grading, {count} cases / G", taken["grading"], taken["G"], target=GRADING_G),
         ratio(f"whole grading, {count} cases / V", taken["grading"], taken["V"], target=GRADING_V),
         ratio("interpreter start and imports of `grade run` / G", taken["imports"], taken["G"], target=START_G),
+        ratio("`grade run` from the shell / G", taken["a process for all cases"], taken["G"], target=RUN_G),
     ]
 
 
@@ -164,7 +166,7 @@ def _parts(taken: dict[str, list[float]], stages: dict[str, list[float]]) -> Sec
     )
 
 
-def _operations(operations: Sequence[Compared], taken: dict[str, list[float]]) -> list[Figure]:
+def _operations(operations: Sequence[Operations], taken: dict[str, list[float]]) -> list[Figure]:
     return [figure for one in operations for figure in one.figures(taken)]
 
 
@@ -228,7 +230,7 @@ def _more_cases(subject: Subject, tell: Tell) -> list[Figure]:
     candidates = []
     with sandbox.workspace() as work:
         for factor in times:
-            cases = [copied(case, f"{case.name}_{n}") for n in range(factor) for case in subject.cases]
+            cases = [replace(case, name=f"{case.name}_{n}") for n in range(factor) for case in subject.cases]
             candidates.append(Candidate(f"cases x {factor}", partial(_played, subject, work, cases)))
         taken = rounds_of(candidates, _DEAR_ROUNDS, tell)
     each = {factor: [seconds / factor for seconds in taken[f"cases x {factor}"]] for factor in times}
@@ -240,7 +242,10 @@ def _larger_pools(subject: Subject, tell: Tell) -> list[Figure]:
     candidates = []
     with sandbox.workspace() as work:
         for blocks in _POOLS:
-            cases = [on_pool(subject.cases[0], blocks, operations=150, seed=seed) for seed in range(4)]
+            cases = [
+                on_pool(subject.cases[0], subject.lab.model, blocks=blocks, operations=150, seed=seed)
+                for seed in range(4)
+            ]
             candidates.append(Candidate(f"{blocks} blocks", partial(_played, subject, work, cases)))
         taken = rounds_of(candidates, _DEAR_ROUNDS, tell)
     least = taken[f"{_POOLS[0]} blocks"]
@@ -251,7 +256,6 @@ def _larger_pools(subject: Subject, tell: Tell) -> list[Figure]:
 
 
 def _played(subject: Subject, work: sandbox.Workspace, cases: Sequence[Case]) -> None:
-    """Run all passes on cases that the grader has not seen before."""
-    unknown = [copied(case) for case in cases]
-    subject.compare(subject.replay(work, unknown))
-    subject.memcheck(work, unknown)
+    """Run all passes."""
+    subject.compare(subject.replay(work, cases))
+    subject.memcheck(work, cases)

@@ -1,72 +1,71 @@
-"""The speed of the reference and the comparison: operations per second of CPU time."""
+"""The speed of the reference and of the comparison: operations per second of CPU time. Neither has a target.
+
+The reference plays a set of cases once; what it did is kept (grader.assignment.kept_cases). Every submission is
+compared.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from grader.bench.figures import Figure, Target, ratio
+from grader.bench.figures import Figure, ratio
 from grader.bench.measure import Candidate, Tell
 from grader.bench.subject import Subject
-from grader.bench.traces import copied, on_pool
+from grader.bench.traces import on_pool
+from grader.core.case import Expected
 from grader.runtime.observation import Replayed
 from grader.system import sandbox
+from reference.model import play
 
-__all__ = ["Compared", "compared"]
+__all__ = ["Operations", "replayed_operations"]
 
-_TARGET = Target(300_000, at_least=True)
 _BLOCKS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """The reports of two replays of the same cases."""
+class Operations:
+    """Cases that the submission played."""
 
     name: str
-    target: Target | None
-    first: Replayed
-    later: Replayed
+    replayed: Replayed
 
-    def candidates(self, subject: Subject, rounds: int) -> Iterator[Candidate]:
-        """Yield the comparison of unseen cases, and the comparison for a later submission of a class."""
-        unseen = iter([_unseen(self.first) for _ in range(rounds)])
-        subject.compare(self.first)  # fills the cache; the bytes of `later` are not the same objects as the cached ones
-        yield Candidate(self.name, partial(_compare_next, subject, unseen))
-        yield Candidate(self._seen, partial(subject.compare, self.later))
+    def candidates(self, subject: Subject) -> Iterator[Candidate]:
+        """Yield the reference playing the cases, and the comparison of what the submission reported."""
+        yield Candidate(self._played, partial(_play, subject, self.replayed))
+        yield Candidate(self._compared, partial(subject.compare, self.replayed))
 
     def figures(self, taken: Mapping[str, Sequence[float]]) -> Iterator[Figure]:
         """Yield the operations per second."""
-        count = sum(len(played.steps) for played in self.first.played)
-        unseen, seen = ([count] * len(taken[name]) for name in (self.name, self._seen))
-        yield ratio(f"operations/s played and compared, {self.name}", unseen, taken[self.name], target=self.target)
-        yield ratio("  of cases seen before: compared only", seen, taken[self._seen])
+        count = sum(len(played.steps) for played in self.replayed.played)
+        for name in (self._played, self._compared):
+            yield ratio(f"operations/s {name}", [count] * len(taken[name]), taken[name])
 
     @property
-    def _seen(self) -> str:
-        return f"{self.name}, seen before"
+    def _played(self) -> str:
+        return f"played by the reference, {self.name}"
+
+    @property
+    def _compared(self) -> str:
+        return f"compared, {self.name}"
 
 
-def compared(subject: Subject, tell: Tell) -> list[Compared]:
-    """Replay what is to be compared: long traces, and the shipped cases.
+def replayed_operations(subject: Subject, tell: Tell) -> list[Operations]:
+    """Replay long traces on a pool of 64 blocks, and the shipped cases.
 
-    The target is for pools of up to 64 blocks, whose records grow with the pool. It is checked where it is hardest to
-    meet, with the work that a grader does for unseen cases. The shipped cases have no target: they have a few calls
-    each, mostly creating and destroying, and some of them use far larger pools.
+    The shipped cases have a few calls each, mostly creating and destroying, and some of them use far larger pools.
     """
-    dense = [on_pool(subject.cases[0], _BLOCKS, operations=200, seed=seed) for seed in range(20)]
+    model = subject.lab.model
+    dense = [on_pool(subject.cases[0], model, blocks=_BLOCKS, operations=200, seed=seed) for seed in range(20)]
     found = []
-    for name, cases, target in ((f"{_BLOCKS} blocks", dense, _TARGET), ("the cases", subject.cases, None)):
+    for name, cases in ((f"{_BLOCKS} blocks", dense), ("the cases", subject.cases)):
         tell(f"replaying {name}")
         with sandbox.workspace() as work:
-            found.append(Compared(name, target, subject.replay(work, cases), subject.replay(work, cases)))
+            found.append(Operations(name, subject.replay(work, cases)))
     return found
 
 
-def _compare_next(subject: Subject, unseen: Iterator[Replayed]) -> None:
-    subject.compare(next(unseen))
-
-
-def _unseen(replayed: Replayed) -> Replayed:
-    """Replace the cases by copies that the grader has not seen, so that what it caches for a trace does not help."""
-    return replace(replayed, played=tuple(replace(one, case=copied(one.case)) for one in replayed.played))
+def _play(subject: Subject, replayed: Replayed) -> None:
+    for played in replayed.played:
+        Expected.of(play(subject.lab.model(played.case.trace), played.case.trace))

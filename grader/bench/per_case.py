@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reference.delta import applied
+from grader.runtime.native.delta import applied
 
 TOKEN = 7
 _HERE = Path(__file__).parent

@@ -78,9 +78,9 @@ class Subject:
         chosen = self.cases if cases is None else cases
         return pipeline.grade(self.path, self.lab, chosen)
 
-    def grade_in_a_process(self, case: Case) -> None:
-        """Run `grade run` with one case, from the start of Python to the report."""
-        _python(_RUN, str(self.path.absolute()), case.name)
+    def grade_in_a_process(self, pattern: str) -> None:
+        """Run `grade run` with the cases that fit, from the start of Python to the report."""
+        _python(_RUN, str(self.path.absolute()), pattern)
 
     def modules(self, case: Case) -> list[str]:
         """Return all modules, except Python's own, that such a `grade run` has imported at its end."""
@@ -120,7 +120,7 @@ class Subject:
         )
 
     def compare(self, replayed: Replayed) -> list[Comparison]:
-        """Compute the reference's states and compare the replayed cases with them."""
+        """Compare the replayed cases with what the reference does."""
         return [compare(played, self.lab.model) for played in replayed.played]
 
     def samples(self, verdict: Verdict) -> list[Path]:

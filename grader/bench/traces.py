@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from grader.core.case import Case
+from grader.core.case import Case, Expected
+from reference.model import ModelFactory, play
 from reference.operation import Operation, Trace
 
-__all__ = ["copied", "on_pool"]
+__all__ = ["on_pool"]
 
 _MOST_ALIVE = 8
 _BLOCK_BYTES = 64
 
 
-def on_pool(pattern: Case, blocks: int, *, operations: int, seed: int) -> Case:
+def on_pool(pattern: Case, model: ModelFactory, *, blocks: int, operations: int, seed: int) -> Case:
     """Make a case with about `operations` calls, most of them successful in a pool of 64 blocks or more."""
     chance = random.Random(seed)
     calls = [Operation(name="llm_init", arguments=(blocks * _BLOCK_BYTES,))]
@@ -32,10 +33,6 @@ def on_pool(pattern: Case, blocks: int, *, operations: int, seed: int) -> Case:
         else:
             calls.append(Operation(name="append_kv", arguments=(chance.choice(alive), chance.randint(0, 1 << 30))))
     calls.append(Operation(name="llm_destroy"))
-    settings = {"seed": pattern.trace.settings["seed"]}
-    return replace(pattern, name=f"bench/{blocks}_{seed}", trace=Trace(operations=tuple(calls), settings=settings))
-
-
-def copied(case: Case, name: str = "") -> Case:
-    """Copy a case, optionally under another name; the grader treats the copy as a different case."""
-    return replace(case, name=name or case.name, trace=replace(case.trace))
+    trace = Trace(operations=tuple(calls), settings={"seed": pattern.trace.settings["seed"]})
+    expected = Expected.of(play(model(trace), trace))
+    return replace(pattern, name=f"bench/{blocks}_{seed}", trace=trace, expected=expected)

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -19,16 +19,14 @@ from multiprocessing.context import SpawnProcess
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from grader.system.interrupts import INTERRUPTS, delayed_interrupts
 from grader.system.orphans import end_tree
 from grader.system.sandbox import sweep
 
-__all__ = ["MOST_SECONDS_TO_END", "SIGNALS", "Died", "Late", "Pool", "deaf"]
+__all__ = ["MOST_SECONDS_TO_END", "Died", "Late", "Pool"]
 
 MOST_SECONDS_TO_END = 20.0
 """Of a process that works, once the one that it works for is gone."""
-
-SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-"""What asks us to end."""
 
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 1.5
@@ -52,7 +50,7 @@ class Pool(Executor):
         self._calls: SimpleQueue[tuple[Future[Any], _Call] | None] = SimpleQueue()
         self._places = [_Place(most_seconds) for _ in range(count)]
         self._ended = threading.Event()
-        with deaf():  # signals are for the main thread
+        with delayed_interrupts():  # signals are for the main thread
             self._threads = [threading.Thread(target=self._serve, args=(one,), daemon=True) for one in self._places]
             for thread in [*self._threads, threading.Thread(target=self._watch, daemon=True)]:
                 thread.start()
@@ -65,7 +63,7 @@ class Pool(Executor):
 
     def close(self, *, at_once: bool) -> None:
         """End all processes: when their calls are done, or at once, whatever they are at."""
-        with deaf():
+        with delayed_interrupts():
             with contextlib.suppress(Empty):
                 while at_once and (left := self._calls.get_nowait()) is not None:
                     left[0].cancel()
@@ -144,7 +142,7 @@ class _Place:
             return self._connection
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
-        with _starting, theirs, deaf():
+        with _starting, theirs, delayed_interrupts():
             self._process = context.Process(target=_work, args=(theirs,), daemon=True)
             self._process.start()
         return self._connection
@@ -191,16 +189,6 @@ def _kill(process: SpawnProcess) -> None:
         sweep()
 
 
-@contextlib.contextmanager
-def deaf() -> Iterator[None]:
-    """A thread or process that starts in here does not hear what asks us to end: that is for the one that leads."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class _State:
     """Of a process that works for a pool."""
 
@@ -216,12 +204,12 @@ _state = _State()
 
 def _work(connection: Connection[Any, Any]) -> None:
     """In a process: make calls, until there are no more."""
-    for number in SIGNALS - {signal.SIGTERM}:
+    for number in INTERRUPTS - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
     calls: SimpleQueue[_Call | None] = SimpleQueue()
-    threading.Thread(target=_read, args=(connection, calls), daemon=True).start()  # it has to be deaf still
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    threading.Thread(target=_read, args=(connection, calls), daemon=True).start()  # started with interrupts delayed
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
     try:
         _make_calls(connection, calls)
     except KeyboardInterrupt:

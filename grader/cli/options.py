@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from grader.assignment import load
+from grader.assignment import stored_cases
 from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
@@ -93,7 +93,7 @@ def case_names() -> list[str]:
 
 def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:
     """One case by its name, by the end of its name, or by its path. Raises `UsageError`."""
-    cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed)
+    cases = stored_cases.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed)
     wanted = name.removesuffix(".toml")
     fitting = [case for case in cases if case.name == wanted or wanted.endswith(f"/{case.name}")]
     fitting = fitting or [case for case in cases if case.path.stem == wanted]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.core.verdict import Visibility
-from reference.model import ModelFactory
-from reference.operation import Operation, Trace
+from reference.model import ModelFactory, Span, Step
+from reference.operation import Operation, Reply, Trace
 
-__all__ = ["Case", "Grammar", "Number", "Signature"]
+__all__ = ["Case", "Expected", "Grammar", "Number", "Signature"]
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
@@ -73,6 +73,25 @@ class Grammar:
     model: ModelFactory
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the reference does in a case: for each operation its reply, the record after it, and what it may touch."""
+
+    replies: tuple[Reply, ...]
+    records: tuple[bytes, ...]
+    allowed: tuple[tuple[Span, ...], ...]
+
+    @classmethod
+    def of(cls, steps: Iterable[Step]) -> Expected:
+        """Collect the steps of a played trace (`reference.model.play`)."""
+        played = tuple(steps)
+        return cls(
+            replies=tuple(step.reply for step in played),
+            records=tuple(step.record for step in played),
+            allowed=tuple(step.allowed for step in played),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A complete case that was checked against the reference."""
@@ -86,3 +105,5 @@ class Case:
     visibility: Visibility
     weight: int
     trace: Trace
+    expected: Expected = field(repr=False)
+    """What the reference does in `trace`."""

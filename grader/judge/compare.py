@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from grader.judge.expected import right_of
 from grader.runtime.comparison import ALLOCATED, LOST, REFUSALS, Comparison, Deviation, End
 from grader.runtime.heap_events import Event
 from grader.runtime.observation import Played, PlayedStep
@@ -19,6 +18,8 @@ from reference.operation import Reply
 __all__ = ["compare"]
 
 _REPLY_BYTES = 8
+_TIMES_LARGER, _MORE_BYTES, _MORE_OPERATIONS = 4, 2048, 16
+"""The limit of a record: a multiple of the reference's largest, plus bytes for each operation and for extra ones."""
 
 
 def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = lambda: False) -> Comparison:
@@ -27,11 +28,12 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
     `late` returns whether no time is left to follow a program that differs from the reference.
     """
     operations, steps = played.case.trace.operations, played.steps
-    right = right_of(played.case.trace, model)
-    follows = right.followed_by(steps)  # covers nearly every operation of nearly every program
+    right = played.case.expected
+    follows = _followed_by(right.records, steps)  # nearly every operation of nearly every program
+    most_bytes = _most_bytes(right.records)
     actual = [reply.text for reply in right.replies[:follows]]
     deviations = list(_heap_alone(right.replies, steps[:follows]))
-    allowed = right.allowed[:follows]
+    allowed = list(right.allowed[:follows])
     own: Model | None = None
     unreadable = ""
     unjudged = False
@@ -40,8 +42,8 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         unjudged = late()
         if unjudged:
             break
-        if steps[number].length > right.most_bytes:
-            unreadable = f"what it left takes {steps[number].length} bytes to tell, and more than {right.most_bytes}"
+        if steps[number].length > most_bytes:
+            unreadable = f"what it left takes {steps[number].length} bytes to tell, and more than {most_bytes}"
             unreadable += " are never needed"
             break
         own = own or model(played.case.trace)
@@ -80,6 +82,21 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         unreadable=unreadable,
         unjudged=unjudged,
     )
+
+
+def _followed_by(records: Sequence[bytes], steps: Sequence[PlayedStep]) -> int:
+    """The number of operations, from the first on, that leave a program in the reference's state, byte by byte."""
+    for number, (right, step) in enumerate(zip(records, steps, strict=False)):
+        if step.length != len(right) or step.record != right:
+            return number
+        if number:
+            steps[number - 1].forget()
+    return min(len(records), len(steps))
+
+
+def _most_bytes(records: Sequence[bytes]) -> int:
+    """The most bytes that any record needs, even of a program that differs from the reference in its structures."""
+    return _TIMES_LARGER * max(map(len, records)) + _MORE_BYTES * (len(records) + _MORE_OPERATIONS)
 
 
 def _does_nothing(before: bytes | None, after: bytes) -> bool:

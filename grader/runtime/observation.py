@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from grader.core.case import Case
 from grader.runtime.heap_events import BlockEvent
-from reference.delta import applied
 
 __all__ = ["Fault", "Played", "PlayedStep", "Remark", "Replayed"]
 
@@ -43,39 +42,25 @@ class Fault:
         return (0, *self.calls_itself) if self.signal == signal.SIGSEGV and self.calls_itself else self.stack
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class PlayedStep:
-    """One operation that returned: what it did to the record, and to the heap."""
+    """One operation that returned: the record after it, and what it did to the heap. A runtime subclasses it."""
 
-    delta: bytes
-    before: PlayedStep | None
     length: int
-    """Bytes of the record."""
+    """Bytes of the record, known without decoding it."""
     allocations: int = 0
     frees: int = 0
     bad_frees: int = 0
     broken: int = 0
     live: int = 0
-    known: bytes | None = field(default=None, repr=False)
-    """The whole record, cached from its first use until `forget`."""
 
     @property
     def record(self) -> bytes:
-        """The whole record. Most are never requested: equal deltas of equal records make equal records."""
-        unknown: list[PlayedStep] = []
-        step: PlayedStep | None = self
-        while step is not None and step.known is None:
-            unknown.append(step)
-            step = step.before
-        record = b"" if step is None or step.known is None else step.known
-        for one in reversed(unknown):
-            record = applied(one.delta, record)
-        self.known = record
-        return record
+        """The record, decoded when it is first used."""
+        raise NotImplementedError
 
     def forget(self) -> None:
-        """Drop the cached record: it is hardly needed again, and can be computed again."""
-        self.known = None
+        """Drop what was decoded; it can be decoded again."""
 
 
 class Remark(NamedTuple):

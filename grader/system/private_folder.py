@@ -17,16 +17,24 @@ import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-__all__ = ["private_folder", "remove", "remove_abandoned"]
+from grader.system.interrupts import delayed_interrupts
+
+__all__ = ["private_folder", "remove", "remove_abandoned", "temporary_folder"]
 
 _NAME = re.compile(r"grade-(\d+)-(\d+)-[0-9a-f]{16}")
 _START = 19  # the index of the process's start time in /proc/PID/stat, counted after the name
 
 
+def temporary_folder() -> Path:
+    """The system's folder for temporary files. Python tries it with a file, which no interrupt may leave there."""
+    with delayed_interrupts():
+        return Path(tempfile.gettempdir())
+
+
 @contextlib.contextmanager
 def private_folder(user: int | None) -> Iterator[Path]:
     """Make a new folder for this user in the temporary folder, and remove it with its contents at the end."""
-    place = Path(tempfile.gettempdir(), f"grade-{os.getpid()}-{_start(os.getpid())}-{secrets.token_hex(8)}")
+    place = Path(temporary_folder(), f"grade-{os.getpid()}-{_start(os.getpid())}-{secrets.token_hex(8)}")
     lock = -1
     try:
         place.mkdir(mode=0o700)
@@ -50,7 +58,7 @@ def private_folder(user: int | None) -> Iterator[Path]:
 
 def remove_abandoned(users: Collection[int]) -> None:
     """Remove the private folders of dead graders in the temporary folder, if they belong to one of the `users`."""
-    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+    with contextlib.suppress(OSError), os.scandir(temporary_folder()) as entries:
         named = {Path(entry): _NAME.fullmatch(entry.name) for entry in entries}
         for place in [place for place, made in named.items() if made and _start(int(made[1])) != made[2]]:
             with contextlib.suppress(OSError):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.core.errors import CannotStart, OutOfRoom
+from grader.system.interrupts import delayed_interrupts
 from grader.system.orphans import Family, adopt_orphans
 from grader.system.pipes import Pipes, Stopped, Traffic
 from grader.system.watchdog import Watchdog
@@ -102,7 +103,7 @@ def run(
         theirs = [*read_ends, *write_ends]
         arguments = command(theirs) if callable(command) else command
         started = time.monotonic()
-        with _no_interrupt():
+        with delayed_interrupts():  # until the program has a process id, so that it can be ended
             process, family = _start(arguments, cwd=cwd, environment=environment, pass_fds=theirs, user=becomes)
         try:
             for end in theirs:
@@ -201,16 +202,6 @@ def _start(
         except (OSError, subprocess.SubprocessError) as error:
             raise CannotStart(f"{arguments[0]} cannot be started: {error}") from error
     raise AssertionError
-
-
-@contextlib.contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Delay Ctrl-C until a program that is being started has a process id, so that it can be ended."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _outputs(process: subprocess.Popen[bytes], channel_ends: Sequence[int]) -> dict[int, str]:

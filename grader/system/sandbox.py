@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,7 +21,7 @@ from grader.system.confine.bubble import bubble
 from grader.system.confine.launcher import launcher
 from grader.system.confine.machine import machine
 from grader.system.confine.slot import USERS, user_of_this_process
-from grader.system.private_folder import private_folder, remove, remove_abandoned
+from grader.system.private_folder import private_folder, remove, remove_abandoned, temporary_folder
 from grader.system.process import Command, Completed, Patience
 
 __all__ = [
@@ -202,7 +201,7 @@ def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
     user = user_of_this_process() if machine().user else None  # first: nothing may fail between folder and removal
     _swept()
     capacity.check_limits()
-    capacity.check_room(Path(tempfile.gettempdir()))
+    capacity.check_room(temporary_folder())
     with private_folder(user) as folder:
         yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget or Budget())
 

@@ -207,12 +207,12 @@ def assert_invariants(model: Model, where: str) -> None:
     """What pokes must not break."""
     assert isinstance(model, PagedKV)
     for engine in model.engines.values():
-        used = [block for sequence in engine.active_seqs.values() for block in sequence.mapped_blocks()]
+        used = [block for sequence in engine.active_seqs for block in sequence.mapped_blocks()]
 
         assert engine.free_local_blocks == engine.ref_count.count(0), where
         assert all(engine.ref_count[block] >= 1 for block in used), where
         assert [used.count(block) for block in set(used)] == [engine.ref_count[block] for block in set(used)], where
-        assert all(0 <= sequence.kv_count <= 4096 for sequence in engine.active_seqs.values()), where
+        assert all(0 <= sequence.kv_count <= 4096 for sequence in engine.active_seqs), where
 
 
 def test_the_analyzer_decides_nothing() -> None:

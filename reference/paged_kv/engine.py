@@ -1,214 +1,156 @@
-"""The six calls of the handout, in handout order; each check with the clause that demands it.
+"""The six calls of the handout, in the handout's order; each check names the clause that demands it.
 
-Every call is three paragraphs: basic and id checks, the probe for free blocks, then the change
+Every call first checks its arguments, then whether enough blocks are free, and only then changes anything
 (Global Constraint 2, "check before allocate").
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
+from reference.operation import Reply
+from reference.paged_kv.sequence import UNMAPPED, Sequence
+from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGICAL_BLOCKS
 
-from reference.model import CannotGoOn
-from reference.paged_kv.outcome import InPlace, Outcome, accepted, copy_allowed, refused, store_allowed
-from reference.paged_kv.sequence import KV_COUNT, UNMAPPED, Pointer, Sequence, SequenceList
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
-
-__all__ = ["Engine", "first_fit", "llm_init", "null_engine"]
-
-_POOL_BYTES, _TOTAL, _FREE = 0, 3, 4  # places in an engine's head
-_CREATED = accepted("seq", "Task 2/returns-sequence").reply
+__all__ = ["Engine", "llm_init", "null_engine"]
 
 
-def first_fit(ref_count: array[int], needed: int) -> list[int]:
-    """The lowest blocks whose ref_count is 0 (Global Constraint 3)."""
-    blocks: list[int] = []
-    block = -1
-    try:
-        for _ in range(needed):
-            block = ref_count.index(0, block + 1)
-            blocks.append(block)
-        return blocks
-    except ValueError:
-        raise CannotGoOn("free_local_blocks is above 0, but no block has ref_count 0") from None
+def accepted(text: str, clause: str) -> Reply:
+    """The reply of a call that did its work."""
+    return Reply(text=text, clause=clause)
 
 
-def null_engine(call: str) -> Outcome:
-    """The answer of every call to a NULL engine (Global Constraint 1)."""
+def refused(text: str, clause: str) -> Reply:
+    """The reply of a call that must fail and change nothing."""
+    return Reply(text=text, refused=True, clause=clause)
+
+
+def null_engine(call: str) -> Reply:
+    """The reply of every call to a NULL engine (Global Constraint 1)."""
     returns_pointer = call in ("create_sequence", "fork_sequence")
-    return refused("NULL" if returns_pointer else "-1", "Constraint 1/null-engine", "null-engine")
+    return refused("NULL" if returns_pointer else "-1", "Constraint 1/null-engine")
 
 
-def llm_init(pool: memoryview | None, pool_size: int, number: int = 1) -> tuple[Engine | None, Outcome]:
-    """Task 1: set up the management structures of engine `number` over `pool`, which is not written."""
+def llm_init(pool: memoryview | None, pool_size: int) -> tuple[Engine | None, Reply]:
+    """Task 1: set up the management structures over `pool`, the bytes of the pool, which are not written."""
     if pool is None:
-        return None, refused("NULL", "Task 1/null-pool", "null-pool")
+        return None, refused("NULL", "Task 1/null-pool")
     if pool_size < BLOCK_SIZE:
-        return None, refused("NULL", "Task 1/small-pool", "small-pool")
-    return Engine(pool, pool_size // BLOCK_SIZE, number), accepted("engine", "Task 1/total-blocks")
+        return None, refused("NULL", "Task 1/small-pool")
+    return Engine(pool, pool_size // BLOCK_SIZE), accepted("engine", "Task 1/total-blocks")
 
 
 class Engine:
     """The handout's `LLMEngine`, and the calls that take one."""
 
-    def __init__(self, pool: memoryview, total_local_blocks: int, number: int) -> None:
+    def __init__(self, pool: memoryview, total_local_blocks: int) -> None:
         self.pool = pool[: len(pool) // KV_SIZE * KV_SIZE].cast("i")
-        """Its whole words."""
-        self.head = array("i", [len(pool), 1, 1, total_local_blocks, total_local_blocks, Pointer.OK])
-        """What stands before ref_count in a record (record.py)."""
-        self.ref_count = array("i", bytes(KV_SIZE * total_local_blocks))
-        self.sequences = SequenceList()
-        self.active_seqs = self.sequences.by_id
+        """What `pool_base_ptr` points to: the pool's KV records, 16 for each block."""
+        self.total_local_blocks = total_local_blocks
+        self.free_local_blocks = total_local_blocks
+        self.ref_count = [0] * total_local_blocks
+        self.active_seqs: list[Sequence] = []
+        """In the order of the list: the handout appends at the tail."""
 
-        self.choose: Callable[[array[int], int], list[int]] = first_fit
-        self._number = number
-        self._in_place = InPlace.of(number, none_free=False), InPlace.of(number, none_free=True)
+    def find(self, seq_id: int) -> Sequence | None:
+        """The active sequence with this id, None when there is none."""
+        return next((sequence for sequence in self.active_seqs if sequence.seq_id == seq_id), None)
 
-    def set_pool_bytes(self, pool_bytes: int) -> None:
-        """A program that wrongly has an engine keeps it when its slot gets another pool."""
-        self.head[_POOL_BYTES] = pool_bytes
-
-    @property
-    def total_local_blocks(self) -> int:
-        """Blocks of the pool."""
-        return self.head[_TOTAL]
-
-    @total_local_blocks.setter
-    def total_local_blocks(self, blocks: int) -> None:
-        """A program may pretend to have others."""
-        self.head[_TOTAL] = blocks
-
-    @property
-    def free_local_blocks(self) -> int:
-        """Blocks that nobody uses."""
-        return self.head[_FREE]
-
-    @free_local_blocks.setter
-    def free_local_blocks(self, blocks: int) -> None:
-        """For pokes, and for what a program left; the calls count in `head` themselves, which is quicker."""
-        self.head[_FREE] = blocks
-
-    def create_sequence(self, seq_id: int, initial_kv_len: int) -> Outcome:
+    def create_sequence(self, seq_id: int, initial_kv_len: int) -> Reply:
         """Task 2: map all blocks of a prompt whose length is known."""
         if initial_kv_len <= 0:
-            return refused("NULL", "Task 2/length", "bad-length")
-        if seq_id in self.active_seqs:
-            return refused("NULL", "Task 2/unique-id", "id-taken")
+            return refused("NULL", "Task 2/length")
+        if self.find(seq_id) is not None:
+            return refused("NULL", "Task 2/unique-id")
 
         needed = (initial_kv_len + KV_PER_BLOCK - 1) // KV_PER_BLOCK
         if needed > MAX_LOGICAL_BLOCKS:
-            return refused("NULL", "Task 2/too-long", "too-long")
-        if needed > self.head[_FREE]:
-            return refused("NULL", "Task 2/no-room", "none-free")
+            return refused("NULL", "Task 2/too-long")
+        if needed > self.free_local_blocks:
+            return refused("NULL", "Task 2/no-room")
 
-        blocks = self._take_blocks(needed)
-        self.sequences.append(seq_id, initial_kv_len, blocks)
-        return Outcome(_CREATED, tuple(blocks), seq_id)
+        sequence = Sequence(seq_id, initial_kv_len)
+        for logical, block in enumerate(self._take_blocks(needed)):
+            sequence.map_block(logical, block)
+        self.active_seqs.append(sequence)
+        return accepted("seq", "Task 2/returns-sequence")
 
-    def free_sequence(self, seq_id: int) -> Outcome:
+    def free_sequence(self, seq_id: int) -> Reply:
         """Task 2: give back every block and all memory of a sequence."""
-        sequence = self.active_seqs.get(seq_id)
+        sequence = self.find(seq_id)
         if sequence is None:
-            return refused("-1", "Task 2/free-unknown", "unknown-id")
+            return refused("-1", "Task 2/free-unknown")
 
-        blocks, circumstances = sequence.traversed()
-        self.sequences.remove(sequence)
-        released = self._release(blocks)
-        self.head[_FREE] += released
-        if released:
-            circumstances += ("last-reference",)
-        if released < len(blocks):
-            circumstances += ("still-shared",)
-        return accepted("0", "Task 2/free-returns", *circumstances)
+        for block in sequence.mapped_blocks():
+            self.release_block(block)
+        self.active_seqs.remove(sequence)
+        return accepted("0", "Task 2/free-returns")
 
-    def fork_sequence(self, parent_seq_id: int, new_seq_id: int) -> Outcome:
+    def fork_sequence(self, parent_seq_id: int, new_seq_id: int) -> Reply:
         """Task 3: a child that shares all blocks of its parent, through tables of its own."""
-        parent = self.active_seqs.get(parent_seq_id)
+        parent = self.find(parent_seq_id)
         if parent is None:
-            return refused("NULL", "Task 3/parent", "unknown-id")
-        if new_seq_id in self.active_seqs:
-            return refused("NULL", "Task 3/unique-id", "id-taken")
+            return refused("NULL", "Task 3/parent")
+        if self.find(new_seq_id) is not None:
+            return refused("NULL", "Task 3/unique-id")
 
-        blocks, circumstances = parent.traversed()
-        for block in blocks:
+        child = Sequence(new_seq_id, parent.kv_count)
+        child.block_table = [None if l2_table is None else l2_table[:] for l2_table in parent.block_table]
+        for block in child.mapped_blocks():
             self.ref_count[block] += 1
-        self.sequences.append_fork(parent, new_seq_id)
-        if self.head[_FREE] == 0:
-            circumstances += ("none-free",)
-        return accepted("seq", "Task 3/returns-child", *circumstances)
+        self.active_seqs.append(child)
+        return accepted("seq", "Task 3/returns-child")
 
-    def append_kv(self, seq_id: int, kv_data: int) -> Outcome:
-        """Task 4: write one KV record, on a new page or after a copy-on-write where that is due."""
-        sequence = self.active_seqs.get(seq_id)
+    def append_kv(self, seq_id: int, kv_data: int) -> Reply:
+        """Task 4: write one KV record: in place, on a new page, or after a copy-on-write."""
+        sequence = self.find(seq_id)
         if sequence is None:
-            return refused("-1", "Task 4/unknown", "unknown-id")
-        ints, at = sequence.ints, sequence.start + KV_COUNT
-        kv_count = ints[at]
-        logical, offset = kv_count // KV_PER_BLOCK, kv_count % KV_PER_BLOCK
+            return refused("-1", "Task 4/unknown")
+        logical, offset = divmod(sequence.kv_count, KV_PER_BLOCK)
         if logical >= MAX_LOGICAL_BLOCKS:
-            return refused("-1", "Task 4/full", "sequence-full")
+            return refused("-1", "Task 4/full")
 
         block = sequence.block_at(logical)
-        if block != UNMAPPED and self.ref_count[block] <= 1:
-            word = block * KV_PER_BLOCK + offset
-            outcome = self._in_place[self.head[_FREE] == 0][word]
-        else:
-            circumstances = _new_page(sequence, kv_count) if block == UNMAPPED else ("copy-on-write",)
-            if self.head[_FREE] == 0:
-                return refused("-1", "Task 4/oom", *circumstances, "none-free")
-            (new,) = self._take_blocks(1)
-            sequence.map_block(logical, new)
-            word = new * KV_PER_BLOCK + offset
-            reply = accepted("0", "Task 4/count-returns", *circumstances).reply
-            if block == UNMAPPED:
-                copied, allowed = None, store_allowed(self._number, word)
-            else:
-                self._copy_on_write(block, new)
-                copied, allowed = (block, new), copy_allowed(self._number, block, new)
-            outcome = Outcome(reply, (new,), seq_id, logical, word, copied, allowed)
+        new_page = block == UNMAPPED
+        shared = not new_page and self.ref_count[block] > 1
+        if (new_page or shared) and self.free_local_blocks == 0:
+            return refused("-1", "Task 4/oom")
 
-        self.pool[word] = kv_data
-        ints[at] = kv_count + 1
-        return outcome
+        if new_page or shared:
+            (new_block,) = self._take_blocks(1)
+            if shared:
+                self._copy_on_write(block, new_block)
+            sequence.map_block(logical, new_block)
+            block = new_block
+        self.pool[block * KV_PER_BLOCK + offset] = kv_data
+        sequence.kv_count += 1
+        return accepted("0", "Task 4/count-returns")
 
-    def llm_destroy(self) -> Outcome:
-        """Task 5: destroy what is left. The pool stays: it belongs to the caller."""
-        circumstances = {"live-sequences"} if self.active_seqs else set()
-        for seq_id in reversed(list(self.active_seqs)):  # the last one first: nothing has to move up
-            circumstances |= self.free_sequence(seq_id).reply.circumstances
-        return accepted("0", "Task 5/returns", *circumstances)
+    def llm_destroy(self) -> Reply:
+        """Task 5: free what is left. The pool stays: it belongs to the caller."""
+        while self.active_seqs:
+            self.free_sequence(self.active_seqs[0].seq_id)
+        return accepted("0", "Task 5/returns")
+
+    def first_fit(self, needed: int) -> list[int]:
+        """The lowest blocks whose ref_count is 0 (Global Constraint 3)."""
+        free_blocks = [block for block, count in enumerate(self.ref_count) if count == 0]
+        return free_blocks[:needed]
+
+    def release_block(self, block: int) -> None:
+        """Give up one reference; the block is free when none is left (Global Constraint 5)."""
+        self.ref_count[block] -= 1
+        if self.ref_count[block] == 0:
+            self.free_local_blocks += 1
 
     def _take_blocks(self, needed: int) -> list[int]:
-        """Take free blocks, which are not written (Global Constraints 3 and 4)."""
-        blocks = self.choose(self.ref_count, needed)
+        """Take free blocks; their content is not touched (Global Constraints 3, 4 and 5)."""
+        blocks = self.first_fit(needed)
         for block in blocks:
             self.ref_count[block] = 1
-        self.head[_FREE] -= needed
+        self.free_local_blocks -= needed
         return blocks
 
     def _copy_on_write(self, shared: int, new: int) -> None:
-        """Part 2.3, Copy-on-Write Protocol: all 64 bytes, and one reference less to the shared block."""
+        """Part 2.3, Copy-on-Write Protocol: copy all 64 bytes; the shared block has one reference less."""
         old, start = shared * KV_PER_BLOCK, new * KV_PER_BLOCK
         self.pool[start : start + KV_PER_BLOCK] = self.pool[old : old + KV_PER_BLOCK]
         self.ref_count[shared] -= 1
-
-    def _release(self, blocks: array[int]) -> int:
-        """One reference less to each of them; how many are free again (Global Constraint 5)?"""
-        ref_count = self.ref_count
-        released = 0
-        for block in blocks:
-            left = ref_count[block] - 1
-            ref_count[block] = left
-            if left == 0:
-                released += 1
-        return released
-
-
-def _new_page(sequence: Sequence, kv_count: int) -> tuple[str, ...]:
-    """The circumstances of an append to a slot that maps no block yet."""
-    words = ["new-page"]
-    if not sequence.has_l2_table(kv_count // (KV_PER_BLOCK * L2_PT_SIZE)):
-        words.append("l2-missing")
-    if kv_count % KV_PER_BLOCK:
-        words.append("mid-block")
-    return tuple(words)

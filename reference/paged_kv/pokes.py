@@ -11,13 +11,14 @@ __all__ = ["move_l2", "set_kv_count", "unmap"]
 
 
 def move_l2(engine: Engine, seq_id: int, source: int, target: int) -> None:
-    """Hang an L2 table into another, empty L1 slot."""
+    """Move an L2 table into another, empty L1 slot."""
     sequence = _sequence(engine, seq_id)
     if not (0 <= source < L1_PT_SIZE and 0 <= target < L1_PT_SIZE):
         raise CannotPoke(f"an L1 table has the slots 0 to {L1_PT_SIZE - 1}")
-    if not sequence.has_l2_table(source) or sequence.has_l2_table(target):
+    tables = sequence.block_table
+    if tables[source] is None or tables[target] is not None:
         raise CannotPoke(f"move_l2 needs a table in L1 slot {source} and none in slot {target}")
-    sequence.hang(target, sequence.take_down(source))
+    tables[source], tables[target] = None, tables[source]
 
 
 def unmap(engine: Engine, seq_id: int, logical: int) -> None:
@@ -29,9 +30,7 @@ def unmap(engine: Engine, seq_id: int, logical: int) -> None:
     if block == UNMAPPED or engine.ref_count[block] < 1:
         raise CannotPoke(f"unmap needs a block at logical block {logical}")
     sequence.map_block(logical, UNMAPPED)
-    engine.ref_count[block] -= 1
-    if engine.ref_count[block] == 0:
-        engine.free_local_blocks += 1
+    engine.release_block(block)
 
 
 def set_kv_count(engine: Engine, seq_id: int, kv_count: int) -> None:
@@ -40,6 +39,7 @@ def set_kv_count(engine: Engine, seq_id: int, kv_count: int) -> None:
 
 
 def _sequence(engine: Engine, seq_id: int) -> Sequence:
-    if seq_id not in engine.active_seqs:
+    sequence = engine.find(seq_id)
+    if sequence is None:
         raise CannotPoke(f"there is no sequence {seq_id}")
-    return engine.active_seqs[seq_id]
+    return sequence

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
 
-from reference.delta import Part
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.pool import Pool, region_words
-from reference.paged_kv.sequence import Pointer
+from reference.paged_kv.sequence import Sequence
 from reference.paged_kv.words import BLOCK_SIZE, L1_PT_SIZE, L2_PT_SIZE
 
 __all__ = [
@@ -38,8 +38,27 @@ __all__ = [
     "Slot",
     "decode",
     "encode",
-    "encode_reply",
 ]
+
+
+class Pointer(IntEnum):
+    """What a pointer in the program's structures leads to, by the table of its allocations."""
+
+    OK = 0
+    NULL = 1
+    STRAY = 2
+    """not into memory that the program allocated"""
+    SMALL = 3
+    """into an allocation that is too small for what should be there"""
+    FREED = 4
+    SHARED = 5
+    """readable, but the same table was already met in another place"""
+
+    readable: bool
+    """Whether what it leads to may be read."""
+
+    def __init__(self, _: int) -> None:
+        self.readable = self.name in ("OK", "SHARED")
 
 
 class ReplyKind(IntEnum):
@@ -103,22 +122,32 @@ MORE_SEQUENCES = 4
 """A list is followed for so many sequences more than calls could have made; driver.c has the same number."""
 
 _MOST_SEQUENCES = 10_000
-_PAIR = struct.Struct("<2i")
-_NO_POOL = _PAIR.pack(-1, 0)
 
 
-def encode_reply(kind: ReplyKind, value: int) -> bytes:
-    """The first two words of a record."""
-    return _PAIR.pack(kind, value)
+def encode(kind: ReplyKind, value: int, slots: Iterable[tuple[Engine | None, Pool | None]]) -> bytes:
+    """The record of a reply and of the engine and the pool of each slot.
+
+    Raises `OverflowError` when a number no longer fits into an int.
+    """
+    words = array("i", [kind, value])
+    for engine, pool in slots:
+        words.append(-1 if pool is None else pool.pool_bytes)
+        words.append(engine is not None)
+        if engine is not None:
+            words.extend([1, engine.total_local_blocks, engine.free_local_blocks])
+            words.extend([Pointer.OK, *engine.ref_count])
+            words.extend([Pointer.OK, 1, len(engine.active_seqs)])
+            for sequence in engine.active_seqs:
+                words.extend(_sequence_words(sequence))
+        if pool is not None:
+            words.extend(pool.region)
+    return words.tobytes()
 
 
-def encode(engine: Engine | None, pool: Pool | None) -> tuple[Part, ...]:
-    """The bytes of one slot, in parts to be joined; the region is the last one."""
-    if pool is None:
-        return (_NO_POOL,)
-    if engine is None:
-        return _PAIR.pack(pool.pool_bytes, 0), pool.region
-    return engine.head, engine.ref_count, engine.sequences.ints, pool.region
+def _sequence_words(sequence: Sequence) -> list[int]:
+    l1 = [Pointer.NULL if l2_table is None else Pointer.OK for l2_table in sequence.block_table]
+    entries = [block for l2_table in sequence.block_table if l2_table is not None for block in l2_table]
+    return [sequence.seq_id, sequence.kv_count, Pointer.OK, *l1, *entries]
 
 
 def decode(record: bytes, slots: int, *, sequences: int = _MOST_SEQUENCES) -> RecordState:

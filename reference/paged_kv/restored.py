@@ -16,22 +16,38 @@ from reference.paged_kv.engine import Engine
 from reference.paged_kv.pool import Pool
 from reference.paged_kv.readable import pointer_name
 from reference.paged_kv.record import EngineState, Pointer, RecordState, SequenceState, Slot
-from reference.paged_kv.sequence import UNMAPPED
+from reference.paged_kv.sequence import UNMAPPED, Sequence
 from reference.paged_kv.words import BLOCK_SIZE
 
-__all__ = ["believed", "recounted", "restored_engine"]
+__all__ = ["TakenOver", "believed", "recounted", "restored_engine"]
 
 
-def restored_engine(slot: Slot, pool: Pool, number: int) -> Engine:
-    """Engine `number`, of a slot with a `believed` one, with a pool of its own."""
+class TakenOver(Engine):
+    """An engine in a state that a program left, where counts may contradict each other."""
+
+    choice: list[int] | None = None
+    """The blocks that the program took in this call, in the place of the first free ones."""
+
+    def first_fit(self, needed: int) -> list[int]:
+        """As in `Engine`. Raises `CannotGoOn` when fewer blocks are free than the program counts."""
+        blocks = super().first_fit(needed) if self.choice is None else self.choice
+        if len(blocks) < needed:
+            raise CannotGoOn("free_local_blocks is above 0, but no block has ref_count 0")
+        return blocks
+
+
+def restored_engine(slot: Slot, pool: Pool) -> TakenOver:
+    """The engine of a slot with a `believed` one, over a pool of its own."""
     state = slot.engine
     assert state is not None
-    engine = Engine(pool.memory, pool.pool_bytes // BLOCK_SIZE, number)
+    engine = TakenOver(pool.memory, pool.pool_bytes // BLOCK_SIZE)
     engine.total_local_blocks = state.total_local_blocks
     engine.free_local_blocks = state.free_local_blocks
-    engine.ref_count = state.ref_count[:]
-    for sequence in state.sequences:
-        engine.sequences.append_tables(sequence.seq_id, sequence.kv_count, sequence.tables)
+    engine.ref_count = list(state.ref_count)
+    for left in state.sequences:
+        sequence = Sequence(left.seq_id, left.kv_count)
+        sequence.block_table = [None if l2_table is None else list(l2_table) for l2_table in left.tables]
+        engine.active_seqs.append(sequence)
     return engine
 
 

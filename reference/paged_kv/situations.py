@@ -101,18 +101,19 @@ def _words(operation: Operation, engine: Engine | None) -> Iterator[str]:
         if ids:
             yield from _compared(engine, ids[0])
         new = ids[-1:] if operation.name in ("create_sequence", "fork_sequence") else ()
-        if new and new[0] in engine.active_seqs:
-            yield from (word.replace("listed", "taken") for word in _listed(list(engine.active_seqs), new[0]))
+        if new and engine.find(new[0]) is not None:
+            yield from (word.replace("listed", "taken") for word in _listed(engine, new[0]))
+        sequence = engine.find(ids[0]) if ids else None
         if operation.name == "create_sequence":
             yield from _create(engine, arguments[1])
-        elif ids and ids[0] in engine.active_seqs:
-            yield from _of(operation, engine, engine.active_seqs[ids[0]])
+        elif sequence is not None:
+            yield from _of(operation, engine, sequence)
 
 
 def _of(operation: Operation, engine: Engine, sequence: Sequence) -> Iterator[str]:
     """A call for a sequence that is there: of a fork the parent."""
     blocks = sequence.mapped_blocks()
-    yield from _listed(list(engine.active_seqs), sequence.seq_id)
+    yield from _listed(engine, sequence.seq_id)
     yield from _length(len(blocks), sequence.kv_count)
     if 0 in blocks:
         yield "block-zero"
@@ -127,9 +128,9 @@ def _of(operation: Operation, engine: Engine, sequence: Sequence) -> Iterator[st
 
 
 def _compared(engine: Engine, seq_id: int) -> Iterator[str]:
-    if any(other > seq_id for other in engine.active_seqs):
+    if any(other.seq_id > seq_id for other in engine.active_seqs):
         yield "larger-id"
-    if any(other < seq_id for other in engine.active_seqs):
+    if any(other.seq_id < seq_id for other in engine.active_seqs):
         yield "smaller-id"
 
 
@@ -172,7 +173,7 @@ def _length(blocks: int, kv_count: int) -> Iterator[str]:
 
 
 def _gap(engine: Engine) -> Iterator[str]:
-    counts = list(engine.ref_count)
+    counts = engine.ref_count
     if 0 in counts and any(counts[counts.index(0) :]):
         yield "gap-below"
 
@@ -196,7 +197,8 @@ def _append(engine: Engine, sequence: Sequence) -> Iterator[str]:
             yield "last-free-block"
 
 
-def _listed(ids: list[int], seq_id: int) -> Iterator[str]:
+def _listed(engine: Engine, seq_id: int) -> Iterator[str]:
+    ids = [sequence.seq_id for sequence in engine.active_seqs]
     place, last = ids.index(seq_id), len(ids) - 1
     yield "listed-not-first" if place else "listed-first"
     yield "listed-not-last" if place < last else "listed-last"

@@ -18,6 +18,8 @@ from grader.core.case import Case
 from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
 from grader.runtime.heap_events import BlockEvent, Event
+from grader.runtime.native.delta import length_after, whole
+from grader.runtime.native.delta_step import DeltaStep
 from grader.runtime.native.plan import apart, plan
 from grader.runtime.native.wire import Frame, Frames, Kind
 from grader.runtime.observation import Fault, Played, PlayedStep, Remark, Replayed
@@ -25,7 +27,6 @@ from grader.system.budget import Budget
 from grader.system.process import MOST_CHANNEL, Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
-from reference.delta import length_after, whole
 from reference.operation import Trace
 
 __all__ = ["replay"]
@@ -166,8 +167,7 @@ def _take_down(played: list[Played], frame: Frame) -> None:
         case Kind.BEGIN:
             played[frame.case] = Played(one.case)  # a second attempt replaces the first
         case Kind.STEP | Kind.DELTA if frame.operation == len(one.steps) < operations:
-            before = one.steps[-1] if one.steps else None
-            one.steps.append(_step_of(frame, before, is_whole=frame.kind == Kind.STEP))
+            one.steps.append(_step_of(frame, one.steps[-1] if one.steps else None, is_whole=frame.kind == Kind.STEP))
         case Kind.BLOCK if -1 <= frame.operation < operations:
             event = BlockEvent.read(frame.body, frame.operation)
             if len(one.events) < _MOST_EVENTS + _MOST_LIVE * (event.event is Event.LIVE):
@@ -189,19 +189,28 @@ def _take_down(played: list[Played], frame: Frame) -> None:
             one.cpu_seconds = min(max(0.0, microseconds / 1e6), _TOTAL_SECONDS)
 
 
-def _step_of(frame: Frame, before: PlayedStep | None, *, is_whole: bool) -> PlayedStep:
+def _step_of(frame: Frame, before: PlayedStep | None, *, is_whole: bool) -> DeltaStep:
     """Decode the frame of an operation.
 
     Raises `ValueError` or `struct.error` for a body that the harness did not send.
     """
+    assert before is None or isinstance(before, DeltaStep)
     if is_whole:
         delta, length = whole(frame.body), len(frame.body)
     else:
         delta, length = frame.body, length_after(frame.body, before.length if before is not None else 0)
-    heap = (frame.allocations, frame.frees, frame.bad_frees, frame.broken, frame.live)
     if max(frame.allocations, frame.frees, frame.live) > _MOST_BLOCKS:
         raise ValueError("more blocks than there can be")
-    return PlayedStep(delta, before, length, *heap)
+    return DeltaStep(
+        delta=delta,
+        before=before,
+        length=length,
+        allocations=frame.allocations,
+        frees=frame.frees,
+        bad_frees=frame.bad_frees,
+        broken=frame.broken,
+        live=frame.live,
+    )
 
 
 def _fault_of(frame: Frame) -> Fault:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from grader.core.errors import CannotStart, TooBusy
+from grader.system.private_folder import temporary_folder
 
 __all__ = ["USERS", "user_of_this_process"]
 
@@ -60,7 +60,7 @@ def _take() -> tuple[int, int]:
 
 def _folder() -> int:
     """Return a descriptor of the lock folder. Only the grader's user has access: no other user can take the locks."""
-    for parent in (*_PARENTS, tempfile.gettempdir()):
+    for parent in (*_PARENTS, temporary_folder()):
         place = Path(parent, _NAME)
         with contextlib.suppress(OSError):
             place.mkdir(mode=0o700, exist_ok=True)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.classroom.worker_pool import SIGNALS, Died, Late, Pool
+from grader.classroom.worker_pool import Died, Late, Pool
 from grader.classroom.workers import processes
+from grader.system.interrupts import INTERRUPTS
 from grader.system.orphans import adopt_orphans
 from grader.system.private_folder import private_folder
 from grader.tests.support.classes import until
@@ -33,7 +34,7 @@ def begun(folder: Path, count: int) -> None:
 def endless(folder: str) -> None:
     """In Python: it ignores what asks it to end."""
     begin(folder)
-    for number in SIGNALS:
+    for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)
     while True:
         pass

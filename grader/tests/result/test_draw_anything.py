@@ -14,11 +14,10 @@ from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.result import draw_states
 from grader.runtime.comparison import Comparison
-from grader.runtime.observation import Played, PlayedStep
-from reference.delta import whole
+from grader.runtime.observation import Played
+from grader.tests.support.programs import told
 from reference.model import play
-from reference.paged_kv.record import decode
-from reference.paged_kv.sequence import Pointer
+from reference.paged_kv.record import Pointer, decode
 
 _NUMBERS = st.one_of(st.sampled_from((0, 1, -1, 4, 5, 64, 1 << 20)), st.integers(-(2**31), 2**31 - 1))
 
@@ -33,11 +32,7 @@ def right() -> tuple[Played, tuple[bytes, ...]]:
 
 def compared(records: Sequence[bytes]) -> Comparison:
     """What is found where a program reports these."""
-    played = Played(right()[0].case)
-    for record in records:
-        before = played.steps[-1] if played.steps else None
-        played.steps.append(PlayedStep(whole(record), before, len(record)))
-    return compare(played, lab().model)
+    return compare(Played(right()[0].case, steps=told(records)), lab().model)
 
 
 def drawn(comparison: Comparison) -> list[Scene | None]:

@@ -23,10 +23,11 @@ from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
+from grader.runtime.native.delta import whole
+from grader.runtime.native.delta_step import DeltaStep
 from grader.runtime.observation import Played, PlayedStep
 from grader.system import sandbox
 from grader.tests.support.command import SAMPLES
-from reference.delta import whole
 from reference.model import play
 
 __all__ = [
@@ -210,11 +211,10 @@ def by_hand(case: Case, *edits: tuple[int, int, int]) -> Played:
 
 def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> list[PlayedStep]:
     """Operations that left these records, and did this to the heap, each."""
-    steps: list[PlayedStep] = []
-    for record in records:
-        before = steps[-1] if steps else None
-        steps.append(PlayedStep(whole(record), before, len(record), allocations, frees))
-    return steps
+    return [
+        DeltaStep(delta=whole(record), before=None, length=len(record), allocations=allocations, frees=frees)
+        for record in records
+    ]
 
 
 def judged(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
+from types import MethodType
 
 from reference.operation import Operation, Reply, Trace
-from reference.paged_kv import PagedKV
+from reference.paged_kv import Engine, PagedKV
 from reference.paged_kv.record import EngineState, RecordState, SequenceState, Slot, decode
 
-__all__ = ["GUARD_WORDS", "SEED", "TOUR", "Played", "operation"]
+__all__ = ["GUARD_WORDS", "SEED", "TOUR", "Played", "operation", "take_by"]
 
 SEED = 20110
 _MOST_SEQUENCES = 20
@@ -120,3 +122,9 @@ class Played:
         """The 16 words of a physical block."""
         first = GUARD_WORDS + 16 * block
         return self.words(number)[first : first + 16]
+
+
+def take_by(played: Played, choose: Callable[[Engine, int], list[int]]) -> None:
+    """Let engine @1 choose free blocks in this way, in the place of first-fit."""
+    engine = played.model.engines[1]
+    engine.first_fit = MethodType(choose, engine)  # type: ignore[method-assign]

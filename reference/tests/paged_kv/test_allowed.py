@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference.model import Access, Span
-from reference.paged_kv.outcome import InPlace
-from reference.tests.paged_kv.played import TOUR, Played, operation
+from reference.tests.paged_kv.played import TOUR, Played, operation, take_by
 
 
 def test_an_append_in_place_may_touch_its_slot() -> None:
@@ -15,19 +14,6 @@ def test_an_append_in_place_may_touch_its_slot() -> None:
     played.do("create_sequence 1 21", "append_kv 1 7")
 
     assert played.model.allowed() == (Span(1, 64 + 5 * 4, 4, Access.WRITE),)
-
-
-def test_outcomes_of_appends_in_place_are_made_once_and_kept_within_bounds() -> None:
-    """A pool of 1 MiB has more words than are worth keeping."""
-    outcomes = InPlace(3, none_free=True)
-    first = outcomes[5]
-    same = outcomes[5]
-    words = [outcomes[word].stored for word in range(1 << 15)]
-
-    assert first is same
-    assert first.allowed == (Span(3, 20, 4, Access.WRITE),)
-    assert words == list(range(1 << 15))
-    assert len(outcomes) <= 1 << 14
 
 
 def test_an_append_on_a_new_page_may_touch_its_slot() -> None:
@@ -63,7 +49,7 @@ def test_after_another_choice_the_block_chosen_is_allowed() -> None:
     for played in (wrong, right):
         played.do("create_sequence 1 5", "fork_sequence 1 2")
     before = right.model.record()
-    wrong.model.engines[1].choose = lambda *_: [3]
+    take_by(wrong, lambda *_: [3])
     wrong.do("append_kv 2 7")
     judgement = right.model.judge(before, operation("append_kv 2 7"), wrong.model.record())
 

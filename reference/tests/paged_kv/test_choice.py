@@ -10,33 +10,34 @@ from typing import TypeAlias
 import pytest
 
 from reference.model import Difference
+from reference.paged_kv.engine import Engine
 from reference.paged_kv.record import RecordState
 from reference.tests.paged_kv.edits import Edit, engine_of, facets, judged, l2_table, sequence_of
-from reference.tests.paged_kv.played import Played, operation
+from reference.tests.paged_kv.played import Played, operation, take_by
 
-Choice: TypeAlias = "Callable[[array[int], int], list[int]]"
+Choice: TypeAlias = "Callable[[Engine, int], list[int]]"
 
 
-def free_blocks(ref_count: array[int]) -> list[int]:
+def free_blocks(engine: Engine) -> list[int]:
     """All free blocks, the lowest one first."""
-    return [block for block, count in enumerate(ref_count) if count == 0]
+    return [block for block, count in enumerate(engine.ref_count) if count == 0]
 
 
-def last_fit(ref_count: array[int], needed: int) -> list[int]:
+def last_fit(engine: Engine, needed: int) -> list[int]:
     """The highest free blocks, the highest one first."""
-    return free_blocks(ref_count)[::-1][:needed]
+    return free_blocks(engine)[::-1][:needed]
 
 
-def second_fit(ref_count: array[int], needed: int) -> list[int]:
+def second_fit(engine: Engine, needed: int) -> list[int]:
     """All but the first free block as long as there are others."""
-    first, *others = free_blocks(ref_count)
+    first, *others = free_blocks(engine)
     return [*others, first][:needed]
 
 
 def judged_choices(choose: Choice, *lines: str, blocks: int = 6) -> list[tuple[Difference, ...]]:
     """The differences of each line, played by a program that is right but for its choice of blocks."""
     program = Played(blocks)
-    program.model.engines[1].choose = choose
+    take_by(program, choose)
     judge = Played(blocks).model
     found = []
     for line in lines:
@@ -74,8 +75,8 @@ def test_the_only_free_block_is_no_choice() -> None:
 def test_a_choice_names_the_first_block_that_was_chosen_otherwise() -> None:
     """Here the second of three."""
 
-    def swapped(ref_count: array[int], needed: int) -> list[int]:
-        first, second, third = free_blocks(ref_count)[:needed]
+    def swapped(engine: Engine, needed: int) -> list[int]:
+        first, second, third = free_blocks(engine)[:needed]
         return [first, third, second]
 
     ((difference,),) = judged_choices(swapped, "create_sequence 7 40")
@@ -95,7 +96,7 @@ def test_the_choice_of_a_copy_is_tagged() -> None:
 def test_the_model_is_first_fit_again_after_a_choice() -> None:
     """Judging another's choice leaves no trace."""
     program = Played(4)
-    program.model.engines[1].choose = last_fit
+    take_by(program, last_fit)
     judge = Played(4)
     before = program.record()
     program.do("create_sequence 1 5")

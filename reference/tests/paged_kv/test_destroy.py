@@ -31,7 +31,7 @@ def test_destroy_frees_every_sequence() -> None:
     reply = played.do("llm_destroy")
 
     assert {"live-sequences", "holes", "still-shared", "last-reference"} == reply.circumstances
-    assert ({}, [0] * 4, 4) == (engine.active_seqs, list(engine.ref_count), engine.free_local_blocks)
+    assert ([], [0] * 4, 4) == (engine.active_seqs, engine.ref_count, engine.free_local_blocks)
 
 
 def test_the_engine_is_gone() -> None:

@@ -106,7 +106,7 @@ def _engine(engine: Engine, name: str, pool: Pool, call: Operation | None) -> It
 
 def _list(engine: Engine, name: str) -> Iterator[str]:
     if engine.active_seqs:
-        yield c_call("LIST", name, *map(str, engine.active_seqs))
+        yield c_call("LIST", name, *(str(sequence.seq_id) for sequence in engine.active_seqs))
     else:
         for link in ("prev", "next"):
             yield f"CHECK({name}->active_seqs.{link} == &{name}->active_seqs);"
@@ -115,21 +115,20 @@ def _list(engine: Engine, name: str) -> Iterator[str]:
 def _own_tables(engine: Engine, name: str, parent: int, child: int) -> Iterator[str]:
     one, other = f"sequence({name}, {child})->block_table", f"sequence({name}, {parent})->block_table"
     yield f"CHECK({one} != {other});"
-    for slot, table in enumerate(engine.active_seqs[child].block_table):
+    forked = engine.find(child)
+    for slot, table in enumerate(forked.block_table if forked is not None else ()):
         if table is not None:
             yield f"CHECK({one}[{slot}] != {other}[{slot}]);"
 
 
 def _kv_counts(engine: Engine, name: str) -> Iterator[str]:
-    sequences = list(engine.active_seqs.values())
-    for run in fold(sequences, lambda _: (), lambda one: (one.seq_id, one.kv_count)):
+    for run in fold(engine.active_seqs, lambda _: (), lambda one: (one.seq_id, one.kv_count)):
         seq_id, kv_count = run.texts()
         yield from run.looped([f"EQUAL(sequence({name}, {seq_id})->kv_count, {kv_count});"])
 
 
 def _tables(engine: Engine, name: str) -> Iterator[str]:
-    sequences = list(engine.active_seqs.values())
-    for run in fold(sequences, _shape, lambda one: (one.seq_id, *one.mapped_blocks())):
+    for run in fold(engine.active_seqs, _shape, lambda one: (one.seq_id, *one.mapped_blocks())):
         seq_id, *blocks = run.texts()
         table = f"sequence({name}, {seq_id})->block_table"
         yield from run.looped(list(_table(table, run.items[0], blocks)))

@@ -108,7 +108,9 @@ class Story:
     def _unmapped(self, operation: Operation) -> tuple[int, bool]:
         seq_id, logical = map(integer, operation.arguments)
         engine = self.model.engines[operation.target or 0]
-        block = engine.active_seqs[seq_id].block_at(logical)
+        sequence = engine.find(seq_id)
+        assert sequence is not None
+        block = sequence.block_at(logical)
         return block, engine.ref_count[block] == 1
 
 

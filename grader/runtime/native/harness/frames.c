@@ -188,7 +188,7 @@ static int send_front_and_memory(void)
     return 1;
 }
 
-/* Have the record written, and send what an operation did to the last one (reference/delta.py), or all of it. */
+/* Have the record written, and send what an operation did to the last one (grader/runtime/native/delta.py), or all of it. */
 void send_record(void)
 {
     record.length = record.memory = 0;

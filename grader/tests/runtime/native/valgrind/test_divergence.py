@@ -65,7 +65,12 @@ def test_the_first_operation_that_differs(
     did: list[tuple[int, int, int]], found: dict[int, int], *, ended: bool
 ) -> None:
     """A case that was cut off says nothing of what it did not come to."""
-    steps = {7: [PlayedStep(b"", None, 0, 1, 0, live=1), PlayedStep(b"", None, 0, 2, 1, live=2)]}
+    steps = {
+        7: [
+            PlayedStep(length=0, allocations=1, frees=0, live=1),
+            PlayedStep(length=0, allocations=2, frees=1, live=2),
+        ]
+    }
 
     assert diverged([({7: did}, {7} if ended else set())], steps, set()) == found
     assert diverged([({7: did}, {7} if ended else set())], steps, {(7, 0)}) == {}

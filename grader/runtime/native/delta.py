@@ -1,7 +1,7 @@
-"""Records told as what an operation did to the one before: so a driver sends them, and a model foretells that.
+"""Deltas: the form in which a driver reports a record, as what an operation changed in the record before.
 
-A record is words, and begins with the two of the reply. At its end may stand memory, of which an operation changes
-little. There are two kinds of deltas:
+A record is a sequence of words and begins with the two of the reply. At its end may stand memory, of which an operation
+changes little. There are two kinds of deltas:
 
     few words := -1 reply {place word}                at most two words differ from the record before, which is as long;
                                                       places are counted from the end, where -1 is the last word
@@ -9,47 +9,23 @@ little. There are two kinds of deltas:
                                                       those from `start` to `end` are `changed`, the others are as at
                                                       the end of the record before
 
-A record without such memory is told whole, whatever was before.
+A record without such memory is reported whole, whatever was before.
 """
 
 from __future__ import annotations
 
 import struct
-from array import array
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import TypeAlias
 
-__all__ = ["WORD", "Part", "applied", "length_after", "the_rest", "two_words", "unchanged", "whole"]
+__all__ = ["applied", "length_after", "whole"]
 
-WORD = 4
-"""Bytes of a word."""
-
-Part: TypeAlias = "bytes | array[int]"
-"""Some words of a record, as their owner keeps them."""
-
-_REPLY = 2 * WORD
+_WORD = 4
+_REPLY = 2 * _WORD
 _FEW_WORDS = -1
 _FIRST = struct.Struct("<i")
 _PAIR = struct.Struct("<2i")
-_NO_WORD = struct.Struct(f"<i{_REPLY}s")
-_TWO_WORDS = struct.Struct(f"<i{_REPLY}s4i")
-_FEW_WORDS_SIZES = (_NO_WORD.size, _NO_WORD.size + _PAIR.size, _TWO_WORDS.size)
+_NO_WORD_SIZE = _FIRST.size + _REPLY
+_FEW_WORDS_SIZES = (_NO_WORD_SIZE, _NO_WORD_SIZE + _PAIR.size, _NO_WORD_SIZE + 2 * _PAIR.size)
 _THE_REST = struct.Struct("<3i")
-
-
-def unchanged(reply: bytes) -> bytes:
-    """Nothing but the reply is new."""
-    return _NO_WORD.pack(_FEW_WORDS, reply)
-
-
-two_words: Callable[[bytes, int, int, int, int], bytes] = partial(_TWO_WORDS.pack, _FEW_WORDS)
-"""The reply and two words are new: its bytes, place and word, another place and word, the first one first."""
-
-
-def the_rest(parts: Iterable[Part], memory: int, start: int = 0, end: int = 0) -> bytes:
-    """All words before the memory, the reply among them, and those from `start` to `end` in it are new: the `parts`."""
-    return _THE_REST.pack(memory, start, end) + b"".join(parts)
 
 
 def whole(record: bytes) -> bytes:
@@ -62,21 +38,21 @@ def length_after(delta: bytes, before: int) -> int:
 
     Raises `ValueError` when that cannot be made.
     """
-    if len(delta) < _NO_WORD.size:
+    if len(delta) < _NO_WORD_SIZE:
         raise ValueError("a record has no reply")
     if _FIRST.unpack_from(delta) == (_FEW_WORDS,):
         if len(delta) not in _FEW_WORDS_SIZES:
             raise ValueError("a delta ends within a word, or has more than few")
         if before < _REPLY:
             raise ValueError("there is no record before")
-        if any(not _REPLY - before <= WORD * place < 0 for place, _ in _PAIR.iter_unpack(delta[_NO_WORD.size :])):
+        if any(not _REPLY - before <= _WORD * place < 0 for place, _ in _PAIR.iter_unpack(delta[_NO_WORD_SIZE:])):
             raise ValueError("a word is said to be new where the last record has none")
         return before
     memory, start, end = _THE_REST.unpack_from(delta)
-    told: int = len(delta) - _THE_REST.size - WORD * (end - start)
+    told: int = len(delta) - _THE_REST.size - _WORD * (end - start)
     if not (0 <= start <= end <= memory and told >= _REPLY):
         raise ValueError("a record has no reply")
-    shared: int = WORD * memory
+    shared: int = _WORD * memory
     if shared and before < _REPLY + shared:
         raise ValueError("a record is said to share more with the last one than that has")
     return told + shared
@@ -86,18 +62,18 @@ def applied(delta: bytes, before: bytes) -> bytes:
     """The record that a delta makes of the one before, for which `length_after` has found that it can."""
     if _FIRST.unpack_from(delta) == (_FEW_WORDS,):
         words = bytearray(before)
-        words[:_REPLY] = delta[_FIRST.size : _NO_WORD.size]
-        for place, word in _PAIR.iter_unpack(delta[_NO_WORD.size :]):
-            _FIRST.pack_into(words, WORD * place, word)
+        words[:_REPLY] = delta[_FIRST.size : _NO_WORD_SIZE]
+        for place, word in _PAIR.iter_unpack(delta[_NO_WORD_SIZE:]):
+            _FIRST.pack_into(words, _WORD * place, word)
         return bytes(words)
     memory, start, end = _THE_REST.unpack_from(delta)
-    first = len(before) - WORD * memory
-    changed = len(delta) - WORD * (end - start)
+    first = len(before) - _WORD * memory
+    changed = len(delta) - _WORD * (end - start)
     return b"".join(
         (
             delta[_THE_REST.size : changed],
-            before[first : first + WORD * start],
+            before[first : first + _WORD * start],
             delta[changed:],
-            before[first + WORD * end :],
+            before[first + _WORD * end :],
         )
     )

@@ -1,0 +1,157 @@
+"""Stored cases: the same as loaded ones, never those of other files, and never missed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grader.assignment import load, stored_cases
+from grader.core.case import Case
+from grader.core.errors import CaseFileError
+from grader.labs.paged_kv.lab import lab
+from grader.tests.assignment.test_load import CREATED, written
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A private folder of its own, and where the cases are stored in it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "paged-kv-grader" / "cases"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, stored: Path) -> Path:
+    """A folder with two cases, whose loaded form is stored."""
+    assert not stored.exists()
+    made = tmp_path / "written"
+    made.mkdir()
+    written(made, CREATED, name="one")
+    written(made, f"{CREATED}\nappend_kv 1 7 -> 0", name="two")
+    cases_of(made)
+    return made
+
+
+def cases_of(folder: Path, *, seed: int = 1, pattern: str = "*") -> list[Case]:
+    """The cases of this folder, stored or not."""
+    return stored_cases.load_folder(folder, lab().grammar, seed=seed, pattern=pattern)
+
+
+def never(*_: object, **__: object) -> list[Case]:
+    """In the place of the loader."""
+    raise AssertionError("loaded again")
+
+
+def test_stored_cases_are_the_loaded_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that the reference does in them."""
+    loaded = load.load_folder(folder, lab().grammar, seed=1)
+    monkeypatch.setattr(load, "load_folder", never)
+    found = cases_of(folder)
+
+    assert found == loaded
+    assert [case.expected for case in found] == [case.expected for case in loaded]
+    assert [len(case.expected.records) for case in found] == [3, 4]
+
+
+def test_the_real_cases_are_stored_with_their_seed_and_pattern(stored: Path) -> None:
+    """Other seeds are other pools; a pattern chooses."""
+    chosen = lab()
+    first = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1, pattern="fork/*")
+    other = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=2, pattern="fork/*")
+    again = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1, pattern="fork/*")
+    fewer = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1, pattern="fork/every_place")
+
+    assert first == again
+    assert [case.expected for case in first] == [case.expected for case in again]
+    assert first[0].expected.records[0] != other[0].expected.records[0]
+    assert [case.name for case in fewer] == ["fork/every_place"]
+    assert len(list(stored.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda folder: written(folder, f"{CREATED}\nfree_sequence 1 -> 0", name="one"),
+        lambda folder: written(folder, CREATED, name="three"),
+        lambda folder: (folder / "append" / "two.toml").unlink(),
+        lambda folder: (folder / "append" / "two.toml").rename(folder / "append" / "four.toml"),
+    ],
+    ids=["edited", "added", "removed", "renamed"],
+)
+def test_cases_that_changed_are_loaded_again(folder: Path, edit: Callable[[Path], object]) -> None:
+    """Whatever changed of their files."""
+    before = cases_of(folder)
+    edit(folder)
+    after = cases_of(folder)
+
+    assert after == load.load_folder(folder, lab().grammar, seed=1) != before
+
+
+def test_a_mistake_is_told_although_the_cases_were_right_before(folder: Path) -> None:
+    """Each time, since nothing of them is stored."""
+    written(folder, "create_sequence 1 5 -> NULL", name="one")
+    for _ in range(2):
+        with pytest.raises(CaseFileError, match="claims NULL, the reference returns seq"):
+            cases_of(folder)
+
+
+def test_other_code_loads_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the reference or the loader did before it changed is worth nothing."""
+    monkeypatch.setattr(stored_cases, "_code", lambda: "other code")
+    monkeypatch.setattr(load, "load_folder", never)
+
+    with pytest.raises(AssertionError, match="loaded again"):
+        cases_of(folder)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\0" * 100, None], ids=["empty", "zeros", "one bit"])
+def test_a_damaged_file_is_replaced(folder: Path, stored: Path, damaged: bytes | None) -> None:
+    """It is found by its hash, wherever the damage is."""
+    (path,) = stored.iterdir()
+    right = path.read_bytes()
+    for place in range(0, len(right), 97):
+        flipped = right[:place] + bytes([right[place] ^ 1]) + right[place + 1 :]
+        path.write_bytes(flipped if damaged is None else damaged)
+
+        assert cases_of(folder) == load.load_folder(folder, lab().grammar, seed=1)
+        assert path.read_bytes() == right
+
+
+def test_a_case_that_is_edited_while_it_is_loaded_is_not_stored(
+    folder: Path, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file would say something else than what was loaded."""
+    shutil.rmtree(stored)
+    real = load.load_folder
+
+    def meanwhile(*arguments: object, **named: object) -> list[Case]:
+        found = real(*arguments, **named)  # type: ignore[arg-type]
+        written(folder, f"{CREATED}\nfree_sequence 1 -> 0", name="one")
+        return found
+
+    monkeypatch.setattr(load, "load_folder", meanwhile)
+    assert [len(case.expected.records) for case in cases_of(folder)] == [3, 4]
+    assert list(stored.iterdir()) == []
+
+
+def test_without_a_private_folder_cases_are_loaded(folder: Path, stored: Path) -> None:
+    """Others may write to it: nothing in it is believed, and nothing is stored."""
+    stored.parent.chmod(0o777)
+    before = [path.stat().st_mtime_ns for path in stored.iterdir()]
+
+    assert cases_of(folder, seed=9) == load.load_folder(folder, lab().grammar, seed=9)
+    assert [path.stat().st_mtime_ns for path in stored.iterdir()] == before
+
+
+def test_the_sets_written_last_are_kept(folder: Path, stored: Path) -> None:
+    """A new seed each time must not fill the disk."""
+    for seed in range(2, 22):
+        cases_of(folder, seed=seed)
+        for age, path in enumerate(sorted(stored.iterdir(), key=lambda path: -path.stat().st_mtime)):
+            os.utime(path, (1_700_000_000 - age, 1_700_000_000 - age))
+
+    assert len(list(stored.iterdir())) == 16
+    assert cases_of(folder, seed=21) == load.load_folder(folder, lab().grammar, seed=21)
