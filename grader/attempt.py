@@ -8,17 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grader.assignment.lab import Built, Lab, Program
-from grader.assignment.settings import DEFAULTS, GradingOptions
+from grader.assignment.lab import Lab
 from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.core.verdict import Advice, RuleScore
 from grader.judge.case_findings import CaseFindings
 from grader.judge.diagnose import Diagnosed
+from grader.judge.diagnoses import Diagnoses
 from grader.runtime.comparison import Comparison
 from grader.runtime.memory_faults import Checked
 from grader.runtime.observation import Replayed
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.options import DEFAULTS, GradingOptions
+from grader.runtime.program import Built, Program
+from grader.runtime.protocol import Observations
 from grader.system.sandbox import Workspace
 
 __all__ = ["Attempt", "stage_name", "timed"]
@@ -40,11 +42,9 @@ class Attempt:
     source: Source | None = None
     built: Built | None = None
     replayed: Replayed | None = None
-    comparisons: tuple[Comparison, ...] = ()
-    checked: Checked | None = None
-    instructions: int | None = None
-    named: Mapping[Place, Named] = field(default_factory=dict)
-    """Lines of wrong replies and values, where they were looked for."""
+    observed: Observations | None = None
+    """From the comparison on; what instruments observed is added to it."""
+    diagnoses: Diagnoses | None = None
     found: tuple[CaseFindings, ...] = ()
     diagnosed: Diagnosed | None = None
     advice: tuple[Advice, ...] = ()
@@ -61,6 +61,21 @@ class Attempt:
     def program(self) -> Program | None:
         """What the build made."""
         return self.built.program if self.built is not None else None
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """What differed, by case; nothing before the comparison."""
+        return self.observed.comparisons if self.observed is not None else ()
+
+    @property
+    def checked(self) -> Checked | None:
+        """What an instrument reported of the use of memory."""
+        return self.observed.checked if self.observed is not None else None
+
+    @property
+    def instructions(self) -> int | None:
+        """How many were counted, where that was wanted."""
+        return self.observed.instructions if self.observed is not None else None
 
     @property
     def can_run(self) -> bool:

@@ -11,31 +11,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from grader.assignment.lab import Built, Lab
-from grader.assignment.settings import DEFAULTS, GradingOptions
+from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
 from grader.attempt import Attempt, stage_name, timed
 from grader.core.case import Case
 from grader.core.picture import Drawing
 from grader.core.record import Record
-from grader.core.verdict import Judged, Verdict, Visibility
-from grader.judge.case_causes import case_findings
-from grader.judge.case_findings import suspicions
+from grader.core.verdict import Judged, Verdict
 from grader.judge.compare import compare
-from grader.judge.diagnose import diagnose
+from grader.judge.diagnoses import Diagnoses
 from grader.judge.score import rule_scores, total
-from grader.judge.symptoms import stacks_of
 from grader.result.assemble import record
-from grader.runtime.confirm import run_confirmed
-from grader.runtime.native.advice import look_for_advice
-from grader.runtime.native.leaks import find_lost
-from grader.runtime.native.lines import find_lines
-from grader.runtime.native.plan import apart
-from grader.runtime.native.replay import replay
-from grader.runtime.native.symbolize import source_lines
-from grader.runtime.native.valgrind.callgrind import count_instructions
-from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES, memcheck
-from grader.runtime.native.valgrind.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
+from grader.runtime.options import DEFAULTS, GradingOptions
+from grader.runtime.program import Built
+from grader.runtime.protocol import Observations
 from grader.system import sandbox, tools
 
 __all__ = ["STEPS", "Progress", "grade"]
@@ -60,7 +49,7 @@ def grade(
     With `hidden` the cases are the public part, and `hidden` is what the others weigh (grader.assignment.
     case_selection). `draw` says how many failing cases get pictures (grader.result.draw_states).
     """
-    tools.require(*lab.tools, *(["valgrind"] if options.valgrind or options.instructions else []))
+    tools.require(*lab.runtime.tools(options))
     with sandbox.workspace() as work:
         attempt = Attempt(
             lab=lab,
@@ -87,132 +76,57 @@ def _build(attempt: Attempt) -> Attempt:
     assert source is not None
     if source.finding is not None:
         return replace(attempt, built=Built(program=None, findings=(source.finding,)))
-    built = attempt.lab.build(
+    built = attempt.lab.runtime.build(
         attempt.work,
         source.content,
-        own_headers=source.own_headers,
+        beside=source.own_headers,
         relaxed=attempt.relaxed,
         allowed=frozenset(attempt.options.allowed),
     )
     return replace(attempt, built=built, spent=attempt.spent | {"build": built.cpu_seconds})
 
 
-def _replay(attempt: Attempt) -> Attempt:
-    program = attempt.program
-    if program is None:
+def _play(attempt: Attempt) -> Attempt:
+    if attempt.program is None:
         return attempt
-    codes, settings = attempt.lab.codes, attempt.lab.driver_settings
-    run = partial(replay, cases=attempt.cases, codes=codes, settings=settings)
-    replayed = run_confirmed(attempt.lab, attempt.work, program, run)
-    return replace(attempt, replayed=replayed, spent=attempt.spent | {"replay": replayed.cpu_seconds})
+    replayed = attempt.lab.runtime.play(attempt.work, attempt.program, attempt.cases)
+    return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})
 
 
 def _compare(attempt: Attempt) -> Attempt:
-    if attempt.replayed is None:
+    if attempt.replayed is None or attempt.program is None:
         return attempt
     budget = attempt.work.budget
     compared = partial(compare, model=attempt.lab.model, late=lambda: budget.empty)
     comparisons = tuple(compared(played) for played in attempt.replayed.played)
-    return replace(attempt, comparisons=comparisons)
+    lines = partial(attempt.lab.runtime.source_lines, attempt.work, attempt.program)
+    observed = Observations(comparisons=comparisons)
+    return replace(attempt, observed=observed, diagnoses=Diagnoses(attempt.lab, lines))
 
 
-def _find_lost(attempt: Attempt) -> Attempt:
-    program = attempt.program
-    if program is None or attempt.relaxed:
+def _inspect(attempt: Attempt) -> Attempt:
+    """Instruments look at the same cases, and more closely where the judge suspects something."""
+    source, program, diagnoses = attempt.source, attempt.program, attempt.diagnoses
+    if source is None or program is None or diagnoses is None or attempt.relaxed:
         return attempt
-    codes, settings = attempt.lab.codes, attempt.lab.driver_settings
-    comparisons, seconds = find_lost(attempt.work, program, attempt.comparisons, codes=codes, settings=settings)
-    return replace(attempt, comparisons=comparisons, spent=attempt.spent | {"find lost": seconds})
-
-
-def _memcheck(attempt: Attempt) -> Attempt:
-    """Valgrind sees the cases that neither crashed nor hung natively."""
-    program = attempt.program
-    if program is None or not attempt.options.valgrind or attempt.relaxed:
-        return attempt
-    sound = _sound(attempt)
-    if not sound:
-        return attempt
-    run = partial(
-        memcheck,
-        cases=attempt.cases,
-        numbers=sound,
-        natively={i: attempt.comparisons[i].played.cpu_seconds for i in sound},
-        building=attempt.spent["build"],
-        codes=attempt.lab.codes,
-        settings=attempt.lab.driver_settings,
-        allowed={i: attempt.comparisons[i].allowed for i in sound},
-        steps={i: attempt.comparisons[i].played.steps for i in sound},
-    )
-    checked = run_confirmed(attempt.lab, attempt.work, program, run)
-    return replace(
-        attempt,
-        checked=checked,
-        advice=(*attempt.advice, *unfinished(checked, len(sound)), *advice(attempt.comparisons, checked)),
-        spent=attempt.spent | {"memcheck": checked.cpu_seconds},
-    )
-
-
-def _pinpoint(attempt: Attempt) -> Attempt:
-    """Valgrind once more, only where something is wrong and its line is still unknown."""
-    program, checked = attempt.program, attempt.checked
-    if program is None or checked is None:
-        return attempt
-    diagnosis = attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
-    without_line = cases_without_line(attempt.comparisons, checked, diagnosis.case if diagnosis is not None else None)
-    unset = cases_with_unset(checked)
-    wanted = [*without_line, *(number for number in unset if number not in without_line)]
-    if not wanted or checked.processes >= MOST_PROCESSES:
-        return attempt
-    chosen = apart(attempt.cases, wanted)[0]
-    more = memcheck(
+    observed = attempt.lab.runtime.inspect(
         attempt.work,
         program,
-        attempt.cases,
-        chosen,
+        source=source.content,
+        comparisons=attempt.comparisons,
+        options=attempt.options,
+        suspect=diagnoses.suspect,
         building=attempt.spent["build"],
-        codes=attempt.lab.codes,
-        settings=attempt.lab.driver_settings,
-        allowed={number: attempt.comparisons[number].allowed for number in without_line},
-        natively={i: attempt.comparisons[i].played.cpu_seconds for i in chosen},
-        strict=True,
-        origins=bool(unset),
-        most_processes=1,
     )
-    checked = completed(checked, more)
-    return _diagnose(replace(attempt, checked=checked, spent=attempt.spent | {"memcheck": checked.cpu_seconds}))
-
-
-def _find_lines(attempt: Attempt) -> Attempt:
-    """What is wrong and has no line yet: the file once more, in a build that tells of its lines."""
-    if attempt.source is None or attempt.program is None or attempt.relaxed:
-        return attempt
-    with sandbox.workspace(attempt.work.budget) as work:  # what ran in the other one may have left something there
-        named, seconds = find_lines(work, attempt.lab, attempt.source.content, suspicions(attempt.found))
-    attempt = replace(attempt, named=named, spent=attempt.spent | {"find lines": seconds})
-    return _diagnose(attempt) if named else attempt
-
-
-def _count(attempt: Attempt) -> Attempt:
-    """Callgrind sees the public cases, when somebody wants a leaderboard: everybody reads the number."""
-    program = attempt.program
-    if program is None or not attempt.options.instructions or attempt.relaxed:
-        return attempt
-    sound = [number for number in _sound(attempt) if attempt.cases[number].visibility is Visibility.PUBLIC]
-    if not sound:
-        return attempt
-    codes, settings = attempt.lab.codes, attempt.lab.driver_settings
-    counted = count_instructions(attempt.work, program, attempt.cases, sound, codes=codes, settings=settings)
-    return replace(attempt, instructions=counted)
+    advice = (*attempt.advice, *observed.advice)
+    return replace(attempt, observed=observed, advice=advice, spent=attempt.spent | dict(observed.spent))
 
 
 def _diagnose(attempt: Attempt) -> Attempt:
-    program = attempt.program
-    if program is None or not attempt.comparisons:
+    if attempt.observed is None or attempt.diagnoses is None:
         return attempt
-    lines = source_lines(attempt.work, program, stacks_of(attempt.comparisons))
-    found = case_findings(attempt.comparisons, lines, attempt.checked, attempt.lab, named=attempt.named)
-    return replace(attempt, found=tuple(found), diagnosed=diagnose(found, attempt.lab))
+    found, diagnosed = attempt.diagnoses.of(attempt.observed)
+    return replace(attempt, found=found, diagnosed=diagnosed)
 
 
 def _score(attempt: Attempt) -> Attempt:
@@ -234,23 +148,12 @@ def _advise(attempt: Attempt) -> Attempt:
     source, program = attempt.source, attempt.program
     if not attempt.options.advise or attempt.relaxed or source is None or program is None:
         return attempt
-    with sandbox.workspace(attempt.work.budget) as work:  # what ran in the other one may have left something there
-        advised = look_for_advice(
-            work,
-            attempt.lab,
-            source=source.content,
-            program=program,
-            comparisons=attempt.comparisons,
-            judge=partial(compare, model=attempt.lab.model),
-        )
-    return replace(
-        attempt, advice=(*attempt.advice, *advised.advice), spent=attempt.spent | {"advise": advised.cpu_seconds}
+    judge = partial(compare, model=attempt.lab.model)
+    advised = attempt.lab.runtime.advise(
+        attempt.work, program, source=source.content, comparisons=attempt.comparisons, judge=judge
     )
-
-
-def _sound(attempt: Attempt) -> list[int]:
-    """The cases that neither crashed nor hung."""
-    return [i for i, one in enumerate(attempt.comparisons) if one.played.complete or one.played.misfit]
+    advice, spent = (*attempt.advice, *advised.advice), attempt.spent | {"advise": advised.cpu_seconds}
+    return replace(attempt, advice=advice, spent=spent)
 
 
 def _would_score(attempt: Attempt) -> int | None:
@@ -271,15 +174,11 @@ def _would_score(attempt: Attempt) -> int | None:
 STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _collect,
     _build,
-    _replay,
+    _play,
     _compare,
-    _find_lost,
-    _memcheck,
-    _count,
+    _inspect,
     _diagnose,
-    _pinpoint,
-    _find_lines,
     _score,
     _advise,
 )
-"""The way of a submission."""
+"""The stages of one grading, whatever the language of the submission."""

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from grader.assignment import stored_cases, toml_source
 from grader.assignment.lab import Lab
-from grader.assignment.rubric import Rubric
 from grader.assignment.toml_table import Table
 from grader.core.case import Case, Number
 from grader.core.errors import CaseFileError, Problem, RubricError, UsageError
+from grader.core.rubric import Rubric
 from grader.core.verdict import Judged, Visibility
 
 __all__ = ["HIDDEN_FILE", "CaseSelection", "given", "hidden_text", "select_cases", "weights"]

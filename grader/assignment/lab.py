@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from grader.assignment.rubric import Rubric
 from grader.core.case import Case, Grammar
 from grader.core.picture import Part
-from grader.core.verdict import Advice, Finding, Verdict
-from grader.system.sandbox import Workspace
+from grader.core.rubric import Rubric
+from grader.runtime.protocol import Runtime
 from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
-__all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Build", "Built", "Clue", "Lab", "Program"]
+__all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Clue", "Lab"]
 
 ONLY = "only-"
 """Before a situation's word: that of all wrong calls and of no right one (grader.judge.patterns)."""
@@ -25,61 +24,6 @@ SEVERAL_TARGETS = "several-targets"
 
 STORED = "stored"
 """The circumstance that the wrong value is known to be stored by the call; not that of a table just filled."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """What a build made. It is put in place before every use: what runs may have replaced the file."""
-
-    content: bytes
-    checked: bytes = b""
-    """The same, made for Valgrind."""
-    source_name: str
-
-    def place(self, work: Workspace, *, checked: bool = False) -> str:
-        """Put it into the workspace; returns its name there."""
-        name = "checked" if checked else "program"
-        work.add(name, self.checked if checked else self.content, mode=0o755)
-        return name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """The end of a build. Without `program` it failed; findings may stand beside a program too."""
-
-    program: Program | None
-    findings: tuple[Finding, ...] = ()
-    advice: tuple[Advice, ...] = ()
-    allowed: tuple[str, ...] = ()
-    """Symbols that would have been rejected, had nobody allowed them."""
-    stopped: bool = False
-    """Did the compiler need so much that it had to be stopped? Then nobody asks it again."""
-    compiler: str = ""
-    command: str = ""
-    cpu_seconds: float = 0.0
-
-    @property
-    def rejected(self) -> bool:
-        """Must somebody look at it before anything of it is run?"""
-        return any(finding.verdict is Verdict.REJECTED for finding in self.findings)
-
-
-class Build(Protocol):
-    """Makes a program of a submission, in a workspace."""
-
-    def __call__(
-        self,
-        work: Workspace,
-        source: bytes,
-        *,
-        own_headers: Mapping[str, bytes],
-        relaxed: bool,
-        allowed: frozenset[str] = frozenset(),
-    ) -> Built:
-        """`own_headers` only explain failures; `relaxed` forgives warnings and missing functions.
-
-        `allowed` are symbols that somebody has looked at: for them nothing is rejected.
-        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,22 +64,12 @@ class Lab:
     name: str
     title: str
     handout: str
-    source_name: str
-    """The file that students hand in."""
     cases: Path
     grammar: Grammar
     rubric: Rubric
     model: ModelFactory
-    build: Build
-    build_sanitized: Callable[[Workspace, bytes], Built]
-    """The same file once more, so that it tells of undefined behaviour; for advice only."""
-    known_good: Callable[[Workspace], Program]
-    """A program of a submission with nothing wrong in it, which does nothing: it shows what this machine can do."""
-    build_with_lines: Callable[[Workspace, bytes], Built]
-    """The same file once more, so that it tells which lines it goes through, and which stored what."""
-    places: Callable[[bytes, int], Mapping[str, int]]
-    """The words of a record of so many targets, by the names that differences have for them."""
-    driver_settings: Callable[[Trace], tuple[int, ...]]
+    runtime: Runtime
+    """How submissions are built and run."""
     clues: tuple[Clue, ...]
     situations: Callable[[Trace], tuple[frozenset[str], ...]]
     """For each operation of a trace the words that fit its call."""
@@ -153,12 +87,10 @@ class Lab:
     reproduce: Callable[[Case, int], str]
     """The case up to and with that operation as a standalone program."""
     reproduce_command: str
-    tools: tuple[str, ...]
-    """Programs that must be installed, such as gcc."""
     starter: Mapping[str, Path]
     """Files that students begin with, by their names: they build, and earn nothing yet."""
 
     @property
-    def codes(self) -> dict[str, int]:
-        """The driver numbers operations in the order of the grammar."""
-        return {name: number for number, name in enumerate(self.grammar.operations)}
+    def source_name(self) -> str:
+        """The file that students submit."""
+        return self.runtime.source_name

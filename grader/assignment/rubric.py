@@ -1,69 +1,23 @@
-"""The rubric: which rules there are, what each is worth, and what its cases are judged on.
-
-Rules are judged by their own cases, by the build, or by what is found in every case (leaks, memory errors). A program
-that does nothing shows none of these findings; so such a rule earns no greater share of its points than the *other
-rules* earned of theirs, rounded up. The other rules are those that are judged by their own cases.
-"""
+"""Load a rubric, and the sentences of a handout."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
 from grader.assignment import toml_source
 from grader.assignment.toml_table import Table
 from grader.core.case import Number
 from grader.core.errors import Problem, RubricError
+from grader.core.rubric import Rubric, Rule
 from grader.core.verdict import Judged
 from grader.system.text_file import cut
 
-__all__ = ["SEED", "Rubric", "Rule", "load", "load_clauses"]
+__all__ = ["SEED", "load", "load_clauses"]
 
 SEED = Number("seed", 0, 2**31 - 1)
 _POINTS = Number("points", 0, 100)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One line of the rubric."""
-
-    id: str
-    points: int
-    title: str
-    handout: str
-    facets: frozenset[str]
-    judged: Judged
-    calls: frozenset[str]
-    """Only differences at these operations count; empty: at all."""
-    allocated_by: frozenset[str]
-    """Of memory that was lost only what these operations allocated counts; empty: all."""
-    covers_cleanup: bool
-    """Is a crash in the clean-up that ends every case its business?"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rubric:
-    """All rules, in the file's order."""
-
-    seed: int
-    rules: tuple[Rule, ...]
-
-    @property
-    def max_score(self) -> int:
-        """The points of all rules."""
-        return sum(rule.points for rule in self.rules)
-
-    def rule(self, rule_id: str) -> Rule:
-        """The rule of that id. Raises `KeyError` when there is none."""
-        for rule in self.rules:
-            if rule.id == rule_id:
-                return rule
-        raise KeyError(rule_id)
-
-    def judged(self, judged: Judged) -> str:
-        """The id of the one rule that is judged that way; not for `Judged.CASES`, by which most are."""
-        return next(rule.id for rule in self.rules if rule.judged is judged)
 
 
 def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:

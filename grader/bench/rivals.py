@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.assignment.lab import Program
 from grader.bench import per_case
 from grader.bench.subject import Subject
 from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.core.verdict import Visibility
 from grader.runtime.comparison import End
+from grader.runtime.program import Program
 from grader.system.process import Command, Completed
 from grader.system.sandbox import Limits, Workspace, workspace
 from reference.model import play
@@ -93,7 +93,7 @@ def plain(folder: Path, name: str) -> PlainFolder:
 def dynamic(subject: Subject) -> Program:
     """Build the submission with the system's libc under Valgrind, as the handout links it."""
     with workspace() as work:
-        built = subject.lab.build(work, subject.source + _NEEDS_LIBC, own_headers={}, relaxed=False)
+        built = subject.lab.runtime.build(work, subject.source + _NEEDS_LIBC, beside={})
     if built.program is None:
         raise UsageError(f"{subject.path}: {built.findings[0].message}")
     return built.program

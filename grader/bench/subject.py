@@ -15,7 +15,7 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import load
-from grader.assignment.lab import Lab, Program
+from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
 from grader.core.errors import DriverError, UsageError
@@ -26,10 +26,13 @@ from grader.labs import LABS
 from grader.runtime.comparison import Comparison
 from grader.runtime.memory_faults import Checked
 from grader.runtime.native.compile.project import FLAGS
+from grader.runtime.native.driver import Driver
 from grader.runtime.native.plan import plan
 from grader.runtime.native.replay import replay
+from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.runtime.observation import Replayed
+from grader.runtime.program import Program
 from grader.system import process, sandbox
 from grader.system.budget import Budget
 from grader.system.process import Patience
@@ -64,6 +67,12 @@ class Subject:
     source: bytes
     program: Program
     folder: Path
+
+    @property
+    def driver(self) -> Driver:
+        """The driver of the lab, which is one of C submissions."""
+        assert isinstance(self.lab.runtime, NativeRuntime)
+        return self.lab.runtime.driver
 
     def compile_strictly(self) -> None:
         """Do the work of G: the handout's `gcc -c` of the submission."""
@@ -103,7 +112,7 @@ class Subject:
         """Run the native pass over these cases."""
         chosen = program or self.program
         fresh = replace(work, budget=Budget())  # each measurement gets the whole time of a submission
-        return replay(fresh, chosen, cases, codes=self.lab.codes, settings=self.lab.driver_settings)
+        return replay(fresh, chosen, cases, driver=self.driver)
 
     def memcheck(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Checked:
         """Run the Valgrind pass over all of these cases."""
@@ -115,8 +124,7 @@ class Subject:
             numbers,
             natively=dict.fromkeys(numbers, _NATIVELY),
             building=_NATIVELY,
-            codes=self.lab.codes,
-            settings=self.lab.driver_settings,
+            driver=self.driver,
         )
 
     def compare(self, replayed: Replayed) -> list[Comparison]:
@@ -129,7 +137,7 @@ class Subject:
 
     def plan(self, case: Case, token: int) -> bytes:
         """The plan that the driver reads to play this one case natively."""
-        return plan([case], [0], token=token, codes=self.lab.codes, settings=self.lab.driver_settings)
+        return plan([case], [0], token=token, driver=self.driver)
 
 
 def command(arguments: Sequence[str], folder: Path) -> None:
@@ -158,7 +166,7 @@ def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
     source = collect(path, lab.source_name, rule="").content
     with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
         folder = Path(name)
-        built = lab.build(work, source, own_headers={}, relaxed=False)
+        built = lab.runtime.build(work, source, beside={})
         if built.program is None:
             raise UsageError(f"{path}: {built.findings[0].message}; --submission takes one that builds")
         (folder / lab.source_name).write_bytes(source)

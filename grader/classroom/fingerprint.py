@@ -56,8 +56,7 @@ class GradingPlan:
 
     def require_tools(self) -> None:
         """Raise `ToolMissing` when this machine cannot grade so."""
-        needs_valgrind = self.settings.valgrind or self.settings.instructions
-        tools.require(*self.lab.tools, *(["valgrind"] if needs_valgrind else []))
+        tools.require(*self.lab.runtime.tools(self.settings))
 
 
 @cache

@@ -10,11 +10,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from grader.assignment import toml_source
-from grader.assignment.rubric import Rubric
 from grader.assignment.toml_table import Table
 from grader.core.case import Number
 from grader.core.errors import ClassFileError
 from grader.core.record import Override, Record
+from grader.core.rubric import Rubric
 from grader.core.verdict import Verdict
 from grader.system.text_file import cut, short
 

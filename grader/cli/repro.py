@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment.settings import GradingOptions
 from grader.cli.options import (
     case_names,
     chosen_case,
@@ -22,6 +21,7 @@ from grader.core.causes import bad_operation, findings_of, grouped
 from grader.core.errors import ExitCode, UsageError
 from grader.core.record import Record, write
 from grader.core.verdict import Outcome, Tool, Verdict
+from grader.runtime.options import GradingOptions
 
 __all__ = ["options", "repro"]
 

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment.settings import GradingOptions
 from grader.assignment.source import collect
 from grader.cli.options import (
     case_option,
@@ -32,6 +31,7 @@ from grader.core.verdict import Verdict
 from grader.report import DRAWN, FORMATS, GRADEBOOKS
 from grader.report.document import Document
 from grader.report.view import Gradebook, View
+from grader.runtime.options import GradingOptions
 from grader.system.sandbox import require
 
 __all__ = ["options", "run"]
@@ -41,14 +41,10 @@ _NO_END = "the grading did not come to its end: it was interrupted, or the grade
 _STAGES = {
     "collect": "looking for the file",
     "build": "compiling",
-    "replay": "running the cases",
+    "play": "running the cases",
     "compare": "comparing with the reference",
-    "memcheck": "running them again under Valgrind",
-    "count": "counting instructions",
-    "find_lost": "looking for lost memory",
+    "inspect": "looking at the use of memory, and for lines",
     "diagnose": "looking for the cause",
-    "pinpoint": "looking for lines",
-    "find_lines": "looking for lines",
     "score": "counting points",
     "advise": "looking for advice",
 }

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from grader.assignment.rubric import Rubric, Rule
 from grader.core.case import Case
+from grader.core.rubric import Rubric, Rule
 from grader.core.verdict import Judged, RuleScore
 from grader.judge.case_findings import CaseFindings
 from grader.runtime.comparison import Comparison, End
@@ -45,7 +45,7 @@ def rule_scores(
     `builds` says whether the build passed without a finding. `hidden` is the weight, by rule, of cases that are not run
     here: they count as not passed and can earn nothing, so the earned points are certain.
 
-    A rule that is judged in every case earns no greater share than the other rules did (see grader.assignment.rubric).
+    A rule that is judged in every case earns no greater share than the other rules did (see grader.core.rubric).
     The build's points are earned only together with some other point. A defect that was seen, but that no case of its
     rule caught, costs one point of the rule that was `diagnosed`: full marks are for programs without a defect. A rule
     of which no case was chosen (`--case`) can neither earn nor lose points.

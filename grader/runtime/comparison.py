@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from grader.assignment.rubric import Rule
 from grader.core.case import Case
+from grader.core.rubric import Rule
 from grader.runtime.heap_events import Event
 from grader.runtime.observation import Played
 from reference.model import Judgement, Span

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from grader.assignment.lab import Lab, Program
 from grader.core.errors import DriverError, OutOfRoom
+from grader.runtime.program import Program
 from grader.system import capacity, sandbox
 from grader.system.sandbox import Workspace
 
@@ -30,16 +30,25 @@ class _Seen(Protocol):
 _S = TypeVar("_S", bound=_Seen)
 
 
-def run_confirmed(lab: Lab, work: Workspace, program: Program, run: Callable[[Workspace, Program], _S]) -> _S:
-    """Run the program; confirm an unexplained end. Raises `GraderError` when nothing can be said about the program."""
+def run_confirmed(
+    work: Workspace,
+    program: Program,
+    run: Callable[[Workspace, Program], _S],
+    *,
+    known_good: Callable[[Workspace], Program],
+) -> _S:
+    """Run the program; confirm an unexplained end by a `known_good` program.
+
+    Raises `GraderError` when nothing can be said about the program.
+    """
     kills = capacity.memory_kills()
     first = run(work, program)
     if not first.unexplained_end:
         return first
     with sandbox.workspace() as place:
-        trouble = run(place, lab.known_good(place)).unexplained_end
-    if trouble:
-        raise DriverError(f"not even an innocent program comes to its end here: {trouble}")
+        failure = run(place, known_good(place)).unexplained_end
+    if failure:
+        raise DriverError(f"not even a known-good program comes to its end here: {failure}")
     again = run(work, program)
     if again.unexplained_end and capacity.memory_kills() > kills:
         raise OutOfRoom(f"the kernel ended processes of this machine for want of memory: {again.unexplained_end}")

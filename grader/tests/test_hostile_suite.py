@@ -22,13 +22,13 @@ from pathlib import Path
 import pytest
 
 from grader.assignment.case_selection import select_cases
-from grader.assignment.settings import GradingOptions
 from grader.core.record import Record
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import grade
 from grader.report import FORMATS
 from grader.report.view import View
+from grader.runtime.options import GradingOptions
 from grader.tests.support.graded import keep
 from grader.tests.support.hostile_batch import ATTACKS, LAST, Batch, Hostile, grade_all, suite
 from grader.tests.support.listeners import Ears

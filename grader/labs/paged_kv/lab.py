@@ -14,10 +14,9 @@ from grader.labs.paged_kv.clues.table import CLUES
 from grader.labs.paged_kv.picture import picture
 from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
 from grader.labs.paged_kv.words import NOTATION, describe_poke, draw
-from grader.runtime.native.compile.build import build
-from grader.runtime.native.compile.instrumented import build_sanitized, build_with_lines
-from grader.runtime.native.compile.known_good import known_good_program
 from grader.runtime.native.compile.project import CProject
+from grader.runtime.native.driver import Driver
+from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
 from reference.paged_kv import PagedKV
 from reference.paged_kv.places import places
@@ -111,17 +110,14 @@ def lab() -> Lab:
         name="paged_kv",
         title="CS110 Homework 3: paged KV-cache memory manager",
         handout="CS110 HW3",
-        source_name=project.source_name,
         cases=_CASES,
         grammar=grammar,
         rubric=rules,
         model=PagedKV,
-        build=partial(build, project),
-        build_sanitized=partial(build_sanitized, project),
-        known_good=partial(known_good_program, project),
-        build_with_lines=partial(build_with_lines, project),
-        places=places,
-        driver_settings=_driver_settings,
+        runtime=NativeRuntime(
+            project=project,
+            driver=Driver(operations=_OPERATIONS, settings=_driver_settings, places=places),
+        ),
         clues=CLUES,
         situations=situations,
         situation_words=SITUATIONS,
@@ -132,7 +128,6 @@ def lab() -> Lab:
         picture=picture,
         reproduce=partial(reproduce, clauses=grammar.clauses),
         reproduce_command=COMMAND,
-        tools=("gcc", "objcopy", "addr2line"),
         starter={
             project.source_name: _STARTER / "llm_memory.c",
             project.header.name: project.header,

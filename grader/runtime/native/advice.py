@@ -14,20 +14,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from grader.assignment.lab import Lab, Program
 from grader.core.case import Case
 from grader.core.errors import GraderError
 from grader.core.verdict import Advice, SourceLine, Visibility
 from grader.runtime.comparison import REFUSALS, Comparison, End
 from grader.runtime.heap_events import BlockEvent, Event
+from grader.runtime.native.driver import Driver
 from grader.runtime.native.plan import WATCH
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.observation import Played, Remark, Replayed
+from grader.runtime.program import Built, Program
+from grader.runtime.protocol import Advised
 from grader.runtime.source_lines import Lines, stack_of
 from grader.system.sandbox import Workspace
 
-__all__ = ["ALLOCATION_FAILURE", "NEEDLESS_ALLOCATION", "UNDEFINED_BEHAVIOUR", "Advised", "look_for_advice"]
+__all__ = ["ALLOCATION_FAILURE", "NEEDLESS_ALLOCATION", "UNDEFINED_BEHAVIOUR", "look_for_advice"]
 
 UNDEFINED_BEHAVIOUR = "undefined-behaviour"
 ALLOCATION_FAILURE = "allocation-failure"
@@ -59,14 +61,6 @@ _ENDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advised:
-    """The advice, and the CPU seconds that it took to find."""
-
-    advice: tuple[Advice, ...]
-    cpu_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Failure:
     """One call in which an allocation failed, and the consequence."""
 
@@ -80,9 +74,9 @@ class _Failure:
 
 def look_for_advice(
     work: Workspace,
-    lab: Lab,
+    driver: Driver,
+    build: Callable[[Workspace], Built],
     *,
-    source: bytes,
     program: Program,
     comparisons: Sequence[Comparison],
     judge: Callable[[Played], Comparison],
@@ -96,18 +90,18 @@ def look_for_advice(
 
     def run(what: Program, cases: Sequence[Case], failing: Sequence[int] = ()) -> Replayed:
         nonlocal spent
-        played = replay(work, what, cases, codes=lab.codes, settings=lab.driver_settings, failing=failing)
+        played = replay(work, what, cases, driver=driver, failing=failing)
         spent += played.cpu_seconds
         return played
 
     try:
-        built = lab.build_sanitized(work, source)
+        built = build(work)
         spent += built.cpu_seconds
         if built.program is None:
             advice.append(_not_looked("gcc does not build the file with -fsanitize=undefined"))
         else:
             advice += _undefined(run(built.program, [one.case for one in sound]).played, program.source_name)
-        advice += _probed(sound, lab, partial(run, program), partial(source_lines, work, program), judge=judge)
+        advice += _probed(sound, driver, partial(run, program), partial(source_lines, work, program), judge=judge)
     except GraderError as error:
         advice.append(_not_looked(str(error)))
     return Advised(advice=tuple(advice), cpu_seconds=spent)
@@ -139,14 +133,14 @@ def _undefined(played: Sequence[Played], source_name: str) -> Iterator[Advice]:
 
 def _probed(
     sound: Sequence[Comparison],
-    lab: Lab,
+    driver: Driver,
     run: Callable[[Sequence[Case], Sequence[int]], Replayed],
     look_up: Callable[[Sequence[tuple[int, ...]]], Lines],
     *,
     judge: Callable[[Played], Comparison],
 ) -> Iterator[Advice]:
     """Yield advice on allocations that fail and on scratch memory, from one replay of the graded program."""
-    probes = [*_to_fail(sound, lab), *((one, WATCH) for one in sound if _frees_and_allocates(one))]
+    probes = [*_to_fail(sound, driver), *((one, WATCH) for one in sound if _frees_and_allocates(one))]
     if not probes:
         return
     played = run([one.case for one, _ in probes], [failing for _, failing in probes]).played
@@ -156,7 +150,7 @@ def _probed(
         if failing == WATCH:
             scratch += [(base, event) for event in one.events if event.event is Event.SCRATCH]
         else:
-            failures += _failures(base, judge(one), lab)
+            failures += _failures(base, judge(one), driver)
     stacks = [stack_of(event.allocated_at) for _, event in scratch]
     stacks += [stack for failure in failures for stack in (failure.allocated_at, failure.stack)]
     lines = look_up(stacks)
@@ -164,13 +158,13 @@ def _probed(
     yield from _told_scratch(scratch, lines)
 
 
-def _to_fail(sound: Sequence[Comparison], lab: Lab) -> list[tuple[Comparison, int]]:
+def _to_fail(sound: Sequence[Comparison], driver: Driver) -> list[tuple[Comparison, int]]:
     """Choose allocations to fail: the first, second, ... of every call, each in the shortest case that has it."""
     chosen: dict[tuple[int, str], tuple[Comparison, int]] = {}
     for one in sorted(sound, key=lambda one: len(one.case.trace.operations)):
         made = 0
         for operation, reply, step in zip(one.case.trace.operations, one.expected, one.played.steps, strict=True):
-            if not lab.grammar.operations[operation.name].is_poke and not reply.refused:
+            if not driver.operations[operation.name].is_poke and not reply.refused:
                 for number in range(min(step.allocations, _MOST_FAILURES)):
                     chosen.setdefault((number, operation.name), (one, made + number + 1))
             made += step.allocations
@@ -185,14 +179,14 @@ def _frees_and_allocates(one: Comparison) -> bool:
     )
 
 
-def _failures(base: Comparison, one: Comparison, lab: Lab) -> Iterator[_Failure]:
+def _failures(base: Comparison, one: Comparison, driver: Driver) -> Iterator[_Failure]:
     """Yield the consequence of the failing allocation when it is bad; `base` is the case without the failure."""
     failed = next((event for event in one.played.events if event.event is Event.FAILED), None)
     if failed is None or not 0 <= failed.operation < len(base.case.trace.operations):
         return
     at = failed.operation
     fault = one.played.left or one.played.fault
-    came = _what_came(base, one, at, lab)
+    came = _what_came(base, one, at, driver)
     if came:
         yield _Failure(
             comparison=one,
@@ -203,7 +197,7 @@ def _failures(base: Comparison, one: Comparison, lab: Lab) -> Iterator[_Failure]
         )
 
 
-def _what_came(base: Comparison, one: Comparison, at: int, lab: Lab) -> str:
+def _what_came(base: Comparison, one: Comparison, at: int, driver: Driver) -> str:
     call = one.case.trace.operations[at].name
     if one.ended_at < at or (one.ended_at == at and one.end not in _ENDS):
         return ""
@@ -216,7 +210,7 @@ def _what_came(base: Comparison, one: Comparison, at: int, lab: Lab) -> str:
         wrong = any(deviation.operation == at for deviation in one.deviations)
         done = after == base.played.steps[at].record or not wrong
         return "" if done else f"{call} does not notice that the allocation {{lines}} fails, and reports success"
-    if not lab.grammar.operations[call].opens and after[_REPLY:] != before[_REPLY:]:
+    if not driver.operations[call].opens and after[_REPLY:] != before[_REPLY:]:
         return f"{call} returns {reply} when the allocation {{lines}} fails, but leaves its work half done"
     lost = any(event.event is Event.LIVE and event.allocated_by == at for event in one.played.events)
     if lost and one.end is End.REACHED and not base.lost:

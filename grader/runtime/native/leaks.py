@@ -8,29 +8,24 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from grader.assignment.lab import Program
 from grader.core.errors import TooBusy
 from grader.runtime.comparison import ALLOCATED, Comparison, End
 from grader.runtime.heap_events import BlockEvent, Event
+from grader.runtime.native.driver import Driver
 from grader.runtime.native.plan import WATCH
 from grader.runtime.native.replay import replay
 from grader.runtime.observation import Played
+from grader.runtime.program import Program
 from grader.system.sandbox import Workspace
-from reference.operation import Trace
 
 __all__ = ["find_lost"]
 
 
 def find_lost(
-    work: Workspace,
-    program: Program,
-    comparisons: Sequence[Comparison],
-    *,
-    codes: dict[str, int],
-    settings: Callable[[Trace], tuple[int, ...]],
+    work: Workspace, program: Program, comparisons: Sequence[Comparison], driver: Driver
 ) -> tuple[tuple[Comparison, ...], float]:
     """Return the comparisons with what was found, and the CPU seconds that it took.
 
@@ -43,7 +38,7 @@ def find_lost(
     cases = [comparisons[number].case for number in chosen]
     failing = [watched[number] for number in chosen]
     try:
-        traced = replay(work, program, cases, codes=codes, settings=settings, failing=failing, tracing=True)
+        traced = replay(work, program, cases, driver=driver, failing=failing, tracing=True)
     except TooBusy:  # what is known without the run is sufficient
         return tuple(comparisons), 0.0
     found = list(comparisons)

@@ -8,18 +8,19 @@ leaves another state than the graded program, its report is ignored.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from grader.assignment.lab import Lab
 from grader.core.errors import GraderError
 from grader.core.verdict import Visibility
 from grader.runtime.comparison import ALLOCATED, REFUSALS
 from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.native.call_path import before_crash, return_taken
+from grader.runtime.native.driver import Driver
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.observation import Played
+from grader.runtime.program import Built
 from grader.runtime.source_lines import Lines, Named, Place, stack_of
 from grader.runtime.suspicion import Suspicion
 from grader.system.sandbox import Workspace
@@ -47,22 +48,26 @@ class _Told:
 
 
 def find_lines(
-    work: Workspace, lab: Lab, source: bytes, suspicions: Sequence[Suspicion]
+    work: Workspace,
+    suspicions: Sequence[Suspicion],
+    *,
+    driver: Driver,
+    build: Callable[[Workspace], Built],
+    source: bytes,
 ) -> tuple[dict[Place, Named], float]:
     """Return the lines by case and operation, and the CPU seconds used. Raises nothing: points need no lines."""
     chosen = _chosen(suspicions)
     if not chosen or work.budget.empty:
         return {}, 0.0
     try:
-        built = lab.build_with_lines(work, source)
+        built = build(work)
         if built.program is None:
             return {}, built.cpu_seconds
         replayed = replay(
             work,
             built.program,
             [suspicion.comparison.case for suspicion in chosen],
-            codes=lab.codes,
-            settings=lab.driver_settings,
+            driver=driver,
             failing=[suspicion.operation for suspicion in chosen],
             lines=True,
         )
@@ -76,9 +81,9 @@ def find_lines(
     except GraderError:
         return {}, 0.0
     text = source.decode(errors="replace").split("\n")
-    right = _right_stores(told, lab)
+    right = _right_stores(told, driver)
     places = [(one.suspicion.case, one.suspicion.operation) for one in told]
-    named = [_named(one, lines, lab, text, right=right) for one in told]
+    named = [_named(one, lines, driver, text, right=right) for one in told]
     return dict(zip(places, named, strict=True)), built.cpu_seconds + replayed.cpu_seconds
 
 
@@ -137,7 +142,7 @@ def _told(suspicion: Suspicion, played: Played) -> _Told:
     )
 
 
-def _named(told: _Told, lines: Lines, lab: Lab, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
+def _named(told: _Told, lines: Lines, driver: Driver, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
     difference = told.suspicion.difference
     used = _used(told, lines)
     if used is not None:
@@ -148,7 +153,7 @@ def _named(told: _Told, lines: Lines, lab: Lab, text: Sequence[str], *, right: f
     if difference.facet == "reply":
         refused = told.suspicion.comparison.actual[told.suspicion.operation] in REFUSALS
         return return_taken(told.way, lines, text, refused=refused) if _decides(told.suspicion) else Named()
-    return _stored(told, difference, lines, lab, right=right)
+    return _stored(told, difference, lines, driver, right=right)
 
 
 def _decides(suspicion: Suspicion) -> bool:
@@ -171,17 +176,17 @@ def _used(told: _Told, lines: Lines) -> Named | None:
     return Named(lines=line, said=said, freed=True)
 
 
-def _stored(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, right: frozenset[_Store]) -> Named:
+def _stored(told: _Told, difference: Difference, lines: Lines, driver: Driver, *, right: frozenset[_Store]) -> Named:
     """Return the last store to the wrong value; for an `ALLOCATED` difference, the last store to what it changed."""
-    named = _store_of(told, difference, lines, lab, right=right)
+    named = _store_of(told, difference, lines, driver, right=right)
     if ALLOCATED in difference.tags:
-        others = (_store_of(told, other, lines, lab, right=right) for other in _differences(told))
+        others = (_store_of(told, other, lines, driver, right=right) for other in _differences(told))
         named = next((other for other in others if other.lines), named)
     return named
 
 
-def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, right: frozenset[_Store]) -> Named:
-    word = _places(told, lab).get(difference.place or difference.field)
+def _store_of(told: _Told, difference: Difference, lines: Lines, driver: Driver, *, right: frozenset[_Store]) -> Named:
+    word = _places(told, driver).get(difference.place or difference.field)
     if word is None:
         return Named()
     if word in told.stores:
@@ -196,7 +201,7 @@ def _store_of(told: _Told, difference: Difference, lines: Lines, lab: Lab, *, ri
     return Named(said=f"This call never stores to {difference.in_words}.")
 
 
-def _right_stores(told: Iterable[_Told], lab: Lab) -> frozenset[_Store]:
+def _right_stores(told: Iterable[_Told], driver: Driver) -> frozenset[_Store]:
     """Return the stores, with their values, to words that are right after the call.
 
     The store that fills a new table with the mark for nothing is such a store. Only calls in which something is missing
@@ -205,7 +210,7 @@ def _right_stores(told: Iterable[_Told], lab: Lab) -> frozenset[_Store]:
     found = set()
     for one in told:
         if any(STILL_EMPTY in difference.tags for difference in _differences(one)):
-            places = _places(one, lab)
+            places = _places(one, driver)
             wrong = {places.get(difference.place or difference.field) for difference in _differences(one)}
             found |= {(at, _value(one, word)) for word, at in one.stores.items() if word not in wrong}
     return frozenset(found)
@@ -217,12 +222,12 @@ def _differences(told: _Told) -> Sequence[Difference]:
     return judgement.differences if judgement is not None else ()
 
 
-def _places(told: _Told, lab: Lab) -> Mapping[str, int]:
+def _places(told: _Told, driver: Driver) -> Mapping[str, int]:
     """Return the numbers of the record's words by their names."""
     comparison = told.suspicion.comparison
     targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
     try:
-        return lab.places(_record(told), targets)
+        return driver.places(_record(told), targets)
     except ValueError:
         return {}
 

@@ -8,12 +8,13 @@ comes from a process that never held a hidden case.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from grader.core.case import Case
 from grader.core.identity_key import Same
 from grader.core.verdict import Visibility
+from grader.runtime.native.driver import Driver
 from reference.operation import Operation, Trace
 
 __all__ = ["WATCH", "apart", "plan"]
@@ -42,8 +43,7 @@ def plan(
     numbers: Sequence[int],
     *,
     token: int,
-    codes: dict[str, int],
-    settings: Callable[[Trace], tuple[int, ...]],
+    driver: Driver,
     contracts: Mapping[int, bytes] | None = None,
     failing: Sequence[int] = (),
     hanging: Iterable[str] = (),
@@ -65,24 +65,23 @@ def plan(
     share = hangs * len(numbers) // max(1, len(cases))  # shared by all cases of a submission
     times = (first, least, share, max(1, int(total * 1e6)))
     mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _CONFINED * confined | _LINES * lines
+    codes = driver.codes
     proven = sum(1 << codes[name] for name in set(hanging))
     parts = [struct.pack("<iQiiiiiQi", _MAGIC, token, mode, *times, proven, len(numbers))]
     for number in numbers:
         trace = cases[number].trace
         head = struct.pack("<3i", number, len(trace.operations), failing[number] if failing else 0)
-        parts += [head, _encode_all(Same(trace), settings, tuple(codes.items())), (contracts or {}).get(number, b"")]
+        parts += [head, _encode_all(Same(trace), Same(driver)), (contracts or {}).get(number, b"")]
     return b"".join(parts)
 
 
 @lru_cache(maxsize=1024)
-def _encode_all(
-    trace: Same[Trace], settings: Callable[[Trace], tuple[int, ...]], codes: tuple[tuple[str, int], ...]
-) -> bytes:
+def _encode_all(trace: Same[Trace], driver: Same[Driver]) -> bytes:
     """Encode settings and operations of a trace; they are the same for every submission of a class."""
-    values = (*settings(trace.value), *[0] * _SETTINGS)[:_SETTINGS]
-    return struct.pack(f"<{_SETTINGS}i", *values) + b"".join(
-        _encode(operation, dict(codes)) for operation in trace.value.operations
-    )
+    values = (*driver.value.settings(trace.value), *[0] * _SETTINGS)[:_SETTINGS]
+    codes = driver.value.codes
+    calls = (_encode(operation, codes) for operation in trace.value.operations)
+    return struct.pack(f"<{_SETTINGS}i", *values) + b"".join(calls)
 
 
 def _encode(operation: Operation, codes: dict[str, int]) -> bytes:

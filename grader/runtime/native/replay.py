@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from grader.assignment.lab import Program
 from grader.core.case import Case
 from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
 from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.native.delta import length_after, whole
 from grader.runtime.native.delta_step import DeltaStep
+from grader.runtime.native.driver import Driver
 from grader.runtime.native.plan import apart, plan
 from grader.runtime.native.wire import Frame, Frames, Kind
 from grader.runtime.observation import Fault, Played, PlayedStep, Remark, Replayed
+from grader.runtime.program import Program
 from grader.system.budget import Budget
 from grader.system.process import MOST_CHANNEL, Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
-from reference.operation import Trace
 
 __all__ = ["replay"]
 
@@ -61,8 +61,7 @@ def replay(
     program: Program,
     cases: Sequence[Case],
     *,
-    codes: dict[str, int],
-    settings: Callable[[Trace], tuple[int, ...]],
+    driver: Driver,
     failing: Sequence[int] = (),
     tracing: bool = False,
     lines: bool = False,
@@ -76,7 +75,7 @@ def replay(
     """
     played = [Played(case) for case in cases]
     output, spent = b"", 0.0
-    planned = partial(plan, cases, codes=codes, settings=settings, failing=failing, tracing=tracing, lines=lines)
+    planned = partial(plan, cases, driver=driver, failing=failing, tracing=tracing, lines=lines)
     for numbers in apart(cases, range(len(cases))):
         if any(one.no_time for one in played):
             for number in numbers:

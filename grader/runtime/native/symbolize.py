@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from grader.assignment.lab import Program
 from grader.core.errors import DriverError
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
+from grader.runtime.program import Program
 from grader.system.process import Completed
 from grader.system.sandbox import Limits, Workspace
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from grader.assignment import rubric
-from grader.assignment.rubric import Rubric
 from grader.core.errors import RubricError
+from grader.core.rubric import Rubric
 from grader.core.verdict import Judged
 from grader.labs.paged_kv.lab import FACETS, lab
 

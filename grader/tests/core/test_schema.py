@@ -14,10 +14,10 @@ from jsonschema_rs import Draft202012Validator, ValidationError, meta
 
 from grader import pipeline
 from grader.assignment import load
-from grader.assignment.settings import GradingOptions
 from grader.core import record
 from grader.core.record import Environment, Protection, Record, from_json, to_json
 from grader.labs.paged_kv.lab import lab
+from grader.runtime.options import GradingOptions
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.handmade import outcome, record_of, secret_record
 

@@ -11,13 +11,13 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import load
-from grader.assignment.settings import GradingOptions
 from grader.core.picture import Drawing
 from grader.core.record import Environment, Protection, Record
 from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
 from grader.report.escape import cells
+from grader.runtime.options import GradingOptions
 from grader.tests.support.command import SAMPLES
 
 CASES = (

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
-from grader import pipeline
-from grader.assignment.lab import Program
 from grader.core.errors import DriverError, OutOfRoom
 from grader.core.verdict import Verdict
-from grader.labs.paged_kv.lab import lab
 from grader.runtime.confirm import run_confirmed
+from grader.runtime.native import runtime
 from grader.runtime.native.replay import replay
 from grader.runtime.observation import Replayed
+from grader.runtime.program import Program
 from grader.system import capacity, sandbox
 from grader.system.sandbox import Workspace
-from grader.tests.support.programs import POSIX, around, first_case, graded_text, right, second_case
+from grader.tests.support.programs import POSIX, around, first_case, graded_text, native, right, second_case
 
 _STUDENTS = Program(content=b"students", source_name="llm_memory.c")
 _INNOCENT = Program(content=b"innocent", source_name="llm_memory.c")
@@ -46,9 +45,8 @@ class _Runs:
 @pytest.fixture
 def sure() -> Iterator[Callable[[_Runs], _Seen]]:
     """How it is done with a lab whose innocent program needs no build."""
-    known_good = replace(lab(), known_good=lambda _: _INNOCENT)
     with sandbox.workspace() as work:
-        yield lambda runs: run_confirmed(known_good, work, _STUDENTS, runs)
+        yield lambda runs: run_confirmed(work, _STUDENTS, runs, known_good=lambda _: _INNOCENT)
 
 
 def test_what_ends_well_is_run_once(sure: Callable[[_Runs], _Seen]) -> None:
@@ -109,7 +107,7 @@ def test_a_case_that_was_ended_from_outside_is_run_again(monkeypatch: pytest.Mon
             replayed.played[0].status = status
         return replayed
 
-    monkeypatch.setattr(pipeline, "replay", disturbed)
+    monkeypatch.setattr(runtime, "replay", disturbed)
     record = graded_text(right(), first_case())
 
     assert ended == [first_case().name]
@@ -119,11 +117,9 @@ def test_a_case_that_was_ended_from_outside_is_run_again(monkeypatch: pytest.Mon
 def test_the_innocent_program_of_a_lab_runs() -> None:
     """All its calls refuse, and every case comes to its end, natively and under Valgrind."""
     with sandbox.workspace() as work:
-        program = lab().known_good(work)
+        program = native().known_good(work)
         left = list(work.folder.iterdir())
-        replayed = replay(
-            work, program, [first_case(), second_case()], codes=lab().codes, settings=lab().driver_settings
-        )
+        replayed = replay(work, program, [first_case(), second_case()], driver=native().driver)
 
     assert left == []
     assert replayed.unexplained_end == ""

@@ -18,12 +18,13 @@ from functools import cache
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment.settings import GradingOptions, Settings
+from grader.assignment.settings import Settings
 from grader.classroom.fingerprint import grading_plan
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
 from grader.labs import DEFAULT
 from grader.pytest_plugin import items
+from grader.runtime.options import GradingOptions
 from grader.tests.support.command import ROOT
 
 __all__ = ["all_graded", "drawn", "graded", "keep"]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import load
-from grader.assignment.settings import GradingOptions
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.record import Record
@@ -25,7 +24,9 @@ from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.delta import whole
 from grader.runtime.native.delta_step import DeltaStep
+from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.observation import Played, PlayedStep
+from grader.runtime.options import GradingOptions
 from grader.system import sandbox
 from grader.tests.support.command import SAMPLES
 from reference.model import play
@@ -152,6 +153,13 @@ def second_case() -> Case:
         "second",
         "create_sequence 7 20 -> seq; free_sequence 7 -> 0; create_sequence 8 3 -> seq; append_kv 8 21 -> 0",
     )
+
+
+def native() -> NativeRuntime:
+    """The runtime of the lab, whose submissions are in C."""
+    runtime = lab().runtime
+    assert isinstance(runtime, NativeRuntime)
+    return runtime
 
 
 def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise: bool = False) -> Attempt:

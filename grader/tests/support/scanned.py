@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment.settings import GradingOptions
 from grader.core.record import Record
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
+from grader.runtime.options import GradingOptions
 from grader.tests.support.programs import first_case, right, second_case
 
 __all__ = [

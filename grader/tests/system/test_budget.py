@@ -17,7 +17,6 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import load
-from grader.assignment.settings import GradingOptions
 from grader.core.case import Case
 from grader.core.errors import TooBusy
 from grader.core.record import Record
@@ -25,6 +24,7 @@ from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
 from grader.runtime.native import replay
+from grader.runtime.options import GradingOptions
 from grader.system import sandbox
 from grader.system.budget import Budget
 from grader.system.process import Completed

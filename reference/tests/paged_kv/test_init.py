@@ -20,7 +20,7 @@ def test_the_pool_is_cut_into_blocks_of_64_bytes(pool_bytes: int, blocks: int) -
     played = Played(None)
     reply = played.do(f"llm_init {pool_bytes}")
 
-    assert "engine" == reply.text
+    assert ("engine", "Task 1/total-blocks") == (reply.text, reply.clause)
     assert blocks == played.engine().total_local_blocks
     assert blocks == len(played.ref_count())
 

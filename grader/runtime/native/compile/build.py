@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from grader.assignment.lab import Built, Program
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.native.compile import diagnostics
 from grader.runtime.native.compile.diagnostics import Diagnostic
@@ -23,6 +22,7 @@ from grader.runtime.native.compile.rejected import (
 )
 from grader.runtime.native.compile.symbols import Symbols
 from grader.runtime.native.compile.toolchain import Compiled, compile_file, link_file
+from grader.runtime.program import Built, Program
 from grader.system import tools
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 

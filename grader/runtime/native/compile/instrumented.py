@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grader.assignment.lab import Built, Program
 from grader.core.errors import DriverError
 from grader.runtime.native.compile.elf import Elf
 from grader.runtime.native.compile.expected_object import too_much
 from grader.runtime.native.compile.link import link
 from grader.runtime.native.compile.project import CProject
+from grader.runtime.program import Built, Program
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
 __all__ = ["build_sanitized", "build_with_lines"]

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from grader.assignment.lab import Program
 from grader.core.errors import DriverError, TooBusy
 from grader.runtime.native.compile.elf import Bind, Elf, Kind
 from grader.runtime.native.compile.link import link
 from grader.runtime.native.compile.outside_files import TELL, outside_files
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.compile.startup import start
+from grader.runtime.program import Program
 from grader.system import capacity
 from grader.system.budget import Budget
 from grader.system.process import Completed

@@ -17,18 +17,18 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from grader.assignment.lab import Program
 from grader.core.case import Case
 from grader.core.errors import DriverError
 from grader.runtime.native.compile.elf import Bind, Elf
+from grader.runtime.native.driver import Driver
 from grader.runtime.native.plan import plan
 from grader.runtime.native.valgrind.contract import Contract
 from grader.runtime.native.wire import Frames, Kind
+from grader.runtime.program import Program
 from grader.system.sandbox import RUN_LIMITS, Limits, Workspace
-from reference.operation import Trace
 
 __all__ = ["count_instructions"]
 
@@ -54,8 +54,7 @@ def count_instructions(
     cases: Sequence[Case],
     numbers: Sequence[int],
     *,
-    codes: dict[str, int],
-    settings: Callable[[Trace], tuple[int, ...]],
+    driver: Driver,
 ) -> int | None:
     """Count the instructions over the cases with these numbers.
 
@@ -86,7 +85,7 @@ def count_instructions(
             silent_seconds=_SILENT_SECONDS,
             silent_start_seconds=_START_SECONDS,
         ),
-        feeds=[plan(cases, numbers, token=token, codes=codes, settings=settings, contracts=nothing_forbidden)],
+        feeds=[plan(cases, numbers, token=token, driver=driver, contracts=nothing_forbidden)],
         channels=1,
     )
     operations = sum(len(cases[number].trace.operations) for number in numbers)

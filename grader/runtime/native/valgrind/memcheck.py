@@ -18,19 +18,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from grader.assignment.lab import Program
 from grader.core.case import Case
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import Checked
+from grader.runtime.native.driver import Driver
 from grader.runtime.native.plan import apart, plan
 from grader.runtime.native.valgrind.contract import Classified, Contract
 from grader.runtime.native.valgrind.divergence import diverged, enough
 from grader.runtime.native.valgrind.one_process import Run, run_once
 from grader.runtime.observation import PlayedStep
+from grader.runtime.program import Program
 from grader.system.budget import Budget
 from grader.system.sandbox import Workspace
 from reference.model import Span
-from reference.operation import Trace
 
 __all__ = ["MOST_PROCESSES", "memcheck"]
 
@@ -54,8 +54,7 @@ def memcheck(
     *,
     natively: Mapping[int, float],
     building: float,
-    codes: dict[str, int],
-    settings: Callable[[Trace], tuple[int, ...]],
+    driver: Driver,
     allowed: Mapping[int, Sequence[tuple[Span, ...]]] | None = None,
     steps: Mapping[int, Sequence[PlayedStep]] | None = None,
     strict: bool = False,
@@ -79,7 +78,7 @@ def memcheck(
         return enough((natively[number] for number in chosen), building)
 
     def run(chosen: Sequence[int], times: int) -> Run:
-        feed = partial(plan, cases, chosen, codes=codes, settings=settings, contracts=encoded, confined=work.confined)
+        feed = partial(plan, cases, chosen, driver=driver, contracts=encoded, confined=work.confined)
         planned, limit = {i: len(cases[i].trace.operations) for i in chosen}, min(_CPU_SECONDS, most(chosen))
         done = once(feed, times * patience[chosen[0]], planned=planned, cpu_seconds=limit)
         return replace(done, too_slow=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))

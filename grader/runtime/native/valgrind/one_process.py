@@ -12,7 +12,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grader.assignment.lab import Program
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import MemoryFault
 from grader.runtime.native.symbolize import source_lines
@@ -20,6 +19,7 @@ from grader.runtime.native.valgrind.divergence import Heap
 from grader.runtime.native.valgrind.progress import followed
 from grader.runtime.native.valgrind.xml import Stack, read
 from grader.runtime.native.wire import Frames
+from grader.runtime.program import Program
 from grader.runtime.source_lines import Place
 from grader.system.process import Completed
 from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,14 +10,16 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import load
-from grader.assignment.lab import Built, Lab
-from grader.assignment.settings import GradingOptions
 from grader.core.case import Case
 from grader.core.errors import DriverError
 from grader.core.record import Record
 from grader.core.verdict import Advice
 from grader.labs.paged_kv.lab import lab
+from grader.runtime.native import runtime
 from grader.runtime.native.advice import ALLOCATION_FAILURE, NEEDLESS_ALLOCATION, UNDEFINED_BEHAVIOUR
+from grader.runtime.native.compile.project import CProject
+from grader.runtime.options import GradingOptions
+from grader.runtime.program import Built
 from grader.system.sandbox import Workspace
 from grader.tests.support.command import FEW, grade
 from grader.tests.support.programs import (
@@ -261,21 +262,25 @@ def test_memory_that_goes_back_in_the_same_call_is_told_of() -> None:
 # ---------------------------------------------------------------- when it does not work
 
 
-def _no_program(_work: Workspace, _source: bytes) -> Built:
+def _no_program(_project: CProject, _work: Workspace, source: bytes) -> Built:
+    assert source
     return Built(program=None)
 
 
-def _breaks(_work: Workspace, _source: bytes) -> Built:
+def _breaks(_project: CProject, _work: Workspace, source: bytes) -> Built:
+    assert source
     raise DriverError("the linker is gone")
 
 
 @pytest.mark.parametrize("build", [_no_program, _breaks])
-def test_advice_that_cannot_be_had_costs_no_result(build: Callable[[Workspace, bytes], Built], tmp_path: Path) -> None:
+def test_advice_that_cannot_be_had_costs_no_result(
+    build: Callable[..., Built], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The report says that something was not looked at; all else is as it was."""
-    chosen: Lab = replace(lab(), build_sanitized=build)
+    monkeypatch.setattr(runtime, "build_sanitized", build)
     path = tmp_path / "llm_memory.c"
     path.write_text(careful(), encoding="utf-8")
-    record = pipeline.grade(path, chosen, [failing_case()], GradingOptions(seed=1, valgrind=False, advise=True))
+    record = pipeline.grade(path, lab(), [failing_case()], GradingOptions(seed=1, valgrind=False, advise=True))
 
     (said,) = record.advice
     assert said.kind == "not-looked"

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.plan import apart, plan
-from grader.tests.support.programs import POSIX, around, attempted, findings, made
-from reference.operation import Trace
+from grader.tests.support.programs import POSIX, around, attempted, findings, made, native
 
 pytestmark = pytest.mark.usefixtures("whole_libc")
 
@@ -26,14 +24,11 @@ def test_a_plan_with_both_is_refused() -> None:
     """By the one function that makes what a process is given."""
     cases = (_HIDDEN, _PUBLIC, _HIDDEN)
 
-    def settings(_: Trace) -> tuple[int, ...]:
-        return ()
-
     assert apart(cases, range(3)) == [[1], [0, 2]]
     assert apart(cases, [2]) == [[2]]
-    assert plan(cases, [0, 2], token=1, codes=lab().codes, settings=settings)
+    assert plan(cases, [0, 2], token=1, driver=native().driver)
     with pytest.raises(ValueError, match="public and hidden"):
-        plan(cases, [0, 1], token=1, codes=lab().codes, settings=settings)
+        plan(cases, [0, 1], token=1, driver=native().driver)
 
 
 def test_prints_of_a_hidden_case_are_thrown_away() -> None:

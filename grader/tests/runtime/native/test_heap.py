@@ -273,4 +273,4 @@ def test_large_variables_are_zeros_in_each_case_and_cost_nothing() -> None:
     assert findings(attempt) == []
     assert attempt.checked is not None
     assert (attempt.checked.processes, attempt.checked.unchecked) == (1, ())
-    assert attempt.spent["replay"] + attempt.spent["memcheck"] < 2
+    assert attempt.spent["play"] + attempt.spent["memcheck"] < 2

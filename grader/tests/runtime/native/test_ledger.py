@@ -52,7 +52,7 @@ def test_more_notes_than_a_pipe_holds_cost_nothing() -> None:
     assert finding == (Verdict.MEMORY_LEAK, "leak", line_of(source))
     assert attempt.replayed is not None
     assert [one.steps[-1].live for one in attempt.replayed.played] == [3, 3]
-    assert attempt.spent["replay"] < 2
+    assert attempt.spent["play"] < 2
 
 
 def test_a_case_that_is_cut_off_is_said_to_lose_nothing() -> None:

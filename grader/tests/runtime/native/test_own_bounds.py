@@ -33,6 +33,7 @@ from grader.tests.support.programs import (
     first_case,
     graded_text,
     judged,
+    native,
     right,
     second_case,
     told,
@@ -272,7 +273,7 @@ def test_no_number_of_addresses_is_too_much_for_addr2line() -> None:
     """They were arguments of one command, and what it answered was cut off: a judge error."""
     stacks = [(0, *range(start, start + 1000)) for start in range(0x400000, 0x400000 + 100_000, 1000)]
     with sandbox.workspace() as work:
-        program = lab().known_good(work)
+        program = native().known_good(work)
         with quickly():
             lines = source_lines(work, program, stacks)
 
@@ -288,7 +289,7 @@ def test_lines_that_are_found_too_slowly_are_looked_for_once(monkeypatch: pytest
         return usual(work, ["sh", "-c", "while :; do :; done"], **options)  # type: ignore[arg-type]
 
     with sandbox.workspace() as work:
-        program = lab().known_good(work)
+        program = native().known_good(work)
         monkeypatch.setattr(Workspace, "run", slow)
         lines = [source_lines(work, program, [(address,)]) for address in (0x401000, 0x402000)]
 

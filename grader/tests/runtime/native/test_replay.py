@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from grader.assignment import load
-from grader.assignment.lab import Program
 from grader.core.case import Case
 from grader.core.errors import DriverError
 from grader.labs.paged_kv.lab import lab
@@ -22,10 +21,11 @@ from grader.runtime.native.plan import plan
 from grader.runtime.native.replay import replay
 from grader.runtime.native.wire import Kind
 from grader.runtime.observation import Fault, Played, Replayed
+from grader.runtime.program import Program
 from grader.system import sandbox
 from grader.system.process import Command, Completed
 from grader.system.sandbox import Limits, Workspace
-from grader.tests.support.programs import SAMPLES, attempted, expected_records, first_case, second_case
+from grader.tests.support.programs import SAMPLES, attempted, expected_records, first_case, native, second_case
 
 _END = struct.pack("<iiq", 0, 0, 1000)
 _BLOCK = struct.pack("<iiiiQQQ", 3, 0, 0, 0, 8, 0x1000, 0x2000)
@@ -69,9 +69,7 @@ def taken_down(monkeypatch: pytest.MonkeyPatch, reports: bytes, *, exit_code: in
 
 
 def _replayed(work: Workspace, program: Program, cases: tuple[Case, ...]) -> Replayed:
-    chosen = lab()
-    codes = chosen.codes
-    return replay(work, program, cases, codes=codes, settings=chosen.driver_settings)
+    return replay(work, program, cases, driver=native().driver)
 
 
 TOKEN = 0x1122334455667788
@@ -262,9 +260,8 @@ def test_no_stream_at_all_raises(monkeypatch: pytest.MonkeyPatch, pieces: list[b
 def test_the_plan_says_every_operation_to_the_driver() -> None:
     """Codes, targets, NULLs and arguments come after the head, eight words for each call."""
     cases = (first_case(), second_case())
-    chosen = lab()
-    codes = chosen.codes
-    words = plan(cases, (0, 1), token=TOKEN, codes=codes, settings=chosen.driver_settings)
+    codes = native().driver.codes
+    words = plan(cases, (0, 1), token=TOKEN, driver=native().driver)
     calls = list(itertools.chain.from_iterable(case.trace.operations for case in cases))
 
     assert words.count(TOKEN.to_bytes(8, "little")) == 1

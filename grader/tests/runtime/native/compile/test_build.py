@@ -14,13 +14,13 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import load
-from grader.assignment.lab import Built
-from grader.assignment.settings import GradingOptions
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.compile.project import FLAGS
+from grader.runtime.options import GradingOptions
+from grader.runtime.program import Built
 from grader.system import process
 from grader.system.confine.machine import machine
 from grader.system.process import Patience
@@ -36,7 +36,7 @@ COMMAND = "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb -c llm_memory
 def built(source: bytes, own_headers: Mapping[str, bytes] | None = None) -> Built:
     """The end of a build of that source."""
     with workspace() as work:
-        return lab().build(work, source, own_headers=own_headers or {}, relaxed=False)
+        return lab().runtime.build(work, source, beside=own_headers or {})
 
 
 def findings(source: bytes, own_headers: Mapping[str, bytes] | None = None) -> tuple[Finding, ...]:

@@ -130,7 +130,7 @@ def test_the_object_alone_tells_the_samples_apart() -> None:
     for folder in accepted_samples("paged_kv"):
         with workspace() as work:
             source = (folder / "llm_memory.c").read_bytes()
-            built = lab().build(work, source, own_headers={}, relaxed=False)
+            built = lab().runtime.build(work, source, beside={})
 
             assert built.findings == (), folder.name
             elf = Elf.read(work.read("llm_memory.o"))  # gone where an innocent file had to be built beside it

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from grader.assignment.lab import Built, Program
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.report.text import render
 from grader.runtime.native.compile import harness_objects, unneeded_calls
+from grader.runtime.program import Built, Program
 from grader.system import process
 from grader.system.process import Patience
 from grader.system.sandbox import workspace
@@ -48,7 +48,7 @@ def built(statements: str) -> Built:
     """The end of a build of such a program."""
     with workspace() as work:
         source = around("append_kv", statements, top=_TOP).encode()
-        return lab().build(work, source, own_headers={}, relaxed=False)
+        return lab().runtime.build(work, source, beside={})
 
 
 def loaded(program: Program) -> bool:

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment.settings import GradingOptions
 from grader.core.case import Case
 from grader.core.record import from_json
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.valgrind.callgrind import _content, _doors, count_instructions
+from grader.runtime.options import GradingOptions
 from grader.system import sandbox
 from grader.system.budget import Budget
 from grader.tests.support.command import FEW, SAMPLES, grade
-from grader.tests.support.programs import POSIX, around, attempted, first_case, right, second_case
+from grader.tests.support.programs import POSIX, around, attempted, first_case, native, right, second_case
 
 _TOP = POSIX + '#include <stdlib.h>\n#include "llm_memory.h"\n'
 _UNDER_VALGRIND = "int *volatile fresh = malloc(4); if (*fresh == 0)"
@@ -124,9 +124,9 @@ def test_a_purse_that_is_empty_pays_for_no_count() -> None:
     attempt = attempted(right(), first_case())
     assert attempt.built is not None
     assert attempt.built.program is not None
-    program, codes = attempt.built.program, lab().codes
+    program = attempt.built.program
     with sandbox.workspace(Budget(own=0.0)) as work:
-        number = count_instructions(work, program, [first_case()], [0], codes=codes, settings=lab().driver_settings)
+        number = count_instructions(work, program, [first_case()], [0], driver=native().driver)
 
     assert number is None
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from grader.assignment import load
-from grader.assignment.lab import Program
 from grader.core.case import Case
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict, Visibility
@@ -20,6 +19,7 @@ from grader.labs.paged_kv.lab import lab
 from grader.runtime.memory_faults import Checked
 from grader.runtime.native.valgrind import memcheck as memory, one_process as module
 from grader.runtime.native.valgrind.one_process import Run
+from grader.runtime.program import Program
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
 from grader.tests.support.programs import (
@@ -31,6 +31,7 @@ from grader.tests.support.programs import (
     graded_text,
     line_of,
     made,
+    native,
     right,
     second_case,
 )
@@ -198,13 +199,12 @@ def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest
     with sandbox.workspace() as work:
         memory.memcheck(
             work,
-            lab().known_good(work),
+            native().known_good(work),
             (first_case(), replace(second_case(), visibility=Visibility.HIDDEN)),
             (0, 1),
             natively={0: 0.0001, 1: 3.0},
             building=0.1,
-            codes=lab().codes,
-            settings=lab().driver_settings,
+            driver=native().driver,
         )
 
     assert waited.keys() == {(0,), (1,)}

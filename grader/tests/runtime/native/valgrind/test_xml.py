@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from grader import pipeline
 from grader.core.verdict import SourceLine, Verdict
-from grader.labs.paged_kv.lab import lab
 from grader.runtime.memory_faults import Checked
+from grader.runtime.native import runtime
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.runtime.native.valgrind.progress import followed
 from grader.runtime.native.valgrind.xml import read
@@ -20,6 +19,7 @@ from grader.tests.support.hostile_input import ERROR, WELL, course, mark, quickl
 from grader.tests.support.programs import (
     first_case,
     graded_text,
+    native,
     right,
     second_case,
 )
@@ -176,11 +176,11 @@ def test_a_report_that_is_cut_off_twice_is_the_programs_own_fault(monkeypatch: p
 
     def disturbed(work: object, program: object, **options: object) -> Checked:
         checked = memcheck(work, program, **options)  # type: ignore[arg-type]
-        known_good = getattr(program, "content", b"") == lab().known_good(work).content  # type: ignore[arg-type]
+        known_good = getattr(program, "content", b"") == native().known_good(work).content  # type: ignore[arg-type]
         runs.append(checked)
         return checked if known_good or len(runs) > 2 * times - 1 else spoiling(checked)
 
-    monkeypatch.setattr(pipeline, "memcheck", disturbed)
+    monkeypatch.setattr(runtime, "memcheck", disturbed)
     record = graded_text(right(), first_case(), second_case(), valgrind=True)
     (rule,) = (rule for rule in record.rules if rule.rule == "memory-error")
 

@@ -1,0 +1,178 @@
+"""The runtime of C submissions: gcc builds them, the harness plays cases on them, Valgrind looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from grader.core.case import Case
+from grader.core.verdict import Visibility
+from grader.runtime.comparison import Comparison
+from grader.runtime.confirm import run_confirmed
+from grader.runtime.native.advice import look_for_advice
+from grader.runtime.native.compile.build import build
+from grader.runtime.native.compile.instrumented import build_sanitized, build_with_lines
+from grader.runtime.native.compile.known_good import known_good_program
+from grader.runtime.native.compile.project import CProject
+from grader.runtime.native.driver import Driver
+from grader.runtime.native.leaks import find_lost
+from grader.runtime.native.lines import find_lines
+from grader.runtime.native.plan import apart
+from grader.runtime.native.replay import replay
+from grader.runtime.native.symbolize import source_lines
+from grader.runtime.native.valgrind.callgrind import count_instructions
+from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES, memcheck
+from grader.runtime.native.valgrind.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
+from grader.runtime.observation import Played, Replayed
+from grader.runtime.options import GradingOptions
+from grader.runtime.program import Built, Program
+from grader.runtime.protocol import Advised, Observations, Suspect
+from grader.runtime.source_lines import Lines
+from grader.system import sandbox
+from grader.system.sandbox import Workspace
+
+__all__ = ["NativeRuntime"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeRuntime:
+    """A lab's submissions in C; see `grader.runtime.protocol.Runtime`."""
+
+    project: CProject
+    driver: Driver
+
+    @property
+    def source_name(self) -> str:
+        """The file that students submit."""
+        return self.project.source_name
+
+    def tools(self, options: GradingOptions) -> tuple[str, ...]:
+        """The compiler and its neighbours; Valgrind where it is wanted."""
+        return ("gcc", "objcopy", "addr2line", *(["valgrind"] if options.valgrind or options.instructions else []))
+
+    def build(
+        self,
+        work: Workspace,
+        source: bytes,
+        *,
+        beside: Mapping[str, bytes],
+        relaxed: bool = False,
+        allowed: frozenset[str] = frozenset(),
+    ) -> Built:
+        """Compile and link with the handout's flags; `beside` are headers."""
+        return build(self.project, work, source, own_headers=beside, relaxed=relaxed, allowed=allowed)
+
+    def known_good(self, work: Workspace) -> Program:
+        """The program of a submission without mistakes that does nothing: it shows what this machine can do."""
+        return known_good_program(self.project, work)
+
+    def play(self, work: Workspace, program: Program, cases: Sequence[Case]) -> Replayed:
+        """Run all cases natively."""
+        run = partial(replay, cases=cases, driver=self.driver)
+        return run_confirmed(work, program, run, known_good=self.known_good)
+
+    def inspect(
+        self,
+        work: Workspace,
+        program: Program,
+        *,
+        source: bytes,
+        comparisons: Sequence[Comparison],
+        options: GradingOptions,
+        suspect: Suspect,
+        building: float,
+    ) -> Observations:
+        """Find where memory was lost, run Valgrind, count instructions, and look for lines that are still unknown."""
+        found, seconds = find_lost(work, program, comparisons, self.driver)
+        observed = Observations(comparisons=found, spent={"find lost": seconds})
+        sound = [i for i, one in enumerate(found) if one.played.complete or one.played.misfit]
+        if sound and options.valgrind:
+            observed = self._checked(work, program, observed, sound, building=building)
+        if options.instructions:
+            public = [i for i in sound if found[i].case.visibility is Visibility.PUBLIC]
+            cases = [one.case for one in found]
+            count = count_instructions(work, program, cases, public, driver=self.driver) if public else None
+            observed = replace(observed, instructions=count)
+        observed = self._pinpointed(work, program, observed, suspect, building=building)
+        return self._with_lines(work, source, observed, suspect)
+
+    def _checked(
+        self, work: Workspace, program: Program, observed: Observations, sound: Sequence[int], *, building: float
+    ) -> Observations:
+        """Run Valgrind on the cases that neither crashed nor hung natively."""
+        comparisons = observed.comparisons
+        run = partial(
+            memcheck,
+            cases=[one.case for one in comparisons],
+            numbers=sound,
+            natively={i: comparisons[i].played.cpu_seconds for i in sound},
+            building=building,
+            driver=self.driver,
+            allowed={i: comparisons[i].allowed for i in sound},
+            steps={i: comparisons[i].played.steps for i in sound},
+        )
+        checked = run_confirmed(work, program, run, known_good=self.known_good)
+        return replace(
+            observed,
+            checked=checked,
+            advice=(*unfinished(checked, len(sound)), *advice(comparisons, checked)),
+            spent={**observed.spent, "memcheck": checked.cpu_seconds},
+        )
+
+    def _pinpointed(
+        self, work: Workspace, program: Program, observed: Observations, suspect: Suspect, *, building: float
+    ) -> Observations:
+        """Run Valgrind once more, only where something is wrong and its line is still unknown."""
+        comparisons, checked = observed.comparisons, observed.checked
+        if checked is None or checked.processes >= MOST_PROCESSES:
+            return observed
+        unset = cases_with_unset(checked)
+        if not unset and not cases_without_line(comparisons, checked, None):
+            return observed
+        without_line = cases_without_line(comparisons, checked, suspect(observed).shown)
+        cases = [one.case for one in comparisons]
+        chosen = apart(cases, [*without_line, *(number for number in unset if number not in without_line)])[0]
+        more = memcheck(
+            work,
+            program,
+            cases,
+            chosen,
+            building=building,
+            driver=self.driver,
+            allowed={number: comparisons[number].allowed for number in without_line},
+            natively={number: comparisons[number].played.cpu_seconds for number in chosen},
+            strict=True,
+            origins=bool(unset),
+            most_processes=1,
+        )
+        checked = completed(checked, more)
+        return replace(observed, checked=checked, spent={**observed.spent, "memcheck": checked.cpu_seconds})
+
+    def _with_lines(self, work: Workspace, source: bytes, observed: Observations, suspect: Suspect) -> Observations:
+        """Build the file once more, to report its lines, where something is wrong and has no line yet."""
+        suspicions = suspect(observed).suspicions
+        if not suspicions:
+            return observed
+        with sandbox.workspace(work.budget) as place:  # what ran in the other one may have left something there
+            build_it = partial(build_with_lines, self.project, source=source)
+            named, seconds = find_lines(place, suspicions, driver=self.driver, build=build_it, source=source)
+        return replace(observed, named=named, spent={**observed.spent, "find lines": seconds})
+
+    def source_lines(self, work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]]) -> Lines:
+        """The lines by the program's debug information."""
+        return source_lines(work, program, stacks)
+
+    def advise(
+        self,
+        work: Workspace,
+        program: Program,
+        *,
+        source: bytes,
+        comparisons: Sequence[Comparison],
+        judge: Callable[[Played], Comparison],
+    ) -> Advised:
+        """Look for undefined behaviour, for allocations that fail unnoticed, and for needless ones."""
+        with sandbox.workspace(work.budget) as place:  # what ran in the other one may have left something there
+            build_it = partial(build_sanitized, self.project, source=source)
+            return look_for_advice(place, self.driver, build_it, program=program, comparisons=comparisons, judge=judge)
