@@ -29,7 +29,7 @@ _LIMITS = Limits(wall_seconds=30, cpu_seconds=2, address_space=160 << 20)
 """An ordinary program needs 0.02 seconds and 30 MB."""
 _ENDED_BY_LIMIT = (signal.SIGKILL, signal.SIGXCPU)
 _MOST_OF = 0.7  # part of a limit of CPU time: the kernel counts by ticks and is not exact
-_INNOCENT = "/bin/sh"
+_KNOWN_GOOD = "/bin/sh"
 """A program whose debug lines are not forged: where addr2line fails on it, addr2line is at fault."""
 _NUMBER = re.compile("[0-9]{1,7}")
 _ADDRESS = re.compile("0x[0-9a-f]+")
@@ -100,7 +100,7 @@ def lines_at(
             return found
         if done.timed_out:
             break
-    known_good = work.run(["addr2line", "-a", "-f", "-e", _INNOCENT, "0x0"], limits=_LIMITS)
+    known_good = work.run(["addr2line", "-a", "-f", "-e", _KNOWN_GOOD, "0x0"], limits=_LIMITS)
     if not known_good.succeeded or 0 not in _answers(decoded(known_good.stdout), source_name):
         raise DriverError(
             f"addr2line failed: {known_good.stderr.decode(errors='replace').strip() or 'it says nothing'}"

@@ -1,4 +1,4 @@
-"""A run that ended oddly is believed only when it ends so again, and an innocent program does not."""
+"""A run that ended oddly is believed only when it ends so again, and a known-good program does not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from grader.system.sandbox import Workspace
 from grader.tests.support.programs import POSIX, around, first_case, graded_text, native, right, second_case
 
 _STUDENTS = Program(content=b"students", source_name="llm_memory.c")
-_INNOCENT = Program(content=b"innocent", source_name="llm_memory.c")
+_KNOWN_GOOD = Program(content=b"known-good", source_name="llm_memory.c")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Runs:
-    """What the runs of the student's program say, one after the other, and those of the innocent one."""
+    """What the runs of the student's program say, one after the other, and those of the known-good one."""
 
     students: Iterator[str]
     known_good: str = ""
@@ -39,14 +39,14 @@ class _Runs:
         """One run."""
         assert work.folder.is_dir()
         self.order.append(program.content)
-        return _Seen(self.known_good if program is _INNOCENT else next(self.students))
+        return _Seen(self.known_good if program is _KNOWN_GOOD else next(self.students))
 
 
 @pytest.fixture
 def sure() -> Iterator[Callable[[_Runs], _Seen]]:
-    """How it is done with a lab whose innocent program needs no build."""
+    """How it is done with a lab whose known-good program needs no build."""
     with sandbox.workspace() as work:
-        yield lambda runs: run_confirmed(work, _STUDENTS, runs, known_good=lambda _: _INNOCENT)
+        yield lambda runs: run_confirmed(work, _STUDENTS, runs, known_good=lambda _: _KNOWN_GOOD)
 
 
 def test_what_ends_well_is_run_once(sure: Callable[[_Runs], _Seen]) -> None:
@@ -62,7 +62,7 @@ def test_what_comes_once_is_passed_over(sure: Callable[[_Runs], _Seen]) -> None:
     runs = _Runs(iter(["killed", ""]))
 
     assert sure(runs) == _Seen("")
-    assert runs.order == [b"students", b"innocent", b"students"]
+    assert runs.order == [b"students", b"known-good", b"students"]
 
 
 def test_what_comes_again_is_the_programs_own(sure: Callable[[_Runs], _Seen]) -> None:
@@ -70,16 +70,16 @@ def test_what_comes_again_is_the_programs_own(sure: Callable[[_Runs], _Seen]) ->
     assert sure(_Runs(iter(["killed", "killed again"]))) == _Seen("killed again")
 
 
-def test_what_an_innocent_program_does_too_is_this_machines(sure: Callable[[_Runs], _Seen]) -> None:
+def test_what_a_known_good_program_does_too_is_this_machines(sure: Callable[[_Runs], _Seen]) -> None:
     """Nobody is graded by it, and the reason is told."""
-    with pytest.raises(DriverError, match=r"innocent program.*the disk burns"):
+    with pytest.raises(DriverError, match=r"known-good program.*the disk burns"):
         sure(_Runs(iter(["killed"]), known_good="the disk burns"))
 
 
 def test_what_the_kernel_ended_for_want_of_memory_is_this_machines(
     sure: Callable[[_Runs], _Seen], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An innocent program needs less, so it does not show."""
+    """A known-good program needs less, so it does not show."""
     count = iter(range(10))
     monkeypatch.setattr(capacity, "memory_kills", lambda: next(count))
 
@@ -114,7 +114,7 @@ def test_a_case_that_was_ended_from_outside_is_run_again(monkeypatch: pytest.Mon
     assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
 
 
-def test_the_innocent_program_of_a_lab_runs() -> None:
+def test_the_known_good_program_of_a_lab_runs() -> None:
     """All its calls refuse, and every case comes to its end, natively and under Valgrind."""
     with sandbox.workspace() as work:
         program = native().known_good(work)

@@ -229,7 +229,7 @@ def _of_limits() -> Iterator[Trial]:
             yield Trial(name=f"ulimit {limit}{'' if unchecked else ', looked at'}", limits=[limit], unchecked=unchecked)
     for limit in ("-u 1", "-u 3"):
         yield Trial(name=f"ulimit {limit}", limits=[limit])
-    for limit in ("-s 96", "-t 1"):  # an innocent file needs less of both: only the first look shows them
+    for limit in ("-s 96", "-t 1"):  # a known-good file needs less of both: only the first look shows them
         yield Trial(name=f"ulimit {limit}, looked at", limits=[limit], unchecked=False)
     for megabytes in (60, 100, 140, 180, 240):
         yield Trial(name=f"memory of {megabytes} MB", megabytes=megabytes, valgrind=megabytes > 100)

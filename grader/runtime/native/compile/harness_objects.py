@@ -143,12 +143,12 @@ def _link_libc(made: Path) -> None:
 def _try_lanes(project: CProject, made: Path) -> None:
     """Link a program that does nothing in every lane that works here, and store what it runs besides its functions."""
     stubs = [f'#include "{project.header.name}"\n', *(f"{stub}\n" for stub in project.functions.values())]
-    (made / "innocent.c").write_text("".join(stubs))
-    _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "innocent.c", "-o", "innocent.o"], made)
+    (made / "known_good.c").write_text("".join(stubs))
+    _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "known_good.c", "-o", "known_good.o"], made)
     starts: dict[str, list[str]] = {}
     for program, harness in (("program", "native.o"), ("checked", "valgrind.o")):
         for lane, command in LANES[program].items():
-            words = command(program, ["marker.o", "innocent.o", harness])
+            words = command(program, ["marker.o", "known_good.o", harness])
             if shutil.which(words[0]) is None:  # gold is not installed everywhere
                 continue
             done = _run(words, made)

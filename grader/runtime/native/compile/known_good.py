@@ -30,8 +30,8 @@ _NAME = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
 
 _HEADERS = ("assert", "errno", "limits", "math", "stdbool", "stddef", "stdint", "stdio", "stdlib", "string")
 _USE = """
-void *innocent(size_t size);
-void *innocent(size_t size)
+void *known_good(size_t size);
+void *known_good(size_t size)
 {
     char *memory = calloc(size, 2);
     if (memory == NULL || strlen(memory) > size)
@@ -66,7 +66,7 @@ def _paid(work: Workspace) -> Iterator[Workspace]:
 
 def _known_good_program(project: CProject, work: Workspace, size: int) -> Program:
     work.clear()
-    padding = f"char innocent_padding[{size}] = {{1}};\n" if size else ""
+    padding = f"char known_good_padding[{size}] = {{1}};\n" if size else ""
     headers = "".join(f"#include <{header}.h>\n" for header in _HEADERS) + f'#include "{project.header.name}"\n'
     source = headers + padding + _USE + "".join(f"{stub}\n" for stub in project.functions.values())
     work.add(project.source_name, source.encode())
@@ -130,6 +130,6 @@ def _known_good_start(
 
 def _broken(tool: str, done: Completed) -> DriverError | TooBusy:
     if done.timed_out:
-        return TooBusy(f"{tool} does not come to an end here, not even with an innocent file")
+        return TooBusy(f"{tool} does not come to an end here, not even with a known-good file")
     said = done.stderr.decode(errors="replace").strip()[:2000]
-    return DriverError(f"{tool} does not even make a program of an innocent file here:\n{said or 'it says nothing'}")
+    return DriverError(f"{tool} does not even make a program of a known-good file here:\n{said or 'it says nothing'}")

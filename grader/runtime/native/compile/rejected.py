@@ -37,7 +37,7 @@ _WORDS = {
     "or the assembly away",
     "odd-symbol": "gcc makes no symbol of C that is called {0}, or that is what {0} is (of a version, unique, "
     "absolute). Take the assembly away",
-    "odd-start": "an innocent file's program differs from this one, before main or after it: {0}. Take away what "
+    "odd-start": "a known-good file's program differs from this one, before main or after it: {0}. Take away what "
     "was not written in C",
     "changeable-code": "the section {0} can be both written and run, so nobody can tell what it does. Take the section "
     "attribute or the assembly away",

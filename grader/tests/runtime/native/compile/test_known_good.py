@@ -108,7 +108,7 @@ def test_what_fails_once_only_is_passed_over(monkeypatch: pytest.MonkeyPatch, na
 
 
 def test_a_compiler_that_is_killed_blames_nobody(tool: Callable[[str, str], None]) -> None:
-    """A kernel without memory ends the process that wants most, and nothing else: not the innocent file's."""
+    """A kernel without memory ends the process that wants most, and nothing else: not the known-good file's."""
     kill = "exec $real \"$@\" -wrapper sh,-c,'kill -9 $$'"
     tool("gcc", f'grep -q elsewhere llm_memory.c && {kill}; exec $real "$@"')
 

@@ -1,4 +1,4 @@
-"""The object scan: what innocent code may hold, and what is no order to Valgrind."""
+"""The object scan: what ordinary code may hold, and what is no order to Valgrind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grader.tests.support.scanned import BYTES, accepted, below, on_x86
 
 _WORDS = ", ".join(map(str, BYTES))
 
-INNOCENT = {
+KNOWN_GOOD = {
     "the bytes as constants": [f"const unsigned char table[] = {{ {_WORDS} }};"],
     "the bytes as data": [f"unsigned char table[] = {{ {_WORDS} }};", f"static unsigned char also[] = {{ {_WORDS} }};",
                           "unsigned char use(int i);", "unsigned char use(int i) { return also[i]++; }"],
@@ -68,15 +68,15 @@ def requests(program: bytes, prefix: str = "?") -> tuple[int, ...]:
     return scan.program_requests(elf, prefix)
 
 
-@pytest.mark.parametrize("name", INNOCENT)
-def test_innocent_code_is_not_suspected(name: str) -> None:
+@pytest.mark.parametrize("name", KNOWN_GOOD)
+def test_known_good_code_is_not_suspected(name: str) -> None:
     """No finding, no point lost, and no advice."""
-    assert accepted(below(*INNOCENT[name])).advice == ()
+    assert accepted(below(*KNOWN_GOOD[name])).advice == ()
 
 
-def test_the_innocent_bytes_are_really_there(tmp_path: Path) -> None:
+def test_the_known_good_bytes_are_really_there(tmp_path: Path) -> None:
     """The same object holds them as data, where nothing looks for code."""
-    (tmp_path / "a.c").write_text(INNOCENT["the bytes as constants"][0] + "int main(void) { return 0; }")
+    (tmp_path / "a.c").write_text(KNOWN_GOOD["the bytes as constants"][0] + "int main(void) { return 0; }")
     environment = {"PATH": "/usr/bin:/bin"}
     done = process.run(
         ["gcc", "-O2", "a.c", "-o", "a"], cwd=tmp_path, limits=Patience(wall_seconds=60), environment=environment
@@ -133,5 +133,5 @@ def test_the_object_alone_tells_the_samples_apart() -> None:
             built = lab().runtime.build(work, source, beside={})
 
             assert built.findings == (), folder.name
-            elf = Elf.read(work.read("llm_memory.o"))  # gone where an innocent file had to be built beside it
+            elf = Elf.read(work.read("llm_memory.o"))  # gone where a known-good file had to be built beside it
             assert elf is None or scan.suspects(elf) == (), folder.name

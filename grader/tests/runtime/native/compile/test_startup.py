@@ -45,7 +45,7 @@ def _none(_: Elf) -> tuple[str, ...]:
 
 @on_x86
 @pytest.mark.parametrize("name", _OVERTAKEN)
-def test_a_program_is_compared_with_an_innocent_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_compared_with_a_known_good_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what the loader does, and what is called before main and after it; a difference is the file's fault."""
     source, kinds, words = _OVERTAKEN[name]
     monkeypatch.setattr(scan, "suspects", _blind)
@@ -68,10 +68,10 @@ def test_a_name_that_others_see_is_found_after_objcopy(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("sample", ["log_file_and_hash_constants", "visitor_camel_case_allman"])
-def test_what_is_kept_of_an_innocent_program_is_not_believed_against_a_file(
+def test_what_is_kept_of_a_known_good_program_is_not_believed_against_a_file(
     sample: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be of another libc by now: then an innocent file is linked anew, with what the file needs of libc."""
+    """It may be of another libc by now: then a known-good file is linked anew, with what the file needs of libc."""
     lanes: list[str] = []
 
     def outdated(project: CProject) -> HarnessObjects:

@@ -189,23 +189,23 @@ def test_a_file_name_with_a_line_in_it_is_no_line() -> None:
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo garbage"])
-def test_a_failing_addr2line_is_ours_only_where_it_fails_for_an_innocent_program(
+def test_a_failing_addr2line_is_ours_only_where_it_fails_for_a_known_good_program(
     script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What fails by forged debug lines alone leaves the lines unknown."""
     usual = Workspace.run
 
     def failing(work: Workspace, command: list[str], **options: object) -> Completed:
-        if command[0] == "addr2line" and ("/bin/sh" not in command or innocent_too):
+        if command[0] == "addr2line" and ("/bin/sh" not in command or known_good_too):
             command = ["sh", "-c", script]
         return usual(work, command, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Workspace, "run", failing)
-    innocent_too = False
+    known_good_too = False
     (finding,) = graded(CONSTRUCTOR).findings
     assert finding.field == "hook"
 
-    innocent_too = True
+    known_good_too = True
     with pytest.raises(DriverError, match="addr2line"):
         graded(CONSTRUCTOR)
 

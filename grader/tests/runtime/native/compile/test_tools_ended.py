@@ -72,7 +72,7 @@ def test_a_linker_that_computes_too_long_is_not_asked_again(monkeypatch: pytest.
 
     assert record.verdict is Verdict.COMPILE_ERROR
     assert [finding.kind for finding in record.findings] == ["compiler-stopped"]
-    assert len(tried) == 2  # the innocent file's is the other
+    assert len(tried) == 2  # the known-good file's is the other
 
 
 def test_a_compiler_that_only_sleeps_is_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,7 @@ def spoiling(checked: Checked) -> Checked:
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_report_that_is_cut_off_twice_is_the_programs_own_fault(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """Once may be somebody else's doing; twice, while an innocent program's is whole, costs `memory-error`.
+    """Once may be somebody else's doing; twice, while a known-good program's is whole, costs `memory-error`.
 
     It ended in a judge error each time, so a program that did it never had a score.
     """
