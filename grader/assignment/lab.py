@@ -1,4 +1,7 @@
-"""What makes an assignment: data, a model, a driver and the words for its mistakes. The grader knows no lab by name."""
+"""The definition of an assignment: data, a model, a driver and the texts for its mistakes.
+
+The grader knows no lab by name.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +21,26 @@ from reference.operation import Operation, Trace
 __all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Build", "Built", "Clue", "Lab", "Program"]
 
 ONLY = "only-"
-"""Before a situation's word: that of all wrong calls and of no right one (grader.judge.patterns)."""
+"""Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.patterns)."""
 
 SEVERAL_TARGETS = "several-targets"
-"""The circumstance that a case has more than one engine, or whatever a lab's operations go to, or had one before."""
+"""The circumstance that a case has more than one engine (or other target of a lab's operations), or had one before."""
 
 STORED = "stored"
-"""The circumstance that the wrong value is known to be stored by the call; not that of a table just filled."""
+"""The circumstance that the call is known to store the wrong value, other than by filling a new table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a build made. It is put in place before every use: what runs may have replaced the file."""
+    """The program that a build made. It is written anew before every use, because a run may have replaced the file."""
 
     content: bytes
     checked: bytes = b""
-    """The same, made for Valgrind."""
+    """The same program, built for Valgrind."""
     source_name: str
 
     def place(self, work: Workspace, *, checked: bool = False) -> str:
-        """Put it into the workspace; returns its name there."""
+        """Write it into the workspace and return its name there."""
         name = "checked" if checked else "program"
         work.add(name, self.checked if checked else self.content, mode=0o755)
         return name
@@ -45,27 +48,27 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """The end of a build. Without `program` it failed; findings may stand beside a program too."""
+    """The result of a build. Without `program` it failed; there may be findings with a program too."""
 
     program: Program | None
     findings: tuple[Finding, ...] = ()
     advice: tuple[Advice, ...] = ()
     allowed: tuple[str, ...] = ()
-    """Symbols that would have been rejected, had nobody allowed them."""
+    """Symbols that would have been rejected if they had not been allowed."""
     stopped: bool = False
-    """Did the compiler need so much that it had to be stopped? Then nobody asks it again."""
+    """Whether the compiler needed so much that it had to be stopped; then it is not run again."""
     compiler: str = ""
     command: str = ""
     cpu_seconds: float = 0.0
 
     @property
     def rejected(self) -> bool:
-        """Must somebody look at it before anything of it is run?"""
+        """Whether a person must look at it before anything of it is run."""
         return any(finding.verdict is Verdict.REJECTED for finding in self.findings)
 
 
 class Build(Protocol):
-    """Makes a program of a submission, in a workspace."""
+    """Makes a program from a submission, in a workspace."""
 
     def __call__(
         self,
@@ -76,20 +79,20 @@ class Build(Protocol):
         relaxed: bool,
         allowed: frozenset[str] = frozenset(),
     ) -> Built:
-        """`own_headers` only explain failures; `relaxed` forgives warnings and missing functions.
+        """Build `source`; `own_headers` only explain failures, `relaxed` tolerates warnings and missing functions.
 
-        `allowed` are symbols that somebody has looked at: for them nothing is rejected.
+        `allowed` are symbols that a person has looked at: nothing is rejected for them.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clue:
-    """One line of a lab's table of mistakes: what was seen, which rule that breaks, what to tell the student.
+    """One line of a lab's table of mistakes: what was seen, which rule it breaks, and the hint for the student.
 
-    Every condition that is given must hold; the first clue of the table that fits is taken. `hint` may use
-    {call}, {field}, {expected}, {actual}, {wanted} (what must be there, in a sentence), {refusal} (what the call
+    Every given condition must hold; the first matching clue of the table is used. `hint` may use
+    {call}, {field}, {expected}, {actual}, {wanted} (a sentence with what must be there), {refusal} (what the call
     returns when it fails), {line} (of the student's file), {clause} (the sentence by which the reference decided),
-    {reply} (what had to come), {note} (of the difference) and {said} (the finding's own words).
+    {reply} (the expected reply), {note} (of the difference) and {said} (the finding's message).
     """
 
     rule: str
@@ -100,65 +103,65 @@ class Clue:
     """Kinds of findings, such as "crash" or "leak"."""
     circumstances: frozenset[str] = frozenset()
     """Words of the reference's reply, `SEVERAL_TARGETS` in a case with more than one, `STORED` where the wrong value
-    is known to be stored. Of a call that was refused or accepted wrongly also ONLY with a situation that all such
-    calls share and no right one has."""
+    is known to be stored. For a call that was wrongly refused or accepted also `ONLY` with a situation that all such
+    calls share and no right call has."""
     tags: frozenset[str] = frozenset()
     part: str = ""
     """A part of the name of the field that differs."""
     clause: str | Mapping[str, str] = field(default="", hash=False)
-    """The sentence of the handout that was broken, by its name there; by call where it depends on that. Left out: the
-    one by which the reference decided."""
+    """The name of the broken sentence of the handout; a mapping from call to name where it depends on the call.
+    Omitted: the sentence by which the reference decided."""
     never: tuple[str, ...] = ()
-    """Calls that all do their work in no case at all, though they are asked to."""
+    """The clue matches only if none of these calls did its work in any case, although it had to."""
     where: Callable[[Judgement], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """An assignment. A further one is another value of this record."""
+    """An assignment. Another assignment is another instance of this class."""
 
     name: str
     title: str
     handout: str
     source_name: str
-    """The file that students hand in."""
+    """The name of the file that students submit."""
     cases: Path
     grammar: Grammar
     rubric: Rubric
     model: ModelFactory
     build: Build
     build_sanitized: Callable[[Workspace, bytes], Built]
-    """The same file once more, so that it tells of undefined behaviour; for advice only."""
+    """Builds the same file again so that it reports undefined behaviour; for advice only."""
     known_good: Callable[[Workspace], Program]
-    """A program of a submission with nothing wrong in it, which does nothing: it shows what this machine can do."""
+    """Builds a submission without mistakes that does nothing: it shows what this machine can do."""
     build_with_lines: Callable[[Workspace, bytes], Built]
-    """The same file once more, so that it tells which lines it goes through, and which stored what."""
+    """Builds the same file again so that it reports which lines are executed, and which line stored what."""
     places: Callable[[bytes, int], Mapping[str, int]]
-    """The words of a record of so many targets, by the names that differences have for them."""
+    """From a record and its number of targets: the numbers of the record's words, by the names that differences use."""
     driver_settings: Callable[[Trace], tuple[int, ...]]
     clues: tuple[Clue, ...]
     situations: Callable[[Trace], tuple[frozenset[str], ...]]
-    """For each operation of a trace the words that fit its call."""
+    """For each operation of a trace: the words for the situations of its call."""
     situation_words: Mapping[str, str]
-    """Each of these words with its sentence, what tells most first; "CALL WORD" has the sentence for that call."""
+    """The sentence for each of these words, the most informative first; "CALL WORD" has the sentence for that call."""
     is_odd: Callable[[Trace], bool]
-    """Is it set up as few are, such as with a pool that ends amid a block? Such a case is shown after plain ones."""
+    """Whether the set-up is unusual, such as a pool that ends within a block. Such a case is shown after plain ones."""
     notation: Mapping[str, str]
-    """What the short words of its operations and replies mean, for who reads a report; `@2` stands for all numbers."""
+    """The meaning of the short words in operations and replies, for a report's readers; `@2` stands for all numbers."""
     describe_poke: Callable[[Operation], str]
     draw: Callable[[dict[str, Any]], Iterable[str]]
     """A described record as lines of rich markup, for `grade explain`."""
     picture: Callable[[dict[str, Any]], Iterable[Part]]
     """A described record as parts of a picture, for reports that draw."""
     reproduce: Callable[[Case, int], str]
-    """The case up to and with that operation as a standalone program."""
+    """The case up to and including that operation, as a standalone program."""
     reproduce_command: str
     tools: tuple[str, ...]
     """Programs that must be installed, such as gcc."""
     starter: Mapping[str, Path]
-    """Files that students begin with, by their names: they build, and earn nothing yet."""
+    """The files that students begin with, by name: they build, and earn no points yet."""
 
     @property
     def codes(self) -> dict[str, int]:
-        """The driver numbers operations in the order of the grammar."""
+        """The driver's numbers of the operations: their order in the grammar."""
         return {name: number for number, name in enumerate(self.grammar.operations)}
