@@ -1,4 +1,4 @@
-"""What is asked: case files and rubrics, which cases are run, the submission's source, and what makes a lab.
+"""The input of a grading: case files, rubrics, the cases to run, the submission's source, the definition of a lab.
 
-In come files that people wrote; out come checked values, or one error that names every mistake with its line.
+The input is files that people wrote. The output is checked values, or one error that names every mistake with its line.
 """

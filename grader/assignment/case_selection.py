@@ -1,9 +1,10 @@
-"""Which cases are run: all of an assignment, or its public part.
+"""Select the cases to run: all cases of an assignment, or its public part.
 
-In the public part hidden cases are not run, but their weight counts: what it earns is certain, whatever they show.
-What students get holds no hidden case; there a file beside the rubric says what those weigh, and nothing else of them.
+In the public part hidden cases are not run, but their weight counts. So the earned points are certain, whatever the
+hidden cases would show. The bundle for students contains no hidden case; there a file beside the rubric gives the
+weights of the hidden cases, and nothing else about them.
 
-A number that left hidden cases out would be taken for the final one. Rounding must not hide a public case that fails
+A score without hidden cases would be mistaken for the final one. Rounding must not hide a public case that fails
 either: it costs one point where its share is less.
 """
 
@@ -24,7 +25,7 @@ from grader.core.verdict import Judged, Visibility
 __all__ = ["HIDDEN_FILE", "CaseSelection", "given", "hidden_text", "select_cases", "weights"]
 
 HIDDEN_FILE = "hidden.toml"
-"""Beside the rubric where hidden cases are left out."""
+"""The file with the weights of the hidden cases; it is beside the rubric where these cases are left out."""
 
 _KEY = "weights"
 _WEIGHT = Number("weight", 0, 1_000_000)
@@ -36,14 +37,14 @@ class CaseSelection:
 
     cases: tuple[Case, ...]
     hidden: Mapping[str, int] | None = None
-    """For the public part: what the hidden cases weigh, by rule. None: nothing is left out for being hidden."""
+    """For the public part: the weight of the hidden cases, by rule. None: no case is left out for being hidden."""
 
 
 def select_cases(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool = False) -> CaseSelection:
-    """Those whose name fits; without the hidden ones where that is asked for, or where there are none.
+    """Return the cases whose name matches; without hidden ones if `public_only` is set or `HIDDEN_FILE` replaces them.
 
-    A `pattern` chooses among the public cases and leaves the weight of the hidden ones as it is. Raises `UsageError`
-    when no case fits, `CaseFileError`, and `RubricError` when what stands in the place of hidden cases is wrong.
+    The `pattern` then selects public cases only and does not change the weight of the hidden ones. Raises `UsageError`
+    when no case matches, `CaseFileError`, and `RubricError` when `HIDDEN_FILE` is wrong.
     """
     chosen = _part(lab, seed=seed, pattern=pattern, public_only=public_only)
     if not chosen.cases:
@@ -68,7 +69,7 @@ def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> CaseSelect
 
 
 def weights(rubric: Rubric, cases: Iterable[Case]) -> dict[str, int]:
-    """What the hidden ones among these cases weigh for each rule that cases judge."""
+    """Return the weight of the hidden ones among these cases, for each rule that is not judged by the build."""
     hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
     return {
         rule.id: sum(case.weight for case in hidden if case.rule == rule.id)
@@ -80,7 +81,7 @@ def weights(rubric: Rubric, cases: Iterable[Case]) -> dict[str, int]:
 
 
 def hidden_text(known: Mapping[str, int]) -> str:
-    """The file that stands in the place of the hidden cases."""
+    """Return the text of the file that replaces the hidden cases."""
     lines = [
         "# Hidden cases are not here. This is what they weigh in the grading that counts, for each rule;",
         "# so a report can say which points are certain already. Nothing here says what they ask.",
@@ -92,7 +93,7 @@ def hidden_text(known: Mapping[str, int]) -> str:
 
 
 def given(lab: Lab) -> dict[str, int] | None:
-    """What hidden cases weigh that are elsewhere, as the file beside the rubric says; None where there is none."""
+    """Return the weights in the file that replaces the hidden cases, by rule; None when there is no such file."""
     path = lab.cases / HIDDEN_FILE
     if not path.exists():
         return None

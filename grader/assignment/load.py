@@ -1,7 +1,7 @@
-"""Case files: what is asked. A case is a short trace of operations, each with the reply its author claims.
+"""Load case files; a case is a short trace of operations, each with the reply that its author claims.
 
-The replies are read from the handout by a person; a claim that the reference engine contradicts makes the case
-invalid before any student is involved. All mistakes of a file are reported at once, as `path:line: message`.
+A person reads the replies from the handout. A claim that the reference engine contradicts makes the case invalid
+before any student is involved. All mistakes of a file are reported at once, as `path:line: message`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def load(path: Path, grammar: Grammar, *, seed: int) -> Case:
 
 
 def _fits(path: Path, pattern: str) -> bool:
-    """Is the pattern one of this case's name, or of its folder and its name?"""
+    """Whether the pattern matches this case's name, or its folder and its name."""
     folder, slash, name = pattern.rpartition("/")
     return fnmatchcase(path.stem, name) and (not slash or fnmatchcase(path.parent.name, folder))
 
@@ -70,7 +70,7 @@ class _Header:
 
 
 class _Reader:
-    """Reads one case file and gathers what is wrong with it."""
+    """Reads one case file and collects its mistakes."""
 
     def __init__(self, table: Table, grammar: Grammar) -> None:
         self.table = table
@@ -109,7 +109,7 @@ class _Reader:
         self.problems.append(Problem(self.path, line, message))
 
     def _complain_of(self, operation: Operation, message: str) -> None:
-        """Once a line: what `repeat` makes of one line mostly fails alike."""
+        """Report one mistake for each line: the operations that `repeat` makes of one line mostly fail alike."""
         if operation.line not in self.wrong_lines:
             self.wrong_lines.add(operation.line)
             self._complain(operation.line, message)
@@ -148,7 +148,7 @@ class _Reader:
         yield from OperationReader(self.grammar, self._complain).read(text, first)
 
     def _check_targets(self, trace: Trace) -> None:
-        """Engines are opened before they are used, and not used once closed."""
+        """Check that engines are opened before they are used, and not used after they are closed."""
         alive: set[int] = set()
         for operation in trace.operations:
             signature = self.grammar.operations[operation.name]
@@ -168,7 +168,7 @@ class _Reader:
                 alive.discard(target)
 
     def _played(self, trace: Trace) -> Iterator[Step]:
-        """Play the reference, and check that it replies what the author read from the handout."""
+        """Play the reference, and check that it replies what the author claims; it goes on after a false claim."""
         model = self.grammar.model(trace)
         for operation in trace.operations:
             try:
@@ -184,7 +184,7 @@ class _Reader:
             yield Step(operation, reply, model.record(), model.allowed())
 
     def _check_success(self, trace: Trace) -> None:
-        """A program that refuses everything must not pass."""
+        """Check that some call must succeed: a program that refuses everything must not pass."""
         claims = [operation.claim for operation in trace.operations if not operation.implicit]
         if all(claim in ("NULL", "-1", None) for claim in claims) and all(not o.implicit for o in trace.operations):
             self.table.complain("operations", "every call is refused; add calls that must succeed")

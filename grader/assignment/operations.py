@@ -1,4 +1,4 @@
-"""The operations of a case file: one call or poke a line, with the reply its author claims."""
+"""Read the operations of a case file: one call or poke on each line, with the reply that its author claims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_COLUMNS = 500
 
 
 class OperationReader:
-    """Reads operations and complains, with the line, about what is no operation."""
+    """Reads operations and reports, with its line, what is not an operation."""
 
     def __init__(self, grammar: Grammar, complain: Callable[[int, str], None]) -> None:
         self.grammar = grammar
@@ -29,17 +29,17 @@ class OperationReader:
         self._report = complain
 
     def read(self, text: str, first_line: int) -> Iterator[Operation]:
-        """The operations of `text`, whose first line is number `first_line` of its file."""
+        """Yield the operations of `text`, whose first line is line `first_line` of its file."""
         count = 0
         for line, written in enumerate(text.split("\n"), start=first_line):
             before = self.complaints
             for repeated, one in enumerate(self._repeated(line, written.strip())):
                 operation = self._operation(line, one)
                 if self.complaints > before:
-                    break  # what `repeat` makes of the line next would say it again
+                    break  # the next repetition of the line would have the same mistake
                 if operation is not None:
                     yield operation
-                if operation is not None or repeated:  # a repeated comment is no operation, but takes time too
+                if operation is not None or repeated:  # a repeated comment is not an operation, but takes time too
                     count += 1
                 if count > _MOST_OPERATIONS:
                     self._complain(line, f"more than {_MOST_OPERATIONS} operations; a case is a short story")

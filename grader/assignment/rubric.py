@@ -21,7 +21,7 @@ _POINTS = Number("points", 0, 100)
 
 
 def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
-    """Load a rubric for records with these facets and cases of these calls.
+    """Load a rubric for records with these facets and cases with these calls.
 
     Raises `RubricError` with all mistakes.
     """
@@ -38,7 +38,7 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
 
 
 def load_clauses(path: Path) -> dict[str, str]:
-    """The sentences of the handout by their names. Raises `RubricError`."""
+    """Load the sentences of the handout, by name. Raises `RubricError`."""
     text, values = toml_source.read(path, RubricError)
     clauses = values.get("clauses")
     if not isinstance(clauses, dict) or not all(isinstance(clause, str) for clause in clauses.values()):
@@ -67,7 +67,7 @@ def _rule(name: str, table: Table, facets: Collection[str], calls: Collection[st
 
 
 def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:
-    """What rules that are right one by one do wrong together: line and message."""
+    """Yield (line, message) for mistakes of the rubric as a whole, after each rule alone was found right."""
     if rubric.max_score != 100:
         yield 1, f"the points of all rules sum to {rubric.max_score}; they must sum to 100"
     for judged in (Judged.BUILD, Judged.LEAK, Judged.MEMORY_ERROR):

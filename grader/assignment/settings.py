@@ -16,4 +16,4 @@ class Settings(GradingOptions):
     lab: str
     case: str = "*"
     public_only: bool = False
-    """Without hidden cases; always so where there are none."""
+    """Whether hidden cases are left out; always true where a file replaces them (grader.assignment.case_selection)."""

@@ -1,10 +1,10 @@
-"""Find the file to grade: a path is the file itself, or a folder that holds it at any depth.
+"""Find the file to grade: a path is the file itself, or a folder that contains it at any depth.
 
-Below the path that we were given no link is followed, in no part of a name, and what is opened is looked at only then:
-whoever swaps files while we look at them gets nothing read that is not his own.
+Below the given path no link is followed, in any part of a name, and a file is checked only after it was opened. So a
+person who swaps files during the search cannot make the grader read a file that is not their own.
 
-Bundles for students carry the grader, and the skeleton that students begin with lies in it. So what lies in a copy of
-the grader, which is known by its harness, is nobody's submission, however deep the student's own file is.
+Bundles for students contain the grader, and with it the skeleton that students begin with. So no file in a copy of the
+grader, which is recognised by its harness, is a submission, however deep the student's own file is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_ENTRIES = 20_000
 _MOST_NAMED = 5
 _MOST_HEADERS = 20
 _HARNESS = "/runtime/native/harness/harness.c"
-"""By this file in a folder `grader` we know a copy of the grader, wherever that is."""
+"""This file in a folder `grader` identifies a copy of the grader, wherever that is."""
 _NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -43,7 +43,7 @@ class Source:
 
     name: str
     file: str = ""
-    """Where it lies in the folder of that name; empty when the name is the file's own, or there is none."""
+    """Its path in the folder of that name; empty when the name is the file's own, or there is no file."""
     path: Path | None = None
     content: bytes = b""
     own_headers: Mapping[str, bytes] = field(default_factory=dict)
@@ -52,16 +52,16 @@ class Source:
 
     @property
     def sha256(self) -> str:
-        """Of the content; empty when nothing could be read."""
+        """The SHA-256 hash of the content; empty when nothing could be read."""
         return hashlib.sha256(self.content).hexdigest() if self.finding is None else ""
 
 
 def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Source:
-    """Read the submission at `path`. What is wrong with it is a finding; a path that is not there is our user's slip.
+    """Read the submission at `path`; a mistake in it is a finding, a path that does not exist is a mistake of the user.
 
-    Messages call it by its path, or by the `name` that it has where it comes from.
+    Messages use `name`, the submission's name where it comes from; without a name they use the path.
 
-    Raises `UsageError` when nothing is at `path`, we cannot look at all of it, or two files are equally near.
+    Raises `UsageError` when nothing is at `path`, some of it cannot be read, or two files are equally near.
     """
     name = name or _readable(path)
     try:
@@ -88,14 +88,15 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
         ) from None
     except PermissionError as error:
         raise UsageError(f"{_readable(Path(error.filename or path))}: we may not read it") from None
-    except OSError as error:  # such as a name that is too long, or a disk that fails: never a zero
+    except OSError as error:  # such as a name that is too long, or a failing disk: never a score of 0
         raise UsageError(f"{name}: it cannot be read: {error.strerror}") from None
 
 
 def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
-    """All entries below a folder, the shallowest first. Links to folders and hidden folders are not entered.
+    """Yield all entries below a folder, level by level, the shallowest first.
 
-    Raises `OSError` for a folder that cannot be read: the file could be in there.
+    Links to folders and hidden folders are not entered. Raises `OSError` for a folder that cannot be read: the file
+    could be in it.
     """
     folders = [str(folder)]
     seen = 0
@@ -119,7 +120,7 @@ def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[st
 
 
 def _without_graders(levels: _Levels) -> tuple[_Levels, list[str]]:
-    """The entries that are in no copy of the grader, and where such copies are."""
+    """Return the entries that are in no copy of the grader, and the paths of these copies."""
     files = (entry for entry in chain(*levels) if entry.name == "harness.c" and entry.is_file(follow_symlinks=False))
     graders = [entry.path.removesuffix(_HARNESS) for entry in files if entry.path.endswith(f"/grader{_HARNESS}")]
     inside = tuple(f"{grader}/" for grader in graders)
@@ -127,7 +128,7 @@ def _without_graders(levels: _Levels) -> tuple[_Levels, list[str]]:
 
 
 def _where_to(folder: Path, source_name: str, graders: Sequence[str]) -> str:
-    """What to do, for somebody who may take the bundle's own skeleton for what is graded."""
+    """Return advice for a user who may think that the bundle's own skeleton is graded; "" without such a copy."""
     if not graders:
         return ""
     ours = _readable(Path(graders[0]).relative_to(folder))
@@ -138,7 +139,7 @@ def _where_to(folder: Path, source_name: str, graders: Sequence[str]) -> str:
 
 
 def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Source:
-    """Read the file itself, which lies below the `folder`, and the student's headers beside it."""
+    """Read the file itself, which is below `folder`, and the student's headers beside it."""
     path = source.path
     assert path is not None
     try:
@@ -154,7 +155,7 @@ def _read(source: Source, folder: Path, *, source_name: str, rule: str) -> Sourc
 
 @contextlib.contextmanager
 def _entered(folder: Path, inner: Path) -> Iterator[int]:
-    """A descriptor of the folder `inner` in the other one."""
+    """Yield a descriptor of the folder `inner`, a path relative to `folder`."""
     place = os.open(folder, _FOLDER)
     try:
         for part in inner.parts:
@@ -166,7 +167,7 @@ def _entered(folder: Path, inner: Path) -> Iterator[int]:
 
 
 def _content(name: str, place: int) -> bytes | str:
-    """What a file in that folder holds; a word on it where it is none that we read."""
+    """Return the content of a file in that folder, or as text the reason why it is not accepted."""
     try:
         descriptor = os.open(name, _NEVER_WAIT, dir_fd=place)
     except OSError as error:
@@ -192,7 +193,7 @@ def _content(name: str, place: int) -> bytes | str:
 
 
 def _headers(place: int) -> dict[str, bytes]:
-    """The student's own headers beside the source: they are never used, but explain a failing build."""
+    """Return the student's own headers beside the source: they are never used, but explain a failing build."""
     found: dict[str, bytes] = {}
     with contextlib.suppress(OSError):
         listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
@@ -218,7 +219,7 @@ def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[st
 
 
 def _some(folder: Path, paths: Sequence[Path]) -> Iterator[str]:
-    """The first of them, seen from the folder, and how many more there are."""
+    """Yield the first paths, relative to the folder, and how many more there are."""
     for path in paths[:_MOST_NAMED]:
         yield _readable(path.relative_to(folder))
     if len(paths) > _MOST_NAMED:
@@ -230,5 +231,5 @@ def _finding(rule: str, message: str) -> Finding:
 
 
 def _readable(path: Path) -> str:
-    """A path as text in one line, whatever bytes it has."""
+    """Return a path as text on one line, whatever bytes it contains."""
     return one_line(str(path))

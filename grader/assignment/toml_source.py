@@ -1,4 +1,4 @@
-"""TOML files as people write them: what they hold, and the line to show when something in them is wrong."""
+"""Read TOML files that people write: their values, and the line to show for a mistake in them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from grader.system.text_file import read_text
 __all__ = ["line_of", "read"]
 
 _MOST_BYTES = 256 << 10
-"""Every file of ours has less than a tenth of that."""
+"""Every file of the project is smaller than a tenth of this."""
 
 _MOST_PARTS = 16
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _LONG_KEY = re.compile(rf"^[ \t\[]*+(?:{_PART}\.[ \t]*+){{{_MOST_PARTS}}}", re.MULTILINE)
-"""For a.b.c.d = 1 the parser needs time and memory by the square of the parts."""
+"""For a key such as a.b.c.d = 1 the parser's time and memory grow with the square of the number of parts."""
 
 _LINE = re.compile(r"[ \t]*+(?:(?P<open>\[+)(?P<table>[^\[\]]*+)\]|(?P<key>[^\s=\[#][^=]*+)=)")
 _MOST_NAME = 200
@@ -28,7 +28,7 @@ _QUOTES_AND_BLANKS = str.maketrans("", "", "\"' \t")
 
 
 def read(path: Path, error: Callable[[list[Problem]], InputError]) -> tuple[str, dict[str, Any]]:
-    """The text of a file and its values. Raises `error` with path and line when it cannot be read or is no TOML."""
+    """Return a file's text and values. Raises `error` with path and line when it cannot be read or is not TOML."""
     text = read_text(path, _MOST_BYTES, error)
     line = 1
     try:
@@ -49,9 +49,9 @@ def read(path: Path, error: Callable[[list[Problem]], InputError]) -> tuple[str,
 
 
 def line_of(text: str, key: str, table: str = "", row: int | None = None) -> int:
-    """The line of a key, in a table when one is named; where it is missing, that of the table, else the first.
+    """Return the line of a key, in a table when one is named; for a missing key the table's line, else the first.
 
-    `row` counts tables [[TABLE]] of one name, from 0.
+    `row` counts the tables [[TABLE]] of one name, from 0.
     """
     places = _places(text)
     if not table:
@@ -64,7 +64,7 @@ def line_of(text: str, key: str, table: str = "", row: int | None = None) -> int
 
 
 class _Places(NamedTuple):
-    """Where everything stands in a file, looked up once: it may have thousands of mistakes."""
+    """The lines of all tables and keys of a file, computed once, because a file may have thousands of mistakes."""
 
     headers: dict[str, list[int]]
     """The lines of tables, by their opening brackets and names."""
@@ -91,5 +91,5 @@ def _places(text: str) -> _Places:
 
 
 def _bare(name: str) -> str:
-    """A name however it is quoted, and wherever blanks stand around its dots."""
+    """Return a name without its quotes and without blanks around its dots."""
     return name[:_MOST_NAME].translate(_QUOTES_AND_BLANKS)

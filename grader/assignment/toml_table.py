@@ -1,4 +1,4 @@
-"""A table of a TOML file, read key by key: what is wrong with it is gathered, with what to write instead."""
+"""Read a table of a TOML file key by key, and collect its mistakes with what to write instead."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from grader.system.text_file import cut, short
 __all__ = ["Table", "suggestion"]
 
 _MOST_LETTERS = 60
-"""Of a word that is looked up: comparing two words takes time by the product of their lengths."""
+"""The longest word that is looked up: the time to compare two words grows with the product of their lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The values of one table; each method reads one key and gathers in `problems` why it cannot."""
+    """The values of one table; each method reads one key and adds to `problems` why it cannot."""
 
     path: Path
     text: str
-    """The whole file."""
+    """The text of the whole file."""
     values: dict[str, Any]
     problems: list[Problem]
-    """Of the whole file."""
+    """The mistakes in the whole file."""
     name: str = ""
     """"" for the keys before the first table."""
     row: int | None = None
-    """The place of a table [[NAME]] among those of its name, from 0."""
+    """The index of a table [[NAME]] among those of its name, from 0."""
 
     def line_of(self, key: str) -> int:
-        """The line to show when something about this key is wrong."""
+        """Return the line to show for a mistake in this key."""
         return toml_source.line_of(self.text, key, self.name, self.row)
 
     def complain(self, key: str, message: str) -> None:
-        """Gather a mistake."""
+        """Add a mistake to `problems`, with the line of the key."""
         self.problems.append(Problem(self.path, self.line_of(key), message))
 
     def check_keys(self, known: Collection[str]) -> None:
-        """No key but these may be there."""
+        """Report every key that is not in `known`."""
         for key in self.values:
             if key not in known:
                 self.complain(key, f"unknown key {short(self._full(key))}{self.hint(key, known)}")
 
     def string(self, key: str, wanted: str) -> str:
-        """Text that is there; "" when it is not."""
+        """Return the text of a key that must be there; "" when it is missing, blank or not text."""
         value = self.values.get(key)
         if not isinstance(value, str) or not value.strip():
             said = "is missing" if value is None else "is empty" if isinstance(value, str) else "must be text in quotes"
@@ -58,7 +58,7 @@ class Table:
         return value
 
     def chosen(self, key: str, allowed: Collection[str], default: str = "") -> str:
-        """One of these words. Without a default it must be there; "" when it is none of them."""
+        """Return the word of a key, one of `allowed`; "" if it is none of them. Without a default it must be there."""
         value = self.values.get(key, default or None)
         if not isinstance(value, str) or value not in allowed:
             full = self._full(key)
@@ -70,7 +70,7 @@ class Table:
         return value
 
     def words(self, key: str, allowed: Collection[str]) -> frozenset[str]:
-        """Those of a list, which may be missing; each must be one of these."""
+        """Return the words of a list, which may be missing; each must be one of `allowed`."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
             self.complain(key, f'{self._full(key)} must be a list of words such as ["{next(iter(allowed))}"]')
@@ -82,7 +82,7 @@ class Table:
         return frozenset(value)
 
     def number(self, key: str, number: Number, *, needed: bool = False) -> int | None:
-        """A whole number of those; None when it is missing or none of them."""
+        """Return a whole number that `number` allows; None when it is missing or not allowed."""
         value = self.values.get(key)
         if value is None and not needed:
             return None
@@ -94,14 +94,14 @@ class Table:
         return value
 
     def switch(self, key: str) -> bool:
-        """True or false; false when it is missing."""
+        """Whether the key is true; False when it is missing."""
         value = self.values.get(key, False)
         if not isinstance(value, bool):
             self.complain(key, f"{self._full(key)} must be true or false, not {short(value)}")
         return value is True
 
     def tables(self, key: str) -> dict[str, Table]:
-        """The tables [KEY.NAME] by their names."""
+        """Return the tables [KEY.NAME] by their names."""
         inner = self.values.get(key, {})
         if not isinstance(inner, dict) or not all(isinstance(values, dict) for values in inner.values()):
             self.complain(key, f"{self._full(key)} may hold tables only: write [{self._full(key)}.NAME]")
@@ -109,7 +109,7 @@ class Table:
         return {name: replace(self, values=values, name=f"{self._full(key)}.{name}") for name, values in inner.items()}
 
     def rows(self, key: str) -> list[Table]:
-        """The tables [[KEY]], in their order."""
+        """Return the tables [[KEY]], in their order."""
         inner = self.values.get(key, [])
         if not isinstance(inner, list) or not all(isinstance(values, dict) for values in inner):
             self.complain(key, f"{self._full(key)} may hold tables only: write [[{self._full(key)}]] above each")
@@ -117,7 +117,7 @@ class Table:
         return [replace(self, values=values, name=self._full(key), row=row) for row, values in enumerate(inner)]
 
     def hint(self, word: object, known: Collection[str]) -> str:
-        """A suggestion, while somebody will read it: looking for one takes long."""
+        """Return a suggestion, but only for a mistake that will be shown: finding one takes long."""
         return suggestion(word, known) if isinstance(word, str) and len(self.problems) < MOST_SHOWN else ""
 
     def _full(self, key: str) -> str:
@@ -125,11 +125,11 @@ class Table:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """A known word that is close to this one, as a question to append to a message."""
+    """Return a known word that is close to this one, as a question to append to a message; "" without one."""
     close = difflib.get_close_matches(word, list(known), n=1) if len(word) <= _MOST_LETTERS else []
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _one_of(allowed: Collection[str]) -> str:
-    """All of them, to append to a message."""
+    """Return all allowed words, to append to a message."""
     return f"; one of: {', '.join(allowed)}"

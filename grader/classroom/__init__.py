@@ -1,4 +1,4 @@
-"""Many submissions: who handed in what, graded by many workers, kept in a store, compared between runs.
+"""Grade a class: find who submitted what, grade on many workers, keep the records in a store, and compare runs.
 
-In comes a folder, an export or a zip of a class; out come records, one for each submission, none of them lost.
+The input is a folder, an export or a zip of a class. The output is one record for each submission; no record is lost.
 """

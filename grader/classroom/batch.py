@@ -1,4 +1,4 @@
-"""A class of submissions: listed as a run, graded on workers, kept one by one as they end."""
+"""Grade a class of submissions: list it as a run, grade it on workers, and store each result as soon as it is there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _POLL_SECONDS = 0.2
 _LOOK_SECONDS = 1.0
 
 Tell = Callable[[Graded], None]
-"""Told of each record when it is kept, and of each trouble."""
+"""Called with each record when it is stored, and with each failure to grade."""
 
 
 def plan(
@@ -44,7 +44,7 @@ def plan(
     overrides: Collection[Override] = (),
     roster: Roster | None = None,
 ) -> Run:
-    """Write down what is to be graded: a new run, or the very same one, which then goes on."""
+    """Store what is to be graded: a new run, or the identical run that exists, which then goes on."""
     entries, sources = [], {}
     for one in submitted:
         source, note = _meant(one.source), one.source.notes if one.source is not None else ()
@@ -61,14 +61,14 @@ def plan(
 
 
 def place_of(folder: Path) -> str:
-    """By which a class is known, wherever it is graded from."""
+    """Return the resolved path of a class's folder: it identifies the class, wherever it is graded from."""
     return one_line(str(folder.resolve()))
 
 
 def replan(
     store: Store, chosen: GradingPlan, run: Run, *, overrides: Collection[Override], roster: Roster | None = None
 ) -> Run:
-    """The same submissions, as they were handed in then, with what is asked now; a roster says anew whose they are."""
+    """Store a run of the same submissions, as submitted then, with the current plan and, when given, a new roster."""
     entries = [
         replace(result.entry, key=chosen.key(result.entry.source), trouble="")
         if result.entry.source is not None
@@ -88,7 +88,7 @@ def _missing(roster: Roster | None, entries: Iterable[Entry]) -> tuple[Student, 
 
 
 def settings_of(run: Run) -> Settings:
-    """How it was graded."""
+    """Return the settings with which a run was graded. Raises `StoreTrouble` when they are damaged."""
     try:
         values = loads(run.settings)
         return Settings(**{**values, "allowed": tuple(values["allowed"])})
@@ -107,19 +107,21 @@ def grade_run(
     level: str = LEVELS[0],
     again: Collection[str] = (),
 ) -> None:
-    """Grade what has no record yet, and keep each result at once; `window` tasks are under way at most.
+    """Grade what has no record yet, and store each result at once; at most `window` tasks are in progress.
 
-    What has one of these keys is graded `again`; the record that it has stays until there is a new one.
+    Submissions with a key in `again` are graded again; the record that exists stays until there is a new one.
 
-    What another batch has claimed is left to it, but for what it leaves behind when it is killed. Raises `OtherGrader`,
-    and `Unprotected` where less than `level` stands between a submission and the machine that grades it.
+    What another batch has locked is left to it, except what is unfinished when that batch is killed.
+
+    Raises `OtherGrader`, and `Unprotected` where a machine that grades has less than `level` of protection from a
+    submission.
     """
     work = _Work(store=store, run=run, run_locks=run_locks, tell=tell, level=level, again=frozenset(again))
     waiting = store.pending(run, again=work.again)
     while waiting:
         elsewhere: list[tuple[str, str]] = []
         for task in _all_but_killed(work.tasks(waiting, elsewhere), work, workers, window):
-            if _all_but_killed(iter([task]), work, workers, 1):  # alone it has all the memory
+            if _all_but_killed(iter([task]), work, workers, 1):  # run alone, it has all the memory
                 work.keep(Graded(key=task.key, trouble=KILLED))
         waiting = [(key, known) for key, known in elsewhere if not work.is_done(key)]
         if waiting:
@@ -128,7 +130,7 @@ def grade_run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """A run on its way."""
+    """A run in progress."""
 
     store: Store
     run: Run
@@ -138,7 +140,7 @@ class _Work:
     again: frozenset[str]
 
     def tasks(self, waiting: Iterable[tuple[str, str]], elsewhere: list[tuple[str, str]]) -> Iterator[Task]:
-        """What is ours to grade; sources are read when their turn comes. What others have goes `elsewhere`."""
+        """Yield what this batch locks; sources are read in their turn. Other batches' keys are added to `elsewhere`."""
         settings = settings_of(self.run)
         chosen = grading_plan(settings)
         for key, known in waiting:
@@ -162,14 +164,14 @@ class _Work:
                 )
 
     def is_done(self, key: str) -> bool:
-        """Has another batch graded it meanwhile?"""
+        """Whether another batch has graded it meanwhile; then its record is reported."""
         kept = self.store.record(key) if key not in self.again else None
         if kept is not None:
             self.tell(Graded(key=key, kept=kept))
         return kept is not None
 
     def keep(self, done: Graded) -> None:
-        """Put it into the store, at once."""
+        """Store a result at once, release its lock and report it."""
         if done.kept is not None:
             self.store.add_record(done.kept, anew=done.key in self.again)
         self.store.add_trouble(self.run, done.key, done.trouble)
@@ -178,7 +180,7 @@ class _Work:
 
 
 def _all_but_killed(tasks: Iterator[Task], work: _Work, workers: Workers, window: int) -> list[Task]:
-    """Grade them, in any order. Returns those whose process was killed."""
+    """Grade the tasks, in any order, and return those whose process was killed."""
     task = next(tasks, None)
     if task is None:
         return []
@@ -198,7 +200,7 @@ def _all_but_killed(tasks: Iterator[Task], work: _Work, workers: Workers, window
                     del pending[future]
                 work.store.database.check()
     except BaseException:
-        for future in pending:  # what ended meanwhile is finished
+        for future in pending:  # results that came meanwhile are stored
             if future.done() and not future.cancelled() and future.exception() is None:
                 work.keep(future.result())
         raise
@@ -206,7 +208,7 @@ def _all_but_killed(tasks: Iterator[Task], work: _Work, workers: Workers, window
 
 
 def _meant(source: Source | None) -> Source | None:
-    """Without the headers beside it that it cannot mean."""
+    """Return the source without the headers beside it that it cannot include."""
     return replace(source, own_headers=meant_headers(source)) if source is not None else None
 
 

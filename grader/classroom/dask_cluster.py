@@ -1,12 +1,12 @@
-"""A class graded by other machines: the workers of a Dask scheduler, as an executor.
+"""Grade a class on other machines: the workers of a Dask scheduler, as an executor.
 
-A task goes there with its source and comes back as a record; the store is written here alone. What was under way on a
-worker that died the scheduler gives to another one. On a worker each thread has a process of its own that grades: a
-user of its own (grader/system/confine/slot.py), a main thread for signals, the code and cases of now rather than those
-of the day on which the worker was started, and an end when the worker ends.
+A task is sent with its source and comes back as a record; only this machine writes the store. When a worker dies, the
+scheduler gives its tasks to another worker. On a worker each thread grades in a process of its own. That process has a
+user of its own (grader/system/confine/slot.py) and a main thread for signals. It loads the current code and cases, not
+those of the day on which the worker was started, and it ends when the worker ends.
 
-Dask's own executor waits for ever when no worker is there, so this one watches. One refusal ends the batch: a worker
-that refuses is always free, and would be given the whole class.
+Dask's own executor waits for ever when there is no worker, so this one watches for workers. One refusal ends the batch:
+a worker that refuses is always free, so it would be given the whole class.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from grader.core.errors import GraderError, NoWorkers
 __all__ = ["WINDOW", "cluster"]
 
 WINDOW = 512
-"""So many tasks are with a scheduler at most: workers may come at any time, and as many as this."""
+"""The most tasks that a scheduler has at once: workers may come at any time, and as many as this."""
 
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
@@ -45,9 +45,12 @@ Grading = Callable[[Grade, Task], Graded]
 
 @contextlib.contextmanager
 def cluster(address: str, tell: Callable[[str], None], *, patience: float = 60.0) -> Iterator[Executor]:
-    """The workers of the scheduler at HOST:PORT. Tells when there are none, and raises `NoWorkers` after so long."""
+    """Yield an executor on the workers of the scheduler at HOST:PORT.
+
+    Calls `tell` when there are no workers, and raises `NoWorkers` after `patience` seconds without one.
+    """
     for name in ("distributed", "distributed.client", "tornado.application"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is told or raised
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is reported or raised
     try:
         client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="grade")
     except (OSError, ValueError) as error:
@@ -68,25 +71,25 @@ def cluster(address: str, tell: Callable[[str], None], *, patience: float = 60.0
         yield executor
     except BaseException:
         ending.start()
-        ending.join(_END_SECONDS)  # a scheduler that does not answer keeps nobody from ending
+        ending.join(_END_SECONDS)  # a scheduler that does not answer must not delay the end
         raise
     ending.start()
     ending.join()
 
 
 class _Cluster(Executor):
-    """Dask's own executor waits for ever when there are no workers, and cannot tell a lost scheduler from a Ctrl-C."""
+    """An executor; Dask's own waits for ever without workers, and does not tell a lost scheduler from a Ctrl-C."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._lock = threading.Lock()
         self._taking = threading.Lock()
-        """Held while a result is asked for: a client that is closed meanwhile may never answer."""
+        """Held while a result is requested: a client that is closed meanwhile may never answer."""
         self._under_way: dict[Future[Graded], Remote[Graded]] = {}
         self._ended = threading.Event()
 
     def submit(self, grade: Grade, task: Task, /) -> Future[Graded]:  # type: ignore[override]  # grades only
-        """Have it graded by a worker."""
+        """Let a worker grade the task."""
         future: Future[Graded] = Future()
         remote = self._client.submit(pickle.loads, pickle.dumps(_There(grade, task)), key=f"grade-{uuid4()}")
         with self._lock:
@@ -124,7 +127,7 @@ class _Cluster(Executor):
             future.set_exception(outcome)
 
     def watch(self, address: str, tell: Callable[[str], None], patience: float) -> None:
-        """Until the end: see to it that there are workers."""
+        """Check for workers until the end; without one for `patience` seconds, fail all tasks with `NoWorkers`."""
         alone_since = None
         while not self._ended.wait(_LOOK_SECONDS):
             try:
@@ -143,19 +146,21 @@ class _Cluster(Executor):
                     self._end(future, NoWorkers(f"no worker came to {address} for {patience:g} s. {_GOES_ON}"))
 
     def close(self) -> None:
-        """Nobody waits for what is still under way: the scheduler forgets it."""
+        """Cancel what is still in progress, because nothing waits for it, so that the scheduler forgets it."""
         self._ended.set()
         with self._lock:
             left, self._under_way = list(self._under_way.values()), {}
         if left:
             self._client.cancel(left)
-        if self._taking.acquire(timeout=_CONNECT_SECONDS):  # the last one that asks; Python waits for it at its end
+        if self._taking.acquire(timeout=_CONNECT_SECONDS):  # the last result request; Python waits for it at exit
             self._taking.release()
 
 
 class _There:
-    """A grading as bytes, done where they are read. Dask ends a worker that cannot read what it is to do, such as one
-    that has no grader; this only fails there, and a scheduler needs nothing of ours.
+    """A call that is pickled on this machine and made where the bytes are unpickled.
+
+    Dask ends a worker that cannot unpickle a task, such as a worker without the grader. Here unpickling is the task
+    itself, so it only fails on that worker, and the scheduler needs no code of the grader.
     """
 
     def __init__(self, grade: Grade, task: Task) -> None:
@@ -166,7 +171,7 @@ class _There:
 
 
 class _Child:
-    """The process in which a thread of a worker grades, for one batch. It ends when it has nothing to do."""
+    """The process in which one thread of a worker grades, for one batch; it ends when it has nothing to do."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -174,11 +179,11 @@ class _Child:
         self._pool: Executor | None = None
         self._fingerprint = ""
         self._idle = threading.Timer(0, self._end)
-        # A worker that ends waits for its children before Python would tell them to end, unless they are told here.
+        # A worker that ends waits for its children before Python would end them, so they are ended here.
         Finalize(self, _end_now, (self._open,), exitpriority=100)
 
     def grade(self, grade: Grade, task: Task) -> Graded:
-        """Do it there; a second time in another process, should the first one be killed."""
+        """Grade in that process; if it is killed, a second time in another process."""
         self._idle.cancel()
         with self._lock:
             try:
@@ -198,7 +203,7 @@ class _Child:
         if fingerprint != self._fingerprint:
             self._close()
         if self._pool is None:
-            current_process().daemon = False  # as a nanny starts its worker; multiprocessing lets daemons start nothing
+            current_process().daemon = False  # a nanny starts workers as daemons, which may start no process
             self._pool = self._open.enter_context(processes(1))
             self._fingerprint = fingerprint
         return self._pool
@@ -217,7 +222,7 @@ def _end_now(opened: contextlib.ExitStack) -> None:
 
 
 class _Mine(threading.local):
-    """What a thread of a worker has."""
+    """What each thread of a worker has of its own."""
 
     def __init__(self) -> None:
         self.child = _Child()
@@ -227,7 +232,7 @@ _mine = _Mine()
 
 
 def _grade_there(grade: Grade, task: Task) -> Graded:
-    """On a worker."""
+    """Grade on a worker; an error names the worker and its machine."""
     try:
         return _mine.child.grade(grade, task)
     except GraderError as error:

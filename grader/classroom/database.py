@@ -1,4 +1,4 @@
-"""One SQLite file that several processes may use at once, and that a kill at any moment leaves whole."""
+"""One SQLite file that several processes may use at once, and that stays intact when a process is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grader.core.errors import StoreError, StoreTrouble
 
 __all__ = ["Database", "opened"]
 
-_OURS = 0x67726164  # "grad": marks our files among those of others
+_OURS = 0x67726164  # "grad": identifies the grader's files
 _PATIENCE = 60.0
 
 _REMEDIES = {
@@ -28,7 +28,7 @@ _REMEDIES = {
 
 
 class Database:
-    """A connection to our file. All that goes wrong with the file is a `StoreTrouble` that names it."""
+    """A connection to a store's file. Every failure of the file is a `StoreTrouble` that names it."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.path = path
@@ -36,26 +36,26 @@ class Database:
         self._files = {one: found for one in _files(path) if (found := _identity(one)) is not None}
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
-        """The first that is found."""
+        """Return the first row that is found; None when there is none."""
         found: sqlite3.Row | None = self._connection.execute(query, values).fetchone()
         return found
 
     def rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
-        """One by one: together they may be large."""
+        """Yield the rows one by one: together they may be large."""
         yield from self._connection.execute(query, values)
 
     def change(self, statement: str, *values: object) -> int:
-        """Write; how many rows that were."""
+        """Execute a statement that writes, and return the number of rows that it changed."""
         self.check()
         return self._connection.execute(statement, values).rowcount
 
     def change_all(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Write the same for each of these."""
+        """Execute a statement that writes, once for each of these rows."""
         self.check()
         self._connection.executemany(statement, rows)
 
     def check(self) -> None:
-        """Raise `StoreTrouble` when what we write is no longer what others find there."""
+        """Raise `StoreTrouble` when the open file is no longer the file that others find at its path."""
         lost = [one for one, then in self._files.items() if _identity(one) != then]
         if lost:
             raise StoreTrouble(
@@ -65,7 +65,7 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of what is written inside, or nothing; nobody else writes meanwhile."""
+        """Write everything that the block writes, or nothing; no other process writes meanwhile."""
         with _transaction(self._connection):
             yield
         self.check()
@@ -73,7 +73,7 @@ class Database:
 
 @contextlib.contextmanager
 def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Database]:
-    """Our file, its tables those of today. Raises `StoreError` when it is none of ours, `StoreTrouble` later on."""
+    """Open a store with the current tables. Raises `StoreError` if it is not one, `StoreTrouble` if it fails later."""
     if not create and not path.is_file():
         raise StoreError(f"{path}: there is no such store; `grade batch FOLDER --store {path}` makes one")
     if not path.parent.is_dir():
@@ -92,12 +92,12 @@ def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iter
 
 @contextlib.contextmanager
 def _to_write(path: Path) -> Iterator[sqlite3.Connection]:
-    path.touch(mode=0o600)  # names and hidden cases are in it: nobody else reads it
+    path.touch(mode=0o600)  # it contains names and hidden cases: only its owner may read it
     with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
         _check(connection, path)
         _in_wal(connection)
-        connection.execute("PRAGMA synchronous = FULL")  # what is finished outlives a power cut too
+        connection.execute("PRAGMA synchronous = FULL")  # finished results survive a power cut too
         connection.execute("PRAGMA foreign_keys = ON")
         _make_tables(connection)
         yield connection
@@ -105,14 +105,14 @@ def _to_write(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextlib.contextmanager
 def _to_read(path: Path) -> Iterator[sqlite3.Connection]:
-    """Nothing is changed: neither a store of an older grader, nor one in a folder in which we may not write."""
+    """Open without changing anything: neither a store of an older grader, nor one in a folder that is not writable."""
     address = f"{path.absolute().as_uri()}?mode=ro"
     connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:
         connection.close()
-        if _files(path)[1].exists():  # others use it, or were killed: it is not whole without that
+        if _files(path)[1].exists():  # others use it, or were killed: without that it is incomplete
             raise
         connection = sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
     with contextlib.closing(connection):
@@ -128,7 +128,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # not where SQLite took all back already, as on a full disk
+        if connection.in_transaction:  # SQLite may have rolled back already, as on a full disk
             connection.execute("ROLLBACK")
         raise
 
@@ -138,7 +138,7 @@ def _files(path: Path) -> tuple[Path, ...]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """By which a file is known, whatever its name."""
+    """Return device and inode, which identify a file whatever its name; None when it cannot be found."""
     try:
         found = path.stat()
     except OSError:
@@ -147,7 +147,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _reason(error: sqlite3.Error | OSError) -> str:
-    """What went wrong, and what to do."""
+    """Return what went wrong, and what to do."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     name = getattr(error, "sqlite_errorname", "")
@@ -156,7 +156,7 @@ def _reason(error: sqlite3.Error | OSError) -> str:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]  # first: they come with our mark
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]  # first: they come with the mark
     owner, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
     if owner != _OURS and tables:
         raise StoreError(f"{path}: it is a database of something else; write --store with the name of another file")
@@ -168,7 +168,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _in_wal(connection: sqlite3.Connection) -> None:
-    """Readers and a writer at once. The switch itself does not wait for others, so we do."""
+    """Switch to WAL mode, for readers and a writer at once; retry, because the switch does not wait for others."""
     for _ in range(100):
         try:
             connection.execute("PRAGMA journal_mode = WAL")

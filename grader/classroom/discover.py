@@ -1,7 +1,7 @@
-"""Find a class's submissions: a folder of repositories, of files or of zips, a Gradescope export, one zip of them all.
+"""Find a class's submissions: a folder of repositories, files or zips, a Gradescope export, or one zip of all these.
 
-Each submission is known by the name of its folder, or of its file without the ending. Who handed it in comes from a
-roster (CSV), else from the export itself. Zips are unpacked one at a time into a private folder (zip_files.py).
+The name of a submission is that of its folder, or of its file without the extension. Its students come from a roster
+(CSV), otherwise from the export itself. Zips are unpacked one at a time into a private folder (zip_files.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from grader.core.sanitize import one_line
 __all__ = ["Submitted", "find_submissions"]
 
 _Filled = Callable[[Path], AbstractContextManager[str]]
-"""What makes a submission's path hold what was handed in, for as long as it is looked at; and the name to show."""
+"""Makes a submission's path hold what was submitted while the context is open; yields the name to show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Submitted:
 
 
 def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster | None = None) -> list[Submitted]:
-    """All submissions in a folder or a zip, in the order of their names.
+    """Return all submissions in a folder or a zip, in the order of their names.
 
     Raises `UsageError` when there are none, `ClassFileError` when the export's list cannot be read.
     """
@@ -74,7 +74,7 @@ def _as_it_lies(path: Path) -> Iterator[str]:
 
 
 def _export(folder: Path) -> Path | None:
-    """Where a Gradescope export is: this folder, or the only one in it, as when a zip was unpacked there."""
+    """Return the folder of a Gradescope export: this one, or the only one in it, as when unzipped; else None."""
     if (folder / EXPORT).is_file():
         return folder
     inner = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
@@ -82,7 +82,7 @@ def _export(folder: Path) -> Path | None:
 
 
 def _entries(folder: Path, shown: str, source_name: str, *, exported: bool) -> dict[str, Path]:
-    """The submissions' paths by their names."""
+    """Return the submissions' paths by their names."""
     ending = Path(source_name).suffix
     seen = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX")
     if exported:

@@ -1,6 +1,7 @@
-"""All that a record depends on but the submission itself: an assignment, how it is graded, and by what.
+"""Everything that a record depends on except the submission: an assignment, how it is graded, and with what.
 
-Two gradings with one fingerprint give one result, so what was graded once need not be graded again.
+Two gradings with the same fingerprint give the same result, so a submission that was graded once need not be graded
+again.
 """
 
 from __future__ import annotations
@@ -33,35 +34,35 @@ _HASHED = ("grader", "cases")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradingPlan:
-    """An assignment with its cases, loaded."""
+    """A loaded assignment with its cases."""
 
     settings: Settings
     lab: Lab
     cases: tuple[Case, ...]
     hidden: Mapping[str, int] | None = None
-    """What cases weigh that are not run, by rule; None: nothing is left out for being hidden."""
+    """The weight of the cases that are not run, by rule; None: no case is left out for being hidden."""
     seed: int
     made_of: Mapping[str, str]
-    """On what its records depend beside settings and submission, each by its name: our code, cases, tools, machine."""
+    """What its records depend on besides settings and submission, by name: grader code, cases, tools, machine."""
     fingerprint: str
 
     @property
     def max_score(self) -> int:
-        """The points of a right program; rules of which no case was chosen have none."""
+        """The points of a right program; rules for which no case was chosen have none."""
         return most_points(self.lab.rubric, self.cases, self.hidden)
 
     def key(self, source: str) -> str:
-        """By which the record of a source (see `source_id`) is known."""
+        """Return the key of the record of a source (see `source_id`)."""
         return _digest([self.fingerprint, source])
 
     def require_tools(self) -> None:
-        """Raise `ToolMissing` when this machine cannot grade so."""
+        """Raise `ToolMissing` when a tool that this plan needs is not installed on this machine."""
         tools.require(*self.lab.runtime.tools(self.settings))
 
 
 @cache
 def grading_plan(settings: Settings) -> GradingPlan:
-    """Load it. Raises `UsageError` when no case fits, `CaseFileError`, `RubricError`."""
+    """Load the plan. Raises `UsageError` when no case matches, `CaseFileError`, `RubricError`."""
     lab = LABS[settings.lab]()
     seed = lab.rubric.seed if settings.seed is None else settings.seed
     chosen = select_cases(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
@@ -84,7 +85,7 @@ def grading_plan(settings: Settings) -> GradingPlan:
 
 
 def differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """In what they differ, in words, of two that are `Asked.made_of`."""
+    """Return in words how two values of `GradingPlan.made_of` differ."""
     words = []
     for name in sorted(here.keys() | wanted.keys()):
         one, other = here.get(name, ""), wanted.get(name, "")
@@ -95,25 +96,25 @@ def differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
 
 @cache
 def house() -> str:
-    """A hash of our own code, as far as records depend on it."""
+    """Return a hash of the grader's code, as far as records depend on it."""
     return _digest(part for path in code() for part in (str(path.relative_to(_ROOT)), path.read_bytes()))
 
 
 def code() -> list[Path]:
-    """The files of ours on which records depend."""
+    """Return the files of the grader's code on which records depend."""
     paths = sorted({path for pattern in _CODE for path in _ROOT.glob(pattern)})
     return [path for path in paths if not _NO_MATTER & set(path.relative_to(_ROOT).parts)]
 
 
 def source_id(source: Source) -> str:
-    """A hash of what was handed in: the source, the headers of its own that it can mean, or why there is none."""
+    """Return a hash of what was submitted: the source, its own headers that it mentions, or why there is no source."""
     trouble = source.finding.message if source.finding is not None else ""
     headers = meant_headers(source)
     return _digest([source.content, trouble, *(part for name in headers for part in (name, headers[name]))])
 
 
 def meant_headers(source: Source) -> Mapping[str, bytes]:
-    """The headers that lie beside a source and whose names it, or another one of them, mentions."""
+    """Return the headers beside a source whose names the source, or another of these headers, mentions."""
     meant: dict[str, bytes] = {}
     texts = [source.content]
     while texts:
@@ -131,20 +132,20 @@ def _versions(settings: Settings) -> dict[str, str]:
 
 
 def _machine(settings: Settings) -> dict[str, str]:
-    """Its kind, and its libc; its processor where libc's choice of functions for that is counted."""
+    """Return the machine's type and libc, and its processor if instructions are counted: libc selects code by it."""
     found = {"machine": platform.machine(), "libc": " ".join(platform.libc_ver())}
     return {**found, "processor": tools.processor()} if settings.instructions else found
 
 
 def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:
-    """The chosen cases, and what stands beside them: rubric and clauses."""
+    """Yield path and content of the chosen cases and of the files beside them: rubric and clauses."""
     for path in [*sorted(lab.cases.glob("*.toml")), *(case.path for case in cases)]:
         yield str(path.relative_to(lab.cases))
         yield path.read_bytes()
 
 
 def _digest(parts: Iterable[str | bytes]) -> str:
-    """A hash in which every part has its own place."""
+    """Return a hash of the parts that also depends on where each part ends."""
     digest = hashlib.sha256()
     for one in parts:
         data = one.encode() if isinstance(one, str) else one

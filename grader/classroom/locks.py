@@ -1,7 +1,7 @@
-"""Who grades what, when several batches work on one store at once.
+"""Locks on what is graded, for several batches that use one store at once.
 
-A claim is a lock on one byte of a file beside the store. The kernel gives it back however its holder ends. One more
-byte is held by all together, so that nobody takes away what a batch is going to use.
+A lock covers one byte of a file beside the store. The kernel releases it however its holder ends. All batches share a
+lock on one more byte, so that no process removes what a batch is going to use.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["RunLocks", "run_locks"]
 
 
 class RunLocks:
-    """What this process has claimed, by keys."""
+    """The locks of this process, by key."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def take(self, key: str) -> bool:
-        """Is it ours now? Not where another process has it."""
+        """Whether this process now has the lock of the key; False when another process has it."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(key))
         except OSError:
@@ -32,15 +32,15 @@ class RunLocks:
         return True
 
     def give_back(self, key: str) -> None:
-        """Another process may have it."""
+        """Release the lock of the key, so that another process may take it."""
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _place(key))
 
 
 @contextlib.contextmanager
 def run_locks(store: Path, *, alone: bool = False) -> Iterator[RunLocks]:
-    """Those on what is graded for this store; all are given back at the end.
+    """Yield the locks on what is graded for this store; all are released at the end.
 
-    Waits while somebody has the store `alone`; who wants that, and cannot, gets a `StoreError`.
+    Waits while another process has the store `alone`. With `alone`, raises `StoreError` if any other process uses it.
     """
     with store.with_name(f"{store.name}-claims").open("a+b") as file:
         try:
@@ -54,5 +54,5 @@ _IN_USE = 1 << 48
 
 
 def _place(key: str) -> int:
-    """Two keys at one place only wait for each other; none is at that of all."""
+    """Return the byte of a key. Two keys with the same byte only wait for each other; no key has the byte `_IN_USE`."""
     return int(key[:12], 16)

@@ -1,6 +1,7 @@
-"""What people decided after the grading: points of a rule of one submission, with a reason and a name.
+"""Overrides: what people decided after the grading about points of a rule of one submission, with reason and name.
 
-A TOML file with one table [[override]] for each: submission, rule, points (what the rule counts now), reason, by.
+They are in a TOML file, one table [[override]] for each: submission, rule, points (what the rule counts now), reason,
+by.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TABLE = "override"
 
 
 def load(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Override, ...]:
-    """Those of a file, for these submissions. Raises `ClassFileError` with all mistakes."""
+    """Load the overrides of a file, for these submissions. Raises `ClassFileError` with all mistakes."""
     text, values = toml_source.read(path, ClassFileError)
     file = Table(path=path, text=text, values=values, problems=[])
     file.check_keys([_TABLE])
@@ -42,9 +43,9 @@ def load(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Over
 
 
 def applied(record: Record, overrides: Iterable[Override]) -> Record:
-    """The record after what people decided about it; others' decisions and rules that it lacks leave it as it is.
+    """Return the record with its overrides; those of other submissions and of rules that it lacks change nothing.
 
-    It is accepted exactly when it has all points, whoever gave them.
+    Its verdict is accepted exactly when it has all points, from the grading or from people.
     """
     decided = {one.rule: one for one in overrides if one.submission == record.submission.name}
     made = tuple(replace(decided[rule.rule], was=rule.points) for rule in record.rules if rule.rule in decided)

@@ -1,4 +1,4 @@
-"""What a store need not keep: runs that somebody names or that are old, and what no run refers to."""
+"""Remove what a store need not keep: named or old runs, and what no run refers to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SOURCE_BYTES = "coalesce(sum(length(content) + length(headers)), 0)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prunable:
-    """What would go."""
+    """What would be removed."""
 
     runs: tuple[Run, ...]
     records: int
@@ -32,9 +32,9 @@ class Prunable:
 
 
 def chosen(store: Store, named: Collection[int], keep: int | None) -> tuple[Run, ...]:
-    """The runs with these numbers, and of each class those older than its last `keep`. What counts always stays.
+    """Return the runs with these numbers, and of each class those older than its last `keep`.
 
-    Raises `UsageError` for a number that is none, or that of a run that counts.
+    A run that counts always stays. Raises `UsageError` for a number without a run, or of a run that counts.
     """
     counting = {run.id for run in store.all_current()}
     for number in named:
@@ -52,7 +52,7 @@ def chosen(store: Store, named: Collection[int], keep: int | None) -> tuple[Run,
 
 
 def prunable(store: Store, runs: Collection[Run]) -> Prunable:
-    """What would go with these runs."""
+    """Return what would be removed with these runs."""
     numbers = _numbers(runs)
     records, of_records = store.database.row(f"SELECT count(*), {_RECORD_BYTES} {_RECORDS}", numbers) or (0, 0)
     sources, of_sources = store.database.row(f"SELECT count(*), {_SOURCE_BYTES} {_SOURCES}", numbers) or (0, 0)
@@ -60,7 +60,7 @@ def prunable(store: Store, runs: Collection[Run]) -> Prunable:
 
 
 def prune(store: Store, runs: Collection[Run]) -> None:
-    """Remove them, all or nothing, and give the room back to the disk. Nobody else may be using the store."""
+    """Remove these runs, all or none, and free their disk space. No other process may be using the store."""
     numbers = _numbers(runs)
     with store.database.transaction():
         for statement in (

@@ -1,4 +1,4 @@
-"""Who is in a class: a CSV file of the instructor's."""
+"""The roster: who is in a class, from a CSV file of the instructor's."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["MOST_ROWS", "MOST_VALUE", "Roster", "from_json", "load"]
 
 MOST_ROWS = 20_000
-"""Students of a class."""
+"""The most students of a class."""
 
 MOST_VALUE = 1_000
-"""Characters of a name or another value."""
+"""The most characters of a name or another value."""
 
 _MOST_BYTES = 4 << 20
 
 _KEYS = ("folder", "github_username")
-"""The column that says whose row it is: a submission's name, or a user whose name ends it (`hw3-jane`)."""
+"""The column that identifies the row: a submission's name, or a user name with which it ends (`hw3-jane`)."""
 _COLUMNS = tuple(field.name for field in fields(Student))
 _HEADING = "write a first line such as folder,name,sid,email,section"
 
@@ -39,10 +39,10 @@ class Roster:
 
     rows: tuple[tuple[str, Student], ...]
     by_ending: bool = False
-    """Is the name only the end of that of the submission?"""
+    """Whether the name is only the end of the submission's name."""
 
     def students(self, submissions: Iterable[str]) -> dict[str, tuple[Student, ...]]:
-        """Whose each of these submissions is; nobody's where the roster does not say."""
+        """Return the students of each of these submissions; none for a submission that is not in the roster."""
         people: dict[str, list[Student]] = {}
         for name, student in self.rows:
             people.setdefault(name, []).append(student)
@@ -50,16 +50,16 @@ class Roster:
         return {one: tuple(people[name]) if name in people else () for one, name in names.items()}
 
     def missing(self, submissions: Iterable[str]) -> tuple[Student, ...]:
-        """Those who handed in nothing."""
+        """Return the students who submitted nothing."""
         named = set(self._names(submissions).values())
         return tuple(student for name, student in self.rows if name not in named)
 
     def to_json(self) -> str:
-        """As a run keeps it."""
+        """Return the roster as JSON, as a run stores it."""
         return json.dumps(asdict(self))
 
     def _names(self, submissions: Iterable[str]) -> dict[str, str | None]:
-        """The name that fits each, if one does; the longest, where one user's name is the end of another's."""
+        """Return the roster's name for each, or None; the longest, where one user's name is the end of another's."""
         exact = {name for name, _ in self.rows}
         endings: dict[str, str] = {}
         for name, _ in self.rows if self.by_ending else ():
@@ -72,14 +72,14 @@ class Roster:
 
 
 def _ends(name: str) -> Iterator[str]:
-    """What stands behind each hyphen, the longest first."""
+    """Yield what follows each hyphen, the longest first."""
     while "-" in name:
         name = name.partition("-")[2]
         yield name
 
 
 def from_json(text: str) -> Roster | None:
-    """The roster that a run keeps; None when it has none."""
+    """Return the roster that a run stores; None when it has none."""
     if not text:
         return None
     values = json.loads(text)
@@ -88,7 +88,7 @@ def from_json(text: str) -> Roster | None:
 
 
 def load(path: Path) -> Roster:
-    """Read a CSV file with a heading. Raises `ClassFileError` with all mistakes."""
+    """Read a CSV file with a header line. Raises `ClassFileError` with all mistakes."""
     text = read_text(path, _MOST_BYTES, ClassFileError, advice="; save it as CSV UTF-8").removeprefix("\ufeff")
     first = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))

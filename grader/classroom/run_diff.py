@@ -1,4 +1,4 @@
-"""Two runs side by side: whose verdict or points change, by which rules and cases."""
+"""Compare two runs: which submissions change in verdict or points, by which rules and cases."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is another in the second run; a value that one of them lacks is None."""
+    """What differs in the second run; a value that one of the runs lacks is None."""
 
     submission: str
     verdict: tuple[str | None, str | None]
     score: tuple[int | None, int | None]
     rules: dict[str, tuple[int | None, int | None]]
-    """Points, of the rules where they differ."""
+    """The points of the rules where they differ."""
     cases: dict[str, tuple[str | None, str | None]]
-    """Verdicts, of the cases where they differ; each case with its rule in brackets."""
+    """The verdicts of the cases where they differ; each case with its rule in brackets."""
 
 
 def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
-    """Of all submissions whose verdict or points are others, in the order of their names."""
+    """Yield the changes of all submissions whose verdict or points differ, in the order of their names."""
     before, after = _by_name(store, old), _by_name(store, new)
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
@@ -39,7 +39,7 @@ def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
 
 
 def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
-    """What makes a record another one."""
+    """Return, by submission, the values that differ where the records may differ."""
     return {one.name: (one.entry.key, one.is_graded, one.entry.trouble, one.overrides) for one in store.results(run)}
 
 
@@ -63,7 +63,7 @@ def _points(record: Record | None) -> dict[str, int]:
 
 
 def _ends(record: Record | None) -> dict[str, str]:
-    """How each case ended. One can pass by its rule and still have lost memory."""
+    """Return how each case ended. A case can pass by its rule and still have lost memory."""
     return {f"{one.case} ({one.rule})": _end(one) for one in record.outcomes} if record is not None else {}
 
 
@@ -72,7 +72,7 @@ def _end(outcome: Outcome) -> str:
 
 
 def _others(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, tuple[T | None, T | None]]:
-    """Where the two differ, in the order of the first."""
+    """Return the entries where the two differ, in the order of the first."""
     return {
         name: (old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)
     }

@@ -1,4 +1,4 @@
-"""The store's tables, and how records and sources stand in them."""
+"""The store's tables, and the format of records and sources in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION = 5
 
 
 def packed(text: str | bytes) -> bytes:
-    """Compress a record or a submitted source as the store keeps it: a tenth of the JSON."""
+    """Compress a record or a submitted source as the store holds it: a tenth of the size of the JSON."""
     return zlib.compress(text.encode() if isinstance(text, str) else text)
 
 
@@ -24,7 +24,7 @@ def unpacked(data: bytes) -> str:
 def checksum(record: bytes, *beside: str | int | None) -> int:
     """Return the checksum of a packed record and the columns beside it.
 
-    Raises `TypeError` and `ValueError` for values of other kinds, which are damaged too.
+    Raises `TypeError` and `ValueError` for values of other types, which are damaged too.
     """
     return zlib.crc32(record, zlib.crc32(json.dumps(beside).encode()))
 

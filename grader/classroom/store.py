@@ -1,12 +1,12 @@
-"""The store: every record of every run in one SQLite file. Nothing in it is overwritten, but by `--again`.
+"""The store: every record of every run in one SQLite file; nothing in it is overwritten, except by `--again`.
 
-A record is kept once, by everything that it depends on (fingerprint.py). A run lists what was handed in by whom, and
-under which key its record is, or will be. So an unchanged submission is graded already when its run begins, a killed
-batch goes on where it was, and two of them at once cannot double anything. A row that was damaged is known by its
-checksum: it counts as not graded, and the same command makes it anew.
+A record is stored once, under a key of everything that it depends on (fingerprint.py). A run lists who submitted what,
+and the key under which the record is or will be stored. So an unchanged submission is graded already when its run
+begins, a killed batch goes on where it was, and two batches at once cannot duplicate anything. A damaged row is
+detected by its checksum: it counts as not graded, and the same command makes it again.
 
-What tables show stands beside a record, in columns: a gradebook of 5,000 rows took 132 s of CPU time when it was read
-from records of 250 kB each.
+The values that tables show are also stored in columns beside the record: a gradebook of 5,000 rows took 132 s of CPU
+time when it was read from records of 250 kB each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Run:
     lab: str
     folder: str
     settings: str
-    """JSON, see `grader.classroom.fingerprint.Settings`."""
+    """JSON, see `grader.assignment.settings.Settings`."""
     fingerprint: str
     max_score: int
     beside: int | None = None
@@ -50,19 +50,19 @@ class Run:
 
 @contextlib.contextmanager
 def open_store(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Store]:
-    """The store in that file. Raises `StoreError`, and `StoreTrouble` when it fails later on."""
+    """Open the store in that file. Raises `StoreError`, and `StoreTrouble` when it fails later."""
     with opened(path, create=create, read_only=read_only) as database:
         yield Store(database)
 
 
 class Store:
-    """What is kept, through one connection."""
+    """Access to a store through one connection."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def add_sources(self, sources: Iterable[tuple[str, Source]]) -> None:
-        """Keep what was handed in, by its id, for later regrades; also in the place of what was damaged."""
+        """Store what was submitted, by its id, for later regrades; damaged rows are replaced."""
         rows = (
             (
                 source_id,
@@ -81,7 +81,7 @@ class Store:
             )
 
     def source(self, source_id: str) -> tuple[bytes, dict[str, bytes], str]:
-        """What was handed in: content, headers, and why there is no file. Raises `StoreTrouble` when it is damaged."""
+        """Return what was submitted: content, headers, and why there is no file. Raises `StoreTrouble` for damage."""
         row = self.database.row("SELECT content, headers, trouble FROM sources WHERE id = ?", source_id)
         try:
             assert row is not None
@@ -99,7 +99,7 @@ class Store:
         overrides: Collection[Override] = (),
         missing: Collection[Student] = (),
     ) -> Run:
-        """The run that is exactly this: a new one, or the one that is there already."""
+        """Return the run with exactly these values: a new one, or the one that exists already."""
         rows = [
             (entry.submission, _dumped(entry.students), json.dumps(entry.notes), entry.source, entry.key)
             for entry in entries
@@ -128,7 +128,7 @@ class Store:
         return _run(row)
 
     def _fill_results(self, run: int, rows: Sequence[tuple[object, ...]]) -> None:
-        """Those of a run, which may be there already: then they are the same, but for what was damaged."""
+        """Write the results of a run. They may exist already; then they are the same, except where rows are damaged."""
         names = {row["submission"] for row in self.database.rows("SELECT submission FROM results WHERE run = ?", run)}
         if names - {row[0] for row in rows}:
             self.database.change("DELETE FROM results WHERE run = ?", run)
@@ -152,7 +152,7 @@ class Store:
             self.database.change_all(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our names
 
     def add_record(self, kept: StoredRecord, *, anew: bool = False) -> None:
-        """Keep a record. One that is there already stays, unless it is damaged, or this one was made `anew`."""
+        """Store a record. A record that exists already stays, unless it is damaged, or this one was made `anew`."""
         with self.database.transaction():
             if anew or self.record(kept.key) is None:
                 values = {**{name: getattr(kept, name) for name in _KEPT}, "checksum": kept.checksum, "graded": _now()}
@@ -163,16 +163,16 @@ class Store:
                 )
 
     def add_trouble(self, run: Run, key: str, trouble: str) -> None:
-        """Say why the submissions with that key could not be graded; "" takes it back."""
+        """Store why the submissions with that key could not be graded; "" removes the reason."""
         self.database.change("UPDATE results SET trouble = ? WHERE run = ? AND key = ?", trouble, run.id, key)
 
     def record(self, key: str) -> StoredRecord | None:
-        """What is kept for that key, whole."""
+        """Return the record stored for that key; None when there is none, or it is damaged."""
         row = self.database.row(f"SELECT {_COLUMNS} FROM records WHERE key = ?", key)  # noqa: S608 - our names
         return _kept(row) if row is not None else None
 
     def pending(self, run: Run, *, again: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Keys that have no record yet, or a damaged one, or are wanted `again`, each once, with ids of sources."""
+        """Return each key that has no record, a damaged one, or is to be graded `again`, with the id of its source."""
         rows = self.database.rows(
             f"SELECT {_COLUMNS}, source FROM results LEFT JOIN records USING (key) "  # noqa: S608 - our names
             "WHERE run = ? AND source IS NOT NULL ORDER BY submission",
@@ -182,23 +182,23 @@ class Store:
         return list(dict.fromkeys(wanted))
 
     def make_current(self, run: Run) -> None:
-        """From now on it is the one that counts."""
+        """Make this run the one that counts."""
         self.database.change("INSERT OR REPLACE INTO current VALUES (?, ?, ?)", run.lab, run.folder, run.id)
 
     def current(self, lab: str, folder: str) -> Run | None:
-        """The run that counts for a class."""
+        """Return the run that counts for a class; None when there is none."""
         row = self.database.row(
             "SELECT runs.* FROM runs JOIN current ON run = id WHERE current.lab = ? AND current.folder = ?", lab, folder
         )
         return _run(row) if row is not None else None
 
     def known(self, lab: str, folder: str) -> Run | None:
-        """The run that counts for a class; while none does, its newest one."""
+        """Return the run that counts for a class, or its newest run while none counts; None for an unknown class."""
         found = [run for run in self.all_current() if (run.lab, run.folder) == (lab, folder)]
         return found[0] if found else None
 
     def all_current(self) -> list[Run]:
-        """Those that count, of all classes; of a class that has none its newest."""
+        """Return the runs that count, of all classes; for a class without one its newest run."""
         rows = self.database.rows(
             "SELECT coalesce((SELECT run FROM current c WHERE c.lab = r.lab AND c.folder = r.folder), max(id)) AS id "
             "FROM runs r GROUP BY lab, folder ORDER BY 1"
@@ -206,30 +206,30 @@ class Store:
         return [self.run(row["id"]) for row in rows]
 
     def runs(self) -> list[Run]:
-        """All of them, the oldest first."""
+        """Return all runs, the oldest first."""
         return [_run(row) for row in self.database.rows("SELECT * FROM runs ORDER BY id")]
 
     def run(self, number: int) -> Run:
-        """The one with that number. Raises `UsageError` when there is none."""
+        """Return the run with that number. Raises `UsageError` when there is none."""
         row = self.database.row("SELECT * FROM runs WHERE id = ?", number)
         if row is None:
             raise UsageError(f"there is no run {number} in this store; `grade runs` lists them")
         return _run(row)
 
     def overrides(self, run: Run) -> tuple[Override, ...]:
-        """What people decided, for this run."""
+        """Return the overrides of this run."""
         rows = self.database.rows("SELECT submission, rule, points, reason, by FROM overrides WHERE run = ?", run.id)
         return tuple(Override(**dict(row)) for row in rows)
 
     def missing(self, run: Run) -> tuple[Student, ...]:
-        """Those of the roster who handed in nothing."""
+        """Return the students of the roster who submitted nothing."""
         return tuple(
             Student(**json.loads(row["student"]))
             for row in self.database.rows("SELECT * FROM missing WHERE run = ?", run.id)
         )
 
     def results(self, run: Run, submission: str | None = None) -> Iterator[Result]:
-        """Those of a run, in the order of their names, one by one: together they may be large."""
+        """Yield the results of a run, in the order of their names, one by one: together they may be large."""
         chosen = "" if submission is None else "AND submission = ?"
         values = (run.id,) if submission is None else (run.id, submission)
         decided: dict[str, list[Override]] = {}
@@ -254,13 +254,13 @@ class Store:
 
 
 _DAMAGE = (ValueError, TypeError, AttributeError, KeyError, zlib.error)
-"""What reading a value raises that is not what was written."""
+"""What reading a damaged value raises."""
 _KEPT = tuple(field.name for field in fields(StoredRecord))
 _COLUMNS = ", ".join((*_KEPT, "checksum"))
 
 
 def _entry(row: sqlite3.Row) -> Entry | None:
-    """None of a row that is damaged."""
+    """Return the entry of a row; None when the row is damaged."""
     try:
         return Entry(
             submission=row["submission"],
@@ -275,7 +275,7 @@ def _entry(row: sqlite3.Row) -> Entry | None:
 
 
 def _kept(row: sqlite3.Row) -> StoredRecord | None:
-    """None where there is nothing, or it is damaged."""
+    """Return the record of a row; None when there is none, or it is damaged."""
     if row["packed"] is None:
         return None
     kept = StoredRecord(**{name: row[name] for name in _KEPT})

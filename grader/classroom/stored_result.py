@@ -1,4 +1,4 @@
-"""One line of a run: a submission, who handed it in, and the record, when there is one."""
+"""One line of a run: a submission, who submitted it, and the record, when there is one."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Entry:
     students: tuple[Student, ...] = ()
     notes: tuple[str, ...] = ()
     source: str | None
-    """The id of what was handed in; None when that could not be read."""
+    """The id of what was submitted; None when that could not be read."""
     key: str
-    """By which its record is known."""
+    """The key of its record."""
     trouble: str = ""
-    """Why it could not be graded. It has no score then, and is tried again next time."""
+    """Why it could not be graded. Then it has no score, and is tried again next time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecord:
-    """A record as the store holds it: before overrides, and with what tables and queries need beside it."""
+    """A record as the store holds it: before overrides, and with the values that tables and queries need beside it."""
 
     key: str
     packed: bytes
@@ -39,15 +39,15 @@ class StoredRecord:
     score: int
     max_score: int
     rule: str | None
-    """Of the diagnosis."""
+    """The rule of the diagnosis."""
     complete: int
     public_only: int
     points: str
-    """JSON: by rule, its points and the most that it could earn."""
+    """JSON: for each rule its points and the most that it could earn."""
 
     @classmethod
     def of(cls, key: str, record: Record) -> StoredRecord:
-        """What is to be kept of a record that has a score."""
+        """Return what is stored of a record that has a score."""
         assert record.score is not None
         return cls(
             key=key,
@@ -63,18 +63,18 @@ class StoredRecord:
 
     @property
     def checksum(self) -> int:
-        """By which damage is seen. Raises `TypeError` or `ValueError` when values are of other kinds."""
+        """The checksum that shows damage. Raises `TypeError` or `ValueError` when values are of other types."""
         beside = (self.verdict, self.score, self.max_score, self.rule, int(self.complete), int(self.public_only))
         return checksum(self.packed, self.key, *beside, self.points)
 
     @property
     def json(self) -> str:
-        """The record. It may be large, and most questions are answered without it: so it is unpacked here."""
+        """The record as JSON. It may be large and is seldom needed, so it is unpacked only here."""
         return unpacked(self.packed)
 
     @property
     def rules(self) -> tuple[RuleScore, ...]:
-        """As far as they are known without it: points by rule."""
+        """The rules, as far as they are known without unpacking the record: points by rule."""
         return tuple(
             RuleScore(rule=rule, title="", handout="", points=points, max_points=most, cases=0, passed=0)
             for rule, (points, most) in json.loads(self.points).items()
@@ -83,7 +83,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A submission of a run, graded, not graded yet, or not to be graded."""
+    """A submission of a run, graded, not graded yet, or impossible to grade."""
 
     entry: Entry
     lab: str
@@ -94,29 +94,29 @@ class Result:
 
     @property
     def name(self) -> str:
-        """That of the submission."""
+        """The name of the submission."""
         return self.entry.submission
 
     @property
     def is_graded(self) -> bool:
-        """Has it a score?"""
+        """Whether it has a score."""
         return self.kept is not None
 
     @property
     def verdict(self) -> Verdict | None:
-        """After overrides; None: not graded yet."""
+        """The verdict after overrides; None: not graded yet."""
         if self.kept is None:
             return Verdict.JUDGE_ERROR if self.entry.trouble else None
         return self.brief.verdict if self.overrides else Verdict(self.kept.verdict)
 
     @property
     def score(self) -> int | None:
-        """After overrides."""
+        """The score after overrides; None without a record."""
         return self.brief.score if self.overrides else self.kept.score if self.kept is not None else None
 
     @property
     def record(self) -> Record:
-        """The record, after overrides. Without one it says that there is no score, and why."""
+        """The record, after overrides; when none is stored, a record that says that there is no score, and why."""
         entry = self.entry
         if self.kept is None:
             why = entry.trouble or "it has not been graded yet"
@@ -133,9 +133,9 @@ class Result:
 
     @property
     def brief(self) -> Record:
-        """As much of the record as tables show. It is not unpacked for that, which would take a hundred times as long.
+        """The part of the record that tables show; unpacking the whole record would take a hundred times as long.
 
-        Of the diagnosis it has the rule, of rules their points; outcomes and findings it has none.
+        It has the rule of the diagnosis and the points of the rules, but no outcomes and no findings.
         """
         kept = self.kept
         if kept is None:
@@ -161,7 +161,7 @@ class Result:
         return self._of_its_own(record)
 
     def _of_its_own(self, record: Record) -> Record:
-        """With whose it is, and what people decided."""
+        """Return the record with its submission's name, notes and students, and with the overrides applied."""
         entry = self.entry
         submission = replace(record.submission, name=entry.submission, notes=entry.notes, students=entry.students)
         return applied(replace(record, submission=submission), self.overrides)

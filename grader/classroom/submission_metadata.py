@@ -1,7 +1,7 @@
-"""Who handed in what, as the list says that a Gradescope export brings along (submission_metadata.yml).
+"""Read who submitted what from the list in a Gradescope export (submission_metadata.yml).
 
-A student's output and the history of years may stand in it, so nothing is made of it but names: we look at the
-parser's events one after the other and keep what stands under `:submitters:`. No tag makes an object.
+The list may contain students' output and the history of years, so only names are taken from it: the parser's events are
+read one after the other, and only what is under `:submitters:` is kept. No tag creates an object.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
 _STARTS = ("MappingStartEvent", "SequenceStartEvent")
 _SUBMITTERS = ("submitters", ":submitters")
 _NOTHING, _SUBMISSIONS, _SUBMISSION, _ALL = range(4)
-"""What of a node is kept: nothing, or of what kind it is."""
+"""Whether a node is kept: not at all, or as which kind of node."""
 
 
 def submitters(path: Path) -> Roster:
-    """The students of each submission. Raises `ClassFileError`."""
+    """Return the students of each submission. Raises `ClassFileError`."""
     import yaml  # noqa: PLC0415 - slow to import, and only exports need it
 
     content = read_bytes(path, _MOST_BYTES, ClassFileError)
-    if found := _DIRECTIVE.search(content):  # the parser's time for these grows by the square of their number
+    if found := _DIRECTIVE.search(content):  # the parser's time for these grows with the square of their number
         line = content.count(b"\n", 0, found.start()) + 1
         raise ClassFileError([Problem(path, line, f"a line may not begin with % here{_INSTEAD}")])
     events = _Events(yaml.parse(content, yaml.CSafeLoader))
@@ -54,7 +54,7 @@ def submitters(path: Path) -> Roster:
     rows = []
     for row in _rows(path, listed, events.lines, problems):
         rows.append(row)
-        if len(rows) > MOST_ROWS:  # a short file can say so of a long list again and again
+        if len(rows) > MOST_ROWS:  # a short file can refer to a long list again and again
             raise ClassFileError([Problem(path, 1, f"names more than {MOST_ROWS} students{_INSTEAD}")])
     if problems:
         raise ClassFileError(problems)
@@ -66,11 +66,11 @@ class _TooMuch(Exception):
 
 
 class _Events:
-    """Makes values of a parser's events: every value is a text (an id keeps its zeros), a list or a dictionary."""
+    """Makes values from a parser's events: every value is text (an id keeps its zeros), a list or a dictionary."""
 
     def __init__(self, events: Iterator[Any]) -> None:
         self.lines: dict[str, int] = {}
-        """Of the keys of the outermost mapping."""
+        """The lines of the keys of the outermost mapping."""
         self._events = events
         self._last: Any = None
         self._seen = 0
@@ -79,11 +79,11 @@ class _Events:
 
     @property
     def line(self) -> int:
-        """Of the event that came last."""
+        """The line of the last event."""
         return int(self._last.start_mark.line) + 1 if self._last is not None else 1
 
     def document(self) -> Any:
-        """The one document of the file; None when there is none."""
+        """Return the only document of the file; None when there is none."""
         value = None
         documents = 0
         while (event := self._next()) is not None:
@@ -108,7 +108,7 @@ class _Events:
         if kind == "AliasEvent":
             return self._anchors.get(event.anchor)
         if event.anchor is not None:
-            keep = _ALL  # something later may be said to be the same
+            keep = _ALL  # a later alias may refer to it
         if keep == _NOTHING:
             self._skip(event)
             return ""
@@ -129,7 +129,7 @@ class _Events:
         return value
 
     def _skip(self, event: Any) -> None:
-        """Leave a node out; most of a list is. Only what has an anchor is kept, for something later may refer to it."""
+        """Skip a node, as most of the list is. Only what has an anchor is kept: a later alias may refer to it."""
         depth = int(type(event).__name__ in _STARTS)
         while depth:
             event = self._next()
@@ -169,7 +169,7 @@ class _Events:
 def _rows(
     path: Path, listed: dict[str, Any], lines: dict[str, int], problems: list[Problem]
 ) -> Iterator[tuple[str, Student]]:
-    """Keys are Ruby's symbols, `:name`; one that is missing is empty."""
+    """Yield (submission, student). Keys are Ruby symbols, `:name`; the value of a missing key is empty."""
     for name, about in listed.items():
         people = _value(about, "submitters") or []
         if not isinstance(people, list) or not all(isinstance(person, dict) for person in people):

@@ -1,7 +1,7 @@
-"""Processes of this machine that work for us, one call at a time each. No call can keep us from ending.
+"""A pool of processes on this machine, each making one call at a time; no call can prevent the pool from ending.
 
-The pool of Python's own library breaks as a whole when one process dies, does not say which call killed it, gives no
-call a deadline, and waits at its end for as long as a call likes to take.
+The pool of Python's own library breaks as a whole when one process dies, does not say which call killed it, has no
+deadline for a call, and at its end waits for as long as a call takes.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from grader.system.sandbox import sweep
 __all__ = ["MOST_SECONDS_TO_END", "Died", "Late", "Pool"]
 
 MOST_SECONDS_TO_END = 20.0
-"""Of a process that works, once the one that it works for is gone."""
+"""The most seconds in which a worker process ends after the process that it works for is gone."""
 
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 1.5
-"""For all calls together to clean up after themselves; then it is done for them, so that all is over within 3 s."""
+"""The time for all calls together to clean up; then the pool does it for them, so that the end takes at most 3 s."""
 
 _Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Died(BrokenExecutor):
-    """The process of a call was killed by somebody else."""
+    """The process of a call was killed, but not by the pool."""
 
 
 class Late(Exception):
-    """A call took longer than it may; its process was killed."""
+    """A call exceeded its time; its process was killed."""
 
 
 class Pool(Executor):
-    """So many processes, each started for its first call, and anew after it was killed."""
+    """An executor with `count` processes, each started for its first call, and again after it was killed."""
 
     def __init__(self, count: int, most_seconds: float) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], _Call] | None] = SimpleQueue()
@@ -56,13 +56,13 @@ class Pool(Executor):
                 thread.start()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:  # type: ignore[override]
-        """Have it called in a process. The future raises what it raises, `Died`, or `Late`."""
+        """Make the call in a process. The future raises what the call raises, `Died`, or `Late`."""
         future: Future[Any] = Future()
         self._calls.put((future, (function, arguments)))
         return future
 
     def close(self, *, at_once: bool) -> None:
-        """End all processes: when their calls are done, or at once, whatever they are at."""
+        """End all processes: when their calls are done, or `at_once`, whatever they are doing."""
         with delayed_interrupts():
             with contextlib.suppress(Empty):
                 while at_once and (left := self._calls.get_nowait()) is not None:
@@ -91,7 +91,7 @@ class Pool(Executor):
                     future.set_exception(error)
 
     def _watch(self) -> None:
-        """Only time that we see pass counts: not that in which all of us were stopped, by Ctrl-Z for instance."""
+        """Subtract passed time from all calls, but not time in which all processes were stopped, such as by Ctrl-Z."""
         before = time.monotonic()
         while not self._ended.wait(_LOOK_SECONDS):
             now = time.monotonic()
@@ -101,11 +101,11 @@ class Pool(Executor):
 
 
 _starting = threading.Lock()
-"""Two threads that start processes would bury each other's."""
+"""Held while a process starts: two threads that start processes at once would reap each other's."""
 
 
 class _Place:
-    """Where one call is made at a time: a process of its own, as long as that lives."""
+    """A place of the pool: makes one call at a time in a process of its own, which is started again when it died."""
 
     def __init__(self, most_seconds: float) -> None:
         self._most_seconds = most_seconds
@@ -113,19 +113,19 @@ class _Place:
         self._process: SpawnProcess | None = None
         self._connection: Connection[Any, Any] | None = None
         self._left: float | None = None
-        """How long the call may still take; None: nothing is called."""
+        """The seconds that the call may still take; None: no call is in progress."""
         self._late = False
         self._closed = False
 
     def do(self, call: _Call) -> Any:
-        """Make the call there, and return what it returns."""
+        """Make the call in the process, and return what it returns."""
         with self._lock:
             connection = self._started()
             self._left, self._late = self._most_seconds, False
         try:
             connection.send(call)
             returned, value = connection.recv()
-        except (EOFError, OSError):  # also of half an answer
+        except (EOFError, OSError):  # also after half an answer
             self.end(time.monotonic())
             raise (Late if self._late else Died) from None
         finally:
@@ -148,7 +148,7 @@ class _Place:
         return self._connection
 
     def wait_less(self, seconds: float) -> None:
-        """So much of the call's time is over. When all of it is, the process ends, and so does whoever waits for it."""
+        """Subtract these seconds from the call's time; when none is left, kill the process, so that `do` ends too."""
         with self._lock:
             if self._left is None:
                 return
@@ -158,7 +158,7 @@ class _Place:
                 _kill(self._process)
 
     def ask_to_end(self, *, at_once: bool) -> None:
-        """It ends by itself, if it can: when it has cleaned up, or, with nothing to do, when it is told so."""
+        """Ask the process to end by itself: `at_once` after it has cleaned up, otherwise when it has nothing to do."""
         with self._lock, contextlib.suppress(OSError):
             self._closed = True
             if self._process is None or self._connection is None:
@@ -169,7 +169,7 @@ class _Place:
                 self._connection.send(None)
 
     def end(self, until: float) -> None:
-        """Wait for it until then, and kill it."""
+        """Wait for the process until that time (of `time.monotonic`), and kill it if it did not end normally."""
         with self._lock:
             process, connection, self._process, self._connection = self._process, self._connection, None, None
         if process is not None:
@@ -181,7 +181,7 @@ class _Place:
 
 
 def _kill(process: SpawnProcess) -> None:
-    """With all that it has started, and its folders."""
+    """Kill the process and everything that it has started, and remove its folders."""
     if process.pid is not None:
         if process.exitcode is None:
             end_tree(process.pid)
@@ -190,20 +190,20 @@ def _kill(process: SpawnProcess) -> None:
 
 
 class _State:
-    """Of a process that works for a pool."""
+    """The state of a process that works for a pool."""
 
     busy = False
-    """Is it within a call?"""
+    """Whether a call is in progress."""
     idle = False
     ends = False
-    """Is it to end as soon as it may?"""
+    """Whether it must end as soon as it may."""
 
 
 _state = _State()
 
 
 def _work(connection: Connection[Any, Any]) -> None:
-    """In a process: make calls, until there are no more."""
+    """Make calls in a worker process, until there are no more."""
     for number in INTERRUPTS - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
@@ -228,7 +228,7 @@ def _make_calls(connection: Connection[Any, Any], calls: SimpleQueue[_Call | Non
 
 
 def _answer(call: _Call) -> tuple[bool, Any]:
-    """Did it return, and what? Or what did it raise?"""
+    """Return (True, what the call returned) or (False, what it raised)."""
     function, arguments = call
     try:
         _state.busy = True
@@ -240,7 +240,7 @@ def _answer(call: _Call) -> tuple[bool, Any]:
 
 
 def _read(connection: Connection[Any, Any], calls: SimpleQueue[_Call | None]) -> None:
-    """Beside the calls, for the end of whom we work for must be seen during one, too."""
+    """Read calls in a thread of its own, because the end of the pool's process must be seen during a call too."""
     try:
         while True:
             try:
@@ -251,7 +251,7 @@ def _read(connection: Connection[Any, Any], calls: SimpleQueue[_Call | None]) ->
                 calls.put((_fail, (error,)))
     except (EOFError, OSError):
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(MOST_SECONDS_TO_END)  # should the interrupt have come where nobody minds it
+        time.sleep(MOST_SECONDS_TO_END)  # in case the interrupt came where it was ignored
         os._exit(130)
 
 
@@ -260,7 +260,7 @@ def _fail(error: Exception) -> None:
 
 
 def _stop(*_: object) -> None:
-    """Once only: what a call leaves is cleaned up in peace, and what it returned is sent as a whole."""
+    """Handle SIGTERM once only, so that it interrupts neither the clean-up after a call nor the sending of a result."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _state.ends = True
     if _state.busy:

@@ -1,7 +1,7 @@
-"""Where the submissions of a class are graded: on any executor, of which processes of this machine are one.
+"""Grade the submissions of a class on any executor; the processes of this machine are one of them.
 
-A task carries the submission itself and says what it was planned for, so a worker needs no files but a clone of the
-grader, and refuses to grade with another one.
+A task contains the submission itself and the fingerprint that it was planned for. So a worker needs no files except a
+clone of the grader, and refuses to grade with a different one.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from grader.system.sandbox import LEVELS, require
 __all__ = ["KILLED", "LATE", "Graded", "Task", "Workers", "grade", "outcome", "processes"]
 
 Workers = Callable[[], AbstractContextManager[Executor]]
-"""Makes an executor, and another one when that broke. Its end by an exception ends what is under way."""
+"""Makes an executor, and another one when that broke. Leaving it by an exception ends what is in progress."""
 
 KILLED = "the process that graded it was killed, perhaps for want of memory"
-"""The trouble with a submission whose process died twice."""
+"""Why a submission has no record when its process died twice."""
 
 LATE = f"its grading did not end within {MOST_SECONDS / 60:.0f} minutes and was killed"
-"""The trouble with a submission that no process comes back from."""
+"""Why a submission has no record when its process did not end in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A submission to be graded."""
+    """A submission to grade."""
 
     key: str
     source: Source
     settings: Settings
     fingerprint: str
     made_of: Mapping[str, str]
-    """As in `Asked`: whoever has another fingerprint can say why."""
+    """As in `GradingPlan`: a worker with another fingerprint can say what differs."""
     level: str = LEVELS[0]
-    """What must stand between it and the machine where it is graded."""
+    """The least level of protection of the machine that grades it, one of `LEVELS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graded:
-    """What came of a task: what to keep, or why the grader could not do its work."""
+    """The result of a task: the record to store, or why the grader could not do its work."""
 
     key: str
     kept: StoredRecord | None = None
@@ -60,9 +60,9 @@ class Graded:
 
 
 def grade(task: Task) -> Graded:
-    """Grade it, here and now. What goes wrong on our side is told, never raised: the others go on.
+    """Grade a submission in this process; a failure of the grader is returned, not raised: the other tasks go on.
 
-    Raises `OtherGrader` and `Unprotected` where none of them may be graded.
+    Raises `OtherGrader` and `Unprotected` where no task may be graded.
     """
     try:
         return Graded(key=task.key, kept=_kept(task))
@@ -95,8 +95,9 @@ def _kept(task: Task) -> StoredRecord:
 
 @contextlib.contextmanager
 def processes(jobs: int, most_seconds: float = MOST_SECONDS) -> Iterator[Executor]:
-    """That many processes of this machine, with so much time for each task. An exception inside ends them at once,
-    and so does our own death.
+    """Yield an executor with `jobs` processes of this machine and `most_seconds` for each task.
+
+    An exception inside ends the processes at once, and so does the death of this process.
     """
     pool = Pool(jobs, most_seconds)
     try:
@@ -108,7 +109,7 @@ def processes(jobs: int, most_seconds: float = MOST_SECONDS) -> Iterator[Executo
 
 
 def outcome(future: Future[Graded], task: Task) -> Graded:
-    """What came of a task. Raises what `grade` does, and `BrokenExecutor` when its process was killed."""
+    """Return the result of a task. Raises what `grade` does, and `BrokenExecutor` when its process was killed."""
     try:
         return future.result()
     except Late:

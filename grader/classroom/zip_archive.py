@@ -1,8 +1,8 @@
-"""Zips that others packed, unpacked with bounds: what a submission can consist of, and nothing that leads elsewhere.
+"""Unpack zips from outside within limits: what a submission can consist of, and nothing outside the folder.
 
-Only C files, headers and, where asked for, inner zips are written, all else is only counted. No link is made, no name
-is taken that leads out of the folder, and nothing is believed of the sizes that a zip tells. Whatever is wrong with one
-is a `UsageError` in one sentence; only a machine without room is another trouble, `OutOfRoom`.
+Only C files, headers and, where requested, inner zips are written; everything else is only counted. No link is made, no
+name that leads out of the folder is used, and the sizes that a zip states are not trusted. Every mistake in a zip is a
+`UsageError` with one sentence; only a machine without room is another error, `OutOfRoom`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["Archive", "Member", "opened"]
 
 _MOST_FILE = 1 << 20
 _MOST_TOTAL = 64 << 20
-"""Bytes of a C file or header, of which one more is written where there is more, and of all that one unpacks to."""
+"""The most bytes of a C file or header (one more is written of a larger one), and of all that is unpacked."""
 _MOST_ENTRIES = 20_000
 _MOST_MEMBERS = 200_000
-"""Files and folders that one submission unpacks to, and files that a zip lists."""
+"""The most files and folders that one submission unpacks to, and the most files that a zip lists."""
 _MOST_DEPTH = 64
 _MOST_READ = 32 << 20
-"""Bytes that are read at once: a zip's list of its files at most."""
+"""The most bytes that are read at once, and so of a zip's list of its files."""
 _MOST_NAME = 200
 _MOST_TOLD = 1 << 30
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, LookupError, ArithmeticError)
-"""What `zipfile` raises for zips that are none, besides what zlib and struct do."""
+"""What `zipfile` raises for files that are not valid zips, besides what zlib and struct raise."""
 _OUR_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE)
 _UTF8, _ENCRYPTED = 0x800, 0x1
 
@@ -49,23 +49,23 @@ class Member:
     """A file or folder in a zip."""
 
     parts: tuple[str, ...]
-    """Its folders and its name; of one that leads out of the zip those before it does, or one that stands for it."""
+    """Its folders and its name. If it leads out of the zip: the parts before it does, or one part in their place."""
     info: zipfile.ZipInfo
     leads_out: bool
 
     @property
     def is_file(self) -> bool:
-        """Is it a file, and one that can be unpacked?"""
+        """Whether it is a file that can be unpacked."""
         return not self.leads_out and self.info.filename[-1:] not in ("/", "\\")
 
     @property
     def ending(self) -> str:
-        """Of its name, in small letters."""
+        """The extension of its name, in lower case."""
         return Path(self.parts[-1]).suffix.lower()
 
 
 class _Careful(io.BufferedReader):
-    """Never reads much at once: a zip's list of its files is read whole, before it is looked at."""
+    """Limits each read: zipfile reads a zip's list of its files as a whole, before it checks the list."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
@@ -77,18 +77,18 @@ class _Careful(io.BufferedReader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """An open zip. Hidden files in it and those of macOS's own are passed over."""
+    """An open zip. Hidden files in it and macOS's own files are skipped."""
 
     name: str
-    """As messages name it."""
+    """The name of the zip in messages."""
     file: zipfile.ZipFile
     members: tuple[Member, ...]
 
     def unpack(self, members: Iterable[Member], folder: Path, source_name: str, *, above: int = 0) -> None:
-        """Write what a submission can consist of, without the names of so many folders `above`.
+        """Write what a submission can consist of, without the names of the first `above` folders.
 
-        Inner zips come along where no file has the name that is looked for. Raises `UsageError` for what leads out, is
-        encrypted, broken, or more than anybody hands in.
+        Inner zips are written too where no file is called `source_name`. Raises `UsageError` for what leads out, is
+        encrypted or broken, or exceeds the limits of a submission.
         """
         wanted = list(members)
         kinds = (".c", ".h") if any(one.parts[-1] == source_name for one in wanted) else (".c", ".h", ".zip")
@@ -103,7 +103,7 @@ class Archive:
                 raise UsageError(f"{self.name}: it unpacks to more than {_MOST_TOTAL >> 20} MB")
 
     def unpack_one(self, member: Member, path: Path) -> None:
-        """Write a file that is no submission, such as a Gradescope export's list of them."""
+        """Write a file that is not a submission, such as a Gradescope export's list of submissions."""
         self._check(member, set())
         self._write(path, member, _MOST_TOTAL)
 
@@ -120,7 +120,7 @@ class Archive:
             raise UsageError(f"{self.name}: {shown} in the zip is a symbolic link; hand in the file itself")
 
     def _write(self, path: Path, member: Member, most: int) -> int:
-        """Write so many bytes of it at most, and say how many they were. A larger C file is as large as it tells."""
+        """Write at most `most` bytes and return how many were written; a larger C file gets the size that it states."""
         size = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +153,7 @@ class Archive:
 
 @contextlib.contextmanager
 def opened(path: Path, name: str) -> Iterator[Archive]:
-    """A zip, which messages call by this name. Raises `UsageError`."""
+    """Open a zip, which messages call by this name. Raises `UsageError`."""
     try:
         descriptor = os.open(path, _READ)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -183,7 +183,7 @@ def _members(file: zipfile.ZipFile) -> Iterator[Member]:
     for info in file.filelist:
         name = info.filename
         if not info.flag_bits & _UTF8:
-            with contextlib.suppress(UnicodeError):  # macOS writes UTF-8 and does not say so
+            with contextlib.suppress(UnicodeError):  # macOS writes UTF-8 and does not declare it
                 name = name.encode("cp437").decode("utf-8")
         name = name.replace("\\", "/")
         parts = tuple(part for part in name.split("/") if part not in ("", "."))
@@ -195,7 +195,10 @@ def _members(file: zipfile.ZipFile) -> Iterator[Member]:
 
 
 def _short(name: str) -> str:
-    """A name that a file system takes, with its ending: learning platforms put the student's own behind theirs."""
+    """Return a name short enough for a file system: learning platforms put the student's own name behind theirs.
+
+    The extension stays.
+    """
     if len(name.encode(errors="replace")) <= _MOST_NAME:
         return name
     ending = Path(name).suffix[:8]

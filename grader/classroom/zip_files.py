@@ -1,8 +1,8 @@
-"""Submissions that come as zips: one for each student, alone or in the student's folder, or one of the whole class.
+"""Read submissions in zips: one for each student, alone or in the student's folder, or one of the whole class.
 
-A student's zip may hold one more, and no further. A zip of the class holds what else a folder of the class would: a
-folder, a C file or a zip for each student. It is unpacked for one student at a time, and what is wrong with one part of
-it is the trouble of that student.
+A student's zip may contain one more zip, but no third one. A zip of the class contains what a folder of the class would
+contain: a folder, a C file or a zip for each student. It is unpacked for one student at a time, and a problem in one
+part of it concerns only that student.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ __all__ = ["EXPORT", "ZIP", "class_zip", "collect_zipped", "outlined", "was_unpa
 
 ZIP = ".zip"
 EXPORT = "submission_metadata.yml"
-"""The list that a Gradescope export brings along."""
+"""The list of submissions in a Gradescope export."""
 
 _MOST_NESTED = 2
-"""Zips in which a file may lie; that of the whole class does not count."""
+"""The most zips in which a file may be nested; the zip of the whole class does not count."""
 
 
 def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested: int = 0) -> Source:
-    """What `collect` says of a submission, or of the only zip in it where it has no such file, or is one itself.
+    """Return what `collect` returns for a submission; a submission that is a zip is unpacked first.
+
+    The same holds for the only zip in a submission without a file of that name.
 
     Raises `UsageError` as `collect` does, and for a zip that cannot be unpacked.
     """
@@ -52,7 +54,7 @@ def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested
 
 
 def class_zip(folder: Path, source_name: str) -> Path | None:
-    """The zip of a whole class: that itself, or alone in a folder and not of one submission only."""
+    """Return a class's zip: the path itself, or the only zip in a folder if it has several submissions; else None."""
     if folder.is_file():
         return folder
     seen = [path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX"]
@@ -64,22 +66,22 @@ def class_zip(folder: Path, source_name: str) -> Path | None:
             files = [one for one in archive.members if one.is_file]
             ours = [one.parts[above:] for one in files if one.parts[-1] == source_name or one.ending == ZIP]
     except UsageError:
-        return None  # told when it is unpacked, as that of one student
+        return None  # reported when it is unpacked, as the zip of one student
     return seen[0] if len({parts[0] for parts in ours}) > 1 and (source_name,) not in ours else None
 
 
 def was_unpacked(path: Path, names: Collection[str]) -> bool:
-    """Is all that lies at the top of the zip there already, beside it?"""
+    """Whether everything at the top of the zip exists already beside it."""
     try:
         with opened(path, str(path)) as archive:
             return bool(archive.members) and all(one.parts[0] in names for one in archive.members)
     except UsageError:
-        return False  # told when it is unpacked
+        return False  # reported when it is unpacked
 
 
 @contextlib.contextmanager
 def outlined(packed: Path, source_name: str) -> Iterator[tuple[Path, Callable[[Path], AbstractContextManager[str]]]]:
-    """A folder that looks like the class's zip unpacked, but is empty; and what fills one path in it for a while."""
+    """Yield a folder like the unpacked class zip, but with empty entries, and what fills one entry for a while."""
     with opened(packed, str(packed)) as archive, private_folder(None) as made:
         above = _above(archive, source_name)
         groups: dict[str, list[Member]] = {}
@@ -106,7 +108,7 @@ def outlined(packed: Path, source_name: str) -> Iterator[tuple[Path, Callable[[P
 
 
 def _outline(archive: Archive, path: Path, members: list[Member], above: int) -> None:
-    """An empty file or folder in the place of a submission. The list of an export is there at once."""
+    """Make an empty file or folder in the place of a submission; the list of an export is written at once."""
     if path.name == EXPORT:
         archive.unpack_one(members[0], path)
     elif len(members) == 1 and len(members[0].parts) == above + 1 and members[0].is_file:
@@ -116,7 +118,7 @@ def _outline(archive: Archive, path: Path, members: list[Member], above: int) ->
 
 
 def _above(archive: Archive, source_name: str) -> int:
-    """1 where everything lies in one folder that is no submission, else 0."""
+    """Return 1 if everything is in one folder that is not a submission, else 0."""
     files = [member for member in archive.members if member.is_file]
     inner = {member.parts[1] for member in files if len(member.parts) > 1}
     alone = len({member.parts[0] for member in files}) == 1 and all(len(member.parts) > 1 for member in files)
@@ -124,7 +126,7 @@ def _above(archive: Archive, source_name: str) -> int:
 
 
 def _zips(folder: Path, source_name: str) -> list[Path]:
-    """The nearest zips in a folder."""
+    """Return the nearest zips in a folder."""
     if not folder.is_dir():
         return []
     for level in levels_below(folder, source_name):

@@ -1,8 +1,8 @@
-"""The rubric: which rules there are, what each is worth, and what its cases are judged on.
+"""The rubric: its rules, the points of each rule, and what the cases of a rule are judged on.
 
 Rules are judged by their own cases, by the build, or by what is found in every case (leaks, memory errors). A program
-that does nothing shows none of these findings; so such a rule earns no greater share of its points than the *other
-rules* earned of theirs, rounded up. The other rules are those that are judged by their own cases.
+that does nothing shows none of these findings. So a rule of the last kind earns no greater share of its points than the
+*other rules* earned of theirs, rounded up. The other rules are those that are judged by their own cases.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Rule:
     facets: frozenset[str]
     judged: Judged
     calls: frozenset[str]
-    """Only differences at these operations count; empty: at all."""
+    """Only differences at these operations count; empty: at all operations."""
     allocated_by: frozenset[str]
-    """Of memory that was lost only what these operations allocated counts; empty: all."""
+    """Of lost memory only what these operations allocated counts; empty: all of it."""
     covers_cleanup: bool
-    """Is a crash in the clean-up that ends every case its business?"""
+    """Whether a crash in the clean-up that ends every case counts for this rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +41,16 @@ class Rubric:
 
     @property
     def max_score(self) -> int:
-        """The points of all rules."""
+        """The sum of the points of all rules."""
         return sum(rule.points for rule in self.rules)
 
     def rule(self, rule_id: str) -> Rule:
-        """The rule of that id. Raises `KeyError` when there is none."""
+        """Return the rule with that id. Raises `KeyError` when there is none."""
         for rule in self.rules:
             if rule.id == rule_id:
                 return rule
         raise KeyError(rule_id)
 
     def judged(self, judged: Judged) -> str:
-        """The id of the one rule that is judged that way; not for `Judged.CASES`, by which most are."""
+        """Return the id of the only rule that is judged that way; not for `Judged.CASES`, which most rules have."""
         return next(rule.id for rule in self.rules if rule.judged is judged)

@@ -9,17 +9,17 @@ __all__ = ["DEFAULTS", "GradingOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradingOptions:
-    """What one grading does, whichever cases are run."""
+    """The options of one grading, whichever cases are run."""
 
     seed: int | None = None
-    """For the pools' magic words; None: the rubric's."""
+    """The seed of the pools' magic words; None: the rubric's seed."""
     valgrind: bool = True
     advise: bool = False
-    """Whether advice is looked for that costs no point but takes time."""
+    """Whether to look for advice, which costs no points but takes time."""
     instructions: bool = False
-    """Whether the instructions of the demanded functions are counted."""
+    """Whether to count the instructions of the functions that the handout demands."""
     allowed: tuple[str, ...] = ()
-    """Symbols for which nothing is rejected: somebody has looked at them."""
+    """Symbols for which nothing is rejected, because a person has looked at them."""
 
 
 DEFAULTS = GradingOptions()

@@ -12,15 +12,15 @@ __all__ = ["Built", "Program"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a build made. It is put in place before every use: what runs may have replaced the file."""
+    """The program that a build made. It is written anew before every use, because a run may have replaced the file."""
 
     content: bytes
     checked: bytes = b""
-    """The same, made for Valgrind."""
+    """The same program, built for Valgrind."""
     source_name: str
 
     def place(self, work: Workspace, *, checked: bool = False) -> str:
-        """Put it into the workspace; returns its name there."""
+        """Write it into the workspace and return its name there."""
         name = "checked" if checked else "program"
         work.add(name, self.checked if checked else self.content, mode=0o755)
         return name
@@ -28,20 +28,20 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """The end of a build. Without `program` it failed; findings may stand beside a program too."""
+    """The result of a build. Without `program` it failed; there may be findings with a program too."""
 
     program: Program | None
     findings: tuple[Finding, ...] = ()
     advice: tuple[Advice, ...] = ()
     allowed: tuple[str, ...] = ()
-    """Symbols that would have been rejected, had nobody allowed them."""
+    """Symbols that would have been rejected if they had not been allowed."""
     stopped: bool = False
-    """Did the compiler need so much that it had to be stopped? Then nobody asks it again."""
+    """Whether the compiler needed so much that it had to be stopped; then it is not run again."""
     compiler: str = ""
     command: str = ""
     cpu_seconds: float = 0.0
 
     @property
     def rejected(self) -> bool:
-        """Must somebody look at it before anything of it is run?"""
+        """Whether a person must look at it before anything of it is run."""
         return any(finding.verdict is Verdict.REJECTED for finding in self.findings)
