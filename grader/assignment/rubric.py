@@ -72,7 +72,7 @@ def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:
         yield 1, f"the points of all rules sum to {rubric.max_score}; they must sum to 100"
     for judged in (Judged.BUILD, Judged.LEAK, Judged.MEMORY_ERROR):
         ids = [rule.id for rule in rubric.rules if rule.judged is judged]
-        if not ids:
+        if not ids and judged is Judged.BUILD:  # memory is judged only where a language leaves it to the program
             yield 1, f'no rule is judged by {judged}; write judged = "{judged}" in one'
         for one in ids[1:]:
             line = toml_source.line_of(text, "judged", f"rules.{one}")

@@ -51,6 +51,6 @@ class Rubric:
                 return rule
         raise KeyError(rule_id)
 
-    def judged(self, judged: Judged) -> str:
+    def judged(self, judged: Judged, default: str = "") -> str:
         """Return the id of the only rule that is judged that way; not for `Judged.CASES`, which most rules have."""
-        return next(rule.id for rule in self.rules if rule.judged is judged)
+        return next((rule.id for rule in self.rules if rule.judged is judged), default)

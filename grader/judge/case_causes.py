@@ -210,7 +210,7 @@ def _findings(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Findi
     for symptom in one.symptoms:
         if symptom.finding is not None:
             judged = Judged.LEAK if symptom.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
-            yield replace(symptom.finding, rule=rule if symptom is one.cause else lab.rubric.judged(judged))
+            yield replace(symptom.finding, rule=rule if symptom is one.cause else lab.rubric.judged(judged, rule))
 
 
 def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, told: Named | None) -> None:

@@ -36,8 +36,11 @@ def best_clue(
     """Return the cause among the symptoms of the first bad operation, and the first clue of the table that fits it.
 
     `told` are known circumstances of the program, in addition to those of the case.
-    A wrong reply comes before a wrong state, and a wrong state before what instruments report about memory.
+    A wrong reply comes before a wrong state, and a wrong state before what instruments report about memory. Where the
+    table has no clue, the rule is that of the case.
     """
+    if not first:
+        return None, None
     for rank in (_REPLY, _STATE, _MEMORY):
         those = [
             _Seen(symptom=symptom, comparison=comparison, patterns=patterns, told=told)
@@ -48,7 +51,8 @@ def best_clue(
             for seen in those:
                 if _fits(clue, seen):
                     return seen.symptom, clue
-    return (first[0], None) if first else (None, None)
+    cause = min(first, key=_rank)
+    return cause, Clue(rule=comparison.case.rule, hint="{said}" if cause.difference is None else "{wanted}")
 
 
 def clue_alone(symptom: Symptom, comparison: Comparison, clues: Sequence[Clue], patterns: Patterns) -> Clue | None:

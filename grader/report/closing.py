@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from grader.core.causes import Audience, grouped, is_hidden
 from grader.core.record import Record
+from grader.core.verdict import Judged
 from grader.report.escape import escape_lines
 from grader.report.page import Page, dim, strong
 
@@ -15,6 +17,7 @@ __all__ = ["advised", "footer", "graded_briefly", "graded_how", "printed", "repr
 
 _MOST_LINES = 20
 _MOST_ADVICE = 8
+_OF_MEMORY = (Judged.LEAK, Judged.MEMORY_ERROR)
 
 MORE = "--all"
 """The option that shows everything."""
@@ -71,7 +74,7 @@ def graded_briefly(page: Page, record: Record) -> None:
         f"grader {environment.grader}" if environment.grader else "",
         f"{', '.join(record.allowed)} allowed" if record.allowed else "",
     ]
-    if record.outcomes and not record.memcheck:
+    if _memory(record) and not record.memcheck:
         page.write(dim(_memory(record)), indent=2, hang=4)
     how = ", ".join(text for text in told if text)
     page.write(dim(f"Graded with {how}. More of everything: {MORE}"), indent=2, hang=4)
@@ -95,7 +98,7 @@ def graded_how(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _memory(record: Record) -> str:
-    if not record.outcomes:
+    if not record.outcomes or all(rule.judged not in _OF_MEMORY for rule in record.rules):
         return ""
     if record.memcheck:
         return f"checked by {record.environment.valgrind or 'Valgrind'}"
@@ -114,12 +117,17 @@ def reproduce(page: Page, record: Record, audience: Audience) -> None:
     groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
     if not groups:
         return
-    page.write("To see the first case yourself, or in gdb, write it as a program beside your file:", indent=2)
+    page.write("To see the first case yourself, or in a debugger, write it as a program beside your file:", indent=2)
     path, case = shlex.quote(record.submission.name), groups[0].shown.case
-    page.command("scripts/grade", "repro", path, case, "> repro.c", indent=4)
+    page.command("scripts/grade", "repro", path, case, f"> {_repro_name(record)}", indent=4)
     build = _build_command(record.environment.command)
     if build:
         page.command(*build, "&& ./repro", indent=4)
+
+
+def _repro_name(record: Record) -> str:
+    """The name of the program, in the language of the submission."""
+    return f"repro{Path(record.submission.source_file).suffix}"
 
 
 def _build_command(compile_command: str) -> list[str]:

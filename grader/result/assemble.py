@@ -50,6 +50,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         places = tuple(range(len(findings), len(findings) + len(one.findings)))
         findings += one.findings
         outcomes.append(_outcome(one, lab, places))
+    memcheck = "valgrind" in lab.runtime.tools(attempt.options) and attempt.options.valgrind
     score = total(attempt.scores)
     max_score = sum(rule.max_points for rule in attempt.scores)
     made = Record(
@@ -76,14 +77,14 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         allowed=built.allowed,
         notation=dict(lab.notation),
         output=_output(attempt),
-        memcheck=attempt.options.valgrind,
+        memcheck=memcheck,
         instructions=attempt.instructions,
         seed=attempt.seed,
         protection=sandbox.protection(),
         environment=Environment(
             compiler=built.compiler,
             command=built.command,
-            valgrind=tools.version("valgrind") if attempt.options.valgrind else "",
+            valgrind=tools.version("valgrind") if memcheck else "",
             kernel=f"{os.uname().sysname} {os.uname().release}",
             grader=grader.__version__,
         ),

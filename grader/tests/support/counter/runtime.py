@@ -1,0 +1,125 @@
+"""How a counter runs: the grader's own script reads the submission, calls its functions, and reports the total."""
+
+# ruff: noqa: ARG002 - the interface has arguments that a shell does not need
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from grader.core.case import Case
+from grader.core.verdict import Finding, SourceLine, Tool, Verdict
+from grader.runtime.comparison import Comparison
+from grader.runtime.observation import Played, PlayedStep, Replayed
+from grader.runtime.options import GradingOptions
+from grader.runtime.program import Built, Program
+from grader.runtime.protocol import Advised, Observations, Suspect
+from grader.runtime.source_lines import Lines
+from grader.system.sandbox import RUN_LIMITS, Workspace
+from grader.tests.support.counter.model import pack
+
+__all__ = ["ShellRuntime"]
+
+_DRIVER = """
+. ./counter.sh
+while read -r call number; do
+    "$call" $number && reply=0 || reply=-1
+    echo "$reply $total"
+done <calls
+"""
+_RULE = "starts"
+_LIMITS = replace(RUN_LIMITS, cpu_seconds=1)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Step(PlayedStep):
+    known: bytes
+
+    @property
+    def record(self) -> bytes:
+        """As it was reported."""
+        return self.known
+
+
+class ShellRuntime:
+    """See `grader.runtime.protocol.Runtime`."""
+
+    source_name = "counter.sh"
+
+    def tools(self, options: GradingOptions) -> tuple[str, ...]:
+        """A shell."""
+        return ("sh",)
+
+    def build(
+        self,
+        work: Workspace,
+        source: bytes,
+        *,
+        beside: Mapping[str, bytes],
+        relaxed: bool = False,
+        allowed: frozenset[str] = frozenset(),
+    ) -> Built:
+        """Let the shell read the file."""
+        work.add(self.source_name, source)
+        done = work.run(["sh", "-n", self.source_name], limits=RUN_LIMITS)
+        if done.succeeded:
+            return Built(program=Program(content=source, source_name=self.source_name), command="sh -n counter.sh")
+        said = done.stderr.decode(errors="replace")
+        number = re.search(r"\b(\d+):", said)
+        line = SourceLine(file=self.source_name, line=int(number[1]) if number else 1)
+        finding = Finding(
+            rule=_RULE,
+            verdict=Verdict.COMPILE_ERROR,
+            kind="syntax",
+            message=said.strip(),
+            source=(line,),
+            tool=Tool.SCAN,
+        )
+        return Built(program=None, findings=(finding,))
+
+    def play(self, work: Workspace, program: Program, cases: Sequence[Case]) -> Replayed:
+        """Run each case in a process of its own."""
+        work.add(program.source_name, program.content)
+        work.add("driver.sh", _DRIVER.encode())
+        return Replayed(played=tuple(self._played(work, case) for case in cases), output=b"", cpu_seconds=0.0)
+
+    def _played(self, work: Workspace, case: Case) -> Played:
+        calls = [f"{one.name} {' '.join(map(str, one.arguments))}\n" for one in case.trace.operations]
+        work.add("calls", "".join(calls).encode())
+        done = work.run(["sh", "driver.sh"], limits=_LIMITS)
+        lines = done.stdout.decode(errors="replace").splitlines()[: len(calls)]
+        reports = [re.fullmatch(r"(-?\d{1,9}) (-?\d{1,9})", line) for line in lines]
+        records = [pack(int(report[1]), int(report[2])) for report in reports if report is not None]
+        steps: list[PlayedStep] = [_Step(length=len(record), known=record) for record in records]
+        return Played(case=case, steps=steps, ended=True, hung=done.signal is not None)
+
+    def inspect(
+        self,
+        work: Workspace,
+        program: Program,
+        *,
+        source: bytes,
+        comparisons: Sequence[Comparison],
+        options: GradingOptions,
+        suspect: Suspect,
+        building: float,
+    ) -> Observations:
+        """There are no instruments."""
+        return Observations(comparisons=tuple(comparisons))
+
+    def source_lines(self, work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]]) -> Lines:
+        """No addresses are observed."""
+        return dict.fromkeys(stacks, ())
+
+    def advise(
+        self,
+        work: Workspace,
+        program: Program,
+        *,
+        source: bytes,
+        comparisons: Sequence[Comparison],
+        judge: Callable[[Played], Comparison],
+    ) -> Advised:
+        """There is none."""
+        return Advised(advice=(), cpu_seconds=0.0)

@@ -1,0 +1,113 @@
+"""A lab in another language than C goes through the whole pipeline and every report: the walls hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader import pipeline
+from grader.assignment.case_selection import select_cases
+from grader.core.picture import Drawing
+from grader.core.record import Record, from_json, to_json
+from grader.core.verdict import Verdict
+from grader.report import FORMATS, GRADEBOOKS, View
+from grader.tests.support.counter.lab import lab
+from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
+from grader.tests.support.readers import READERS
+
+RIGHT = """
+start() { total=0; }
+stop() { total=-1; }
+add() { total=$((total + $1)); }
+take() { [ "$1" -le "$total" ] && total=$((total - $1)); }
+"""
+BELOW = RIGHT.replace('[ "$1" -le "$total" ] && ', "")
+FORGETS = RIGHT.replace("total=$((total + $1))", "total=$1")
+UNREADABLE = "add() {\n    if true; then total=1\n}\n"
+ENDLESS = RIGHT.replace("add() {", "add() { while :; do :; done;")
+
+
+def graded(folder: Path, source: str) -> Record:
+    """The record of this counter."""
+    (folder / "counter.sh").write_text(source, encoding="utf-8")
+    chosen = lab()
+    cases = select_cases(chosen, seed=1).cases
+    return pipeline.grade(folder, chosen, cases, draw=Drawing.ALL)
+
+
+def points(record: Record) -> dict[str, int]:
+    """By rule."""
+    return {rule.rule: rule.points for rule in record.rules}
+
+
+def test_a_right_counter_has_all_points(tmp_path: Path) -> None:
+    """None of them for memory, which the language does not leave to a program."""
+    record = graded(tmp_path, RIGHT)
+
+    assert (record.verdict, record.score, record.max_score) == (Verdict.ACCEPTED, 100, 100)
+    assert points(record) == {"starts": 10, "counts": 50, "below": 40}
+    assert record.submission.source_file == "counter.sh"
+
+
+def test_a_wrong_counter_is_judged_from_its_own_state(tmp_path: Path) -> None:
+    """Only the rule that it breaks costs; after the mistake the case goes on from the total of -1."""
+    record = graded(tmp_path, BELOW)
+
+    assert record.verdict is Verdict.WRONG_ANSWER
+    assert points(record) == {"starts": 10, "counts": 50, "below": 0}
+    assert record.diagnosis is not None
+    assert (record.diagnosis.rule, record.diagnosis.case, record.diagnosis.operation) == (
+        "below",
+        "basic/never_below",
+        3,
+    )
+    assert record.diagnosis.hint == "take must refuse what is more than the total."
+    assert record.diagnosis.broken.startswith("Part 2: take returns -1 and changes nothing")
+    assert {finding.case for finding in record.findings} == {"basic/never_below"}
+
+
+def test_without_a_clue_the_rule_of_the_case_is_named(tmp_path: Path) -> None:
+    """A lab's table of clues need not know every mistake."""
+    record = graded(tmp_path, FORGETS)
+
+    assert record.diagnosis is not None
+    assert (record.diagnosis.rule, record.diagnosis.case) == ("counts", "basic/adds_up")
+    assert (record.findings[0].field, record.findings[0].expected, record.findings[0].actual) == ("total", "12", "7")
+
+
+def test_a_file_that_the_shell_cannot_read(tmp_path: Path) -> None:
+    """The build of a runtime is what it says."""
+    record = graded(tmp_path, UNREADABLE)
+
+    assert (record.verdict, record.score) == (Verdict.COMPILE_ERROR, 0)
+    assert record.findings[0].source[0].file == "counter.sh"
+
+
+@pytest.mark.timeout(120)
+def test_a_counter_that_hangs(tmp_path: Path) -> None:
+    """It is ended, and each case says so."""
+    record = graded(tmp_path, ENDLESS)
+
+    assert record.verdict is Verdict.TIME_LIMIT_EXCEEDED
+    assert record.score == 0
+
+
+@pytest.mark.parametrize("source", [RIGHT, BELOW, FORGETS, UNREADABLE], ids=["right", "below", "forgets", "unreadable"])
+def test_every_report_tells_of_it(tmp_path: Path, source: str) -> None:
+    """The same points and verdict in each format; as a record it comes back as it was."""
+    record = graded(tmp_path, source)
+
+    assert from_json(to_json(record)) == record
+    for name, render in FORMATS.items():
+        READERS[name](render(record, View()), View())
+        assert TOLD[name](render(record, View(instructor=True))).agrees(of_record(record)), name
+    for name, book in GRADEBOOKS.items():
+        assert BOOKS[name](book([record]))[record.submission.name].agrees(of_record(record)), name
+
+
+def test_reports_of_a_shell_script_speak_of_no_c(tmp_path: Path) -> None:
+    """What students read takes its words from the lab and its runtime."""
+    for source in (RIGHT, BELOW, FORGETS):
+        text = str(FORMATS["text"](graded(tmp_path, source), View()))
+        assert not [word for word in ("gcc", "Valgrind", "malloc", "allocat", "llm_", "repro.c") if word in text], text
