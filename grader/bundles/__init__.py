@@ -1,4 +1,4 @@
-"""Ready-made bundles for the places where results must land. One more is one module and one line in `BUNDLES`."""
+"""Ready-made bundles for the platforms that use the grader. A new bundle needs one module and one line in `BUNDLES`."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ BUNDLES: dict[str, Bundle] = {
     "actions": actions.BUNDLE,
     "starter": starter.BUNDLE,
 }
-"""What `grade pack` makes, by its name."""
+"""The bundles that `grade pack` makes, by name."""

@@ -1,4 +1,7 @@
-"""A workflow for a student's repository on GitHub, and the grader that it runs: a self-check, which gives no grade."""
+"""A bundle for a student's repository on GitHub: a workflow and the grader that it runs.
+
+It is a self-check and gives no grade.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bundle is: a few files made of an assignment and some of its cases, put into a folder all at once."""
+"""Bundles: files made from an assignment and some of its cases, and put into a folder in one step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grader.core.errors import UsageError
 __all__ = ["Bundle", "File", "check_folder", "put", "zipped"]
 
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""Of every file in an archive, the earliest there is: the same files make the same bytes."""
+"""The time of every file in an archive, the earliest possible one: the same files make the same bytes."""
 _REGULAR = 0o100000
 
 
@@ -27,36 +27,36 @@ class File:
     """One file of a bundle."""
 
     name: str
-    """Where it lies in the bundle, with slashes."""
+    """The path in the bundle, with slashes."""
     content: bytes
     runs: bool = False
-    """Is it a program?"""
+    """Whether it is a program."""
 
     @property
     def mode(self) -> int:
-        """Its permissions, whatever they are in the clone of whoever packs."""
+        """The permissions of the file; those in the clone that makes the bundle have no influence."""
         return 0o755 if self.runs else 0o644
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """How one is made, and what is to be said about it."""
+    """A kind of bundle: how it is made, and its description."""
 
     what: str
-    """What it is, in a few words."""
+    """A short description."""
     make: Callable[[Lab, Sequence[Case]], Iterable[File]]
-    """Of an assignment and those of its cases that it is to hold."""
+    """Makes the files from an assignment and the cases that the bundle is to contain."""
     then: str
-    """What to do with it."""
+    """What the user does with the bundle next."""
 
 
 def zipped(files: Iterable[File]) -> bytes:
-    """An archive of them, sorted by name. The same files give the same archive."""
+    """Return a zip archive of the files, sorted by name. The same files give the same archive."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as writer:
         for file in sorted(files, key=lambda file: file.name):
             entry = zipfile.ZipInfo(file.name, _TIME)
-            entry.create_system = 3  # Unix, else nobody reads the permissions
+            entry.create_system = 3  # Unix; otherwise unzip programs ignore the permissions
             entry.external_attr = (_REGULAR | file.mode) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             writer.writestr(entry, file.content)
@@ -64,7 +64,7 @@ def zipped(files: Iterable[File]) -> bytes:
 
 
 def check_folder(folder: Path, *, replace: bool) -> None:
-    """Can a bundle be put there? Raises `UsageError` before any work is done for nothing."""
+    """Raise `UsageError` when a bundle cannot be put there, before any unneeded work is done."""
     if folder.name in ("", ".."):
         raise UsageError(f"{folder}: write the name of a new folder")
     if not folder.parent.is_dir():
@@ -78,10 +78,10 @@ def check_folder(folder: Path, *, replace: bool) -> None:
 
 
 def put(files: Iterable[File], folder: Path, *, replace: bool = False) -> None:
-    """Fill a new folder: it is there as a whole or not at all, however we end.
+    """Put the files into a new folder: it exists complete or not at all, however this process ends.
 
-    With `replace` a bundle of before gives way. Raises `UsageError` as `check_folder` does, and when the folder holds
-    anything that this bundle does not: it may be somebody's work.
+    With `replace` an earlier bundle is replaced. Raises `UsageError` like `check_folder`, and when the folder contains
+    a file that is not part of this bundle: it may be the user's work.
     """
     check_folder(folder, replace=replace)
     wanted = {file.name: file for file in files}

@@ -1,7 +1,7 @@
-"""Classroom 50's autograder: a folder `autograders/SLUG/` to put into a classroom of its configuration repository.
+"""The autograder for Classroom 50: a folder `autograders/SLUG/` for a classroom of its configuration repository.
 
-Its runner fetches the folder for every submission and starts `autograder.py` in the student's checkout. The folder is
-published on the organisation's web pages, so there is no hidden case in it.
+Classroom 50's runner fetches the folder for every submission and starts `autograder.py` in the student's checkout. The
+folder is published on the organisation's web pages, so it contains no hidden case.
 """
 
 from __future__ import annotations

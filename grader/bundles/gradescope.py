@@ -1,7 +1,7 @@
-"""Gradescope's autograder: a zip with our files and two scripts at its root.
+"""The autograder for Gradescope: a zip with the grader's files, and two scripts at its root.
 
 `setup.sh` runs once, as root and with network, when Gradescope builds the image from the zip. `run_autograder` runs for
-each submission, as root and, as we are prepared for, without network; what is really done stands in these two scripts.
+each submission, as root; it must work without network. These two scripts define everything that is done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from grader.core.case import Case
 __all__ = ["BUNDLE"]
 
 _SCRIPTS = {"setup.sh": "gradescope_setup.sh", "run_autograder": "gradescope_run.sh"}
-"""Their names in the zip, which Gradescope gives, and here."""
+"""The scripts: their names in the zip, which Gradescope prescribes, and their templates in this folder."""
 
 
 def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:

@@ -1,6 +1,6 @@
-"""What students get of the grader: all of it, with the public cases only.
+"""The grader as students get it: complete, but with the public cases only.
 
-In the place of the hidden cases stands a file that says what they weigh. Where it is, `--public-only` is implied.
+A file with the weights of the hidden cases replaces these cases. Where this file exists, `--public-only` is implied.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["public_tree"]
 
 
 def public_tree(lab: Lab, cases: Sequence[Case], folder: str = FOLDER) -> Iterator[File]:
-    """Our own files below `folder` of a bundle. The cases may have hidden ones among them."""
+    """Yield the grader's files, below `folder` of a bundle. The cases may include hidden ones, which are left out."""
     public = [case for case in cases if case.visibility is Visibility.PUBLIC]
-    known = given(lab)  # whoever packs may have no hidden cases either
+    known = given(lab)  # the copy that makes the bundle may have no hidden cases either
     text = hidden_text(weights(lab.rubric, cases) if known is None else known)
     name = (lab.cases / HIDDEN_FILE).relative_to(lab.cases.parents[1]).as_posix()
     for file in [*tree(lab, public), File(name=name, content=text.encode())]:

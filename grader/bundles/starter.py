@@ -1,4 +1,4 @@
-"""What students begin with: the files of the assignment, and the grader with the public cases to check themselves."""
+"""The files that students start with: those of the assignment, and the grader with the public cases as a self-check."""
 
 from __future__ import annotations
 

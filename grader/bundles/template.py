@@ -1,4 +1,4 @@
-"""Files of a bundle made from those beside this module."""
+"""Make files of a bundle from the templates beside this module."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from grader.bundles.bundle import File
 __all__ = ["FOLDER", "filled", "slug"]
 
 FOLDER = "grading"
-"""Where the grader lies in a bundle for students."""
+"""The folder of the grader in a bundle for students."""
 
 
 def filled(template: str, name: str, lab: Lab, *, runs: bool = False) -> File:
-    """A file from one beside this module, in which `@LAB@` and the like stand for what a lab says."""
+    """Return a file made from a template beside this module: a lab's values replace `@LAB@` and similar placeholders."""
     text = Path(__file__).with_name(template).read_text(encoding="utf-8")
     words = {"LAB": lab.name, "TITLE": lab.title, "SOURCE": lab.source_name, "FOLDER": FOLDER, "SLUG": slug(lab)}
     for word, value in words.items():
@@ -23,5 +23,5 @@ def filled(template: str, name: str, lab: Lab, *, runs: bool = False) -> File:
 
 
 def slug(lab: Lab) -> str:
-    """Its name as platforms write names in addresses."""
+    """Return the name of a lab in the form that platforms use in URLs."""
     return lab.name.replace("_", "-")

@@ -1,7 +1,7 @@
-"""Which of our own files a bundle carries, so that it grades by itself.
+"""Select the files of the grader that a bundle contains, so that it can grade on its own.
 
-They are found by walking folders that we know, not by git, so that a clone's copy can pack too. Whatever was written
-beside them stays away: tests, labelled submissions, stores, caches, environments, and files of other kinds.
+They are found by walking known folders, not with git, so that a copy of a clone can make bundles too. Everything else
+beside them is left out: tests, labelled submissions, stores, caches, environments, and files of other kinds.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ __all__ = ["tree"]
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("reference", "grader")
 _KINDS = frozenset({".py", ".typed", ".c", ".h", ".S", ".jinja", ".css", ".js", ".sh", ".md", ".mk", ".txt", ".yml"})
-"""What a package of ours consists of."""
+"""The suffixes of the files of `_PACKAGES` that a bundle contains."""
 _LEFT_OUT = frozenset({"tests", "bench", "__pycache__", "README.md"})
-"""What of packages grading never needs."""
+"""Names in the packages that grading never needs."""
 _SINGLE = ("pyproject.toml", "scripts/setup", "scripts/grade", ".ci/grading.lock")
 
 
 def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
-    """All that grading by these cases needs, set up by `scripts/setup`.
+    """Yield all files that grading with these cases needs; `scripts/setup` sets them up.
 
-    Raises `UsageError` where the grader was installed without what only a clone has.
+    Raises `UsageError` where the grader was installed without the files that only a clone has.
     """
     if not all((_ROOT / name).is_file() for name in _SINGLE):
         raise UsageError("a bundle is made by a clone: scripts/grade pack ...; what pip installed lacks set-up scripts")
     for package in _PACKAGES:
         for path in _walk(_ROOT / package):
             yield _file(path)
-    for path in sorted(lab.cases.glob("*.toml")):  # the rubric and the sentences of the handout; cases are in folders
+    for path in sorted(
+        lab.cases.glob("*.toml")
+    ):  # the rubric and the sentences of the handout; cases are in subfolders
         yield _file(path)
     for case in cases:
         yield _file(case.path)
@@ -44,7 +46,7 @@ def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """The files of a package. Links are not followed: they could lead anywhere."""
+    """Yield the files of a package. Symbolic links are skipped: they could point anywhere."""
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or path.name.startswith(".") or path.name in _LEFT_OUT:
             continue

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they are turned into labs and cases."""
+"""Options that several commands share, and the functions that turn their values into labs and cases."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ __all__ = [
 
 
 def lab_option(parser: Parser) -> None:
-    """--lab."""
+    """Add --lab."""
     parser.option("--lab", metavar="LAB", offer=LABS.keys, default=DEFAULT, help=f"The assignment: {', '.join(LABS)}.")
 
 
 def case_option(parser: Parser) -> None:
-    """--case."""
+    """Add --case."""
     text = "Only the cases whose name fits, such as 'append/*' or '*fork*'."
     parser.option("--case", metavar="GLOB", default="*", help=text)
 
 
 def seed_option(parser: Parser) -> None:
-    """--seed."""
+    """Add --seed."""
     text = "For the pools' magic words, instead of the rubric's."
     parser.option("--seed", metavar="NUMBER", type=number(SEED), help=text)
 
 
 def grading_options(parser: Parser) -> None:
-    """What changes a record."""
+    """Add the options that change a record."""
     text = "Go on without Valgrind; record and report say so."
     parser.option("--without-valgrind", action="store_true", help=text)
     parser.option("--advice", action="store_true", help="Look also for what costs no point, but twice the time.")
@@ -58,36 +58,36 @@ def grading_options(parser: Parser) -> None:
 
 
 def public_option(parser: Parser) -> None:
-    """--public-only."""
+    """Add --public-only."""
     text = "Leave hidden cases out; their points stay open. Always so where there are none."
     parser.option("--public-only", action="store_true", help=text)
 
 
 def sandbox_option(parser: Parser) -> None:
-    """--require-sandbox."""
+    """Add --require-sandbox."""
     text = f"Grade only where this protects the machine, or more: {', '.join(LEVELS)}."
     parser.option("--require-sandbox", metavar="LEVEL", choices=LEVELS, help=text)
 
 
 def chosen_lab(name: str) -> Lab:
-    """The lab of that name. Raises `UsageError` when there is none."""
+    """Return the lab of this name. Raises `UsageError` when there is none."""
     if name not in LABS:
         raise UsageError(f"there is no lab '{name}'; write --lab {_closest(name, list(LABS))}")
     return LABS[name]()
 
 
 def chosen_cases(lab: Lab, pattern: str, seed: int | None) -> list[Case]:
-    """All cases that fit. Raises `UsageError` when none does, `CaseFileError` when one is wrong."""
+    """Return all cases that match. Raises `UsageError` when none does, `CaseFileError` when a case file is wrong."""
     return list(chosen_selection(lab, pattern, seed).cases)
 
 
 def chosen_selection(lab: Lab, pattern: str, seed: int | None, *, public_only: bool = False) -> CaseSelection:
-    """The cases that fit, or the public ones among them. Raises as `chosen_cases` does."""
+    """Return the cases that match, or only the public ones of them. Raises the same errors as `chosen_cases`."""
     return select_cases(lab, seed=lab.rubric.seed if seed is None else seed, pattern=pattern, public_only=public_only)
 
 
 def case_names() -> list[str]:
-    """Those of the default assignment, for a shell. Raises `CaseFileError` when one is wrong."""
+    """Return the case names of the default assignment, for a shell. Raises `CaseFileError` when a case file is wrong."""
     return [case.name for case in chosen_cases(chosen_lab(DEFAULT), "*", None)]
 
 
@@ -106,7 +106,7 @@ def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:
 
 
 def _closest(word: str, known: list[str]) -> str:
-    """The known word that was begun, else the most similar one, else the only one there is, else nothing."""
+    """Return the known word that starts with `word`, else the most similar one, else the only one, else an empty string."""
     begun = [one for one in known if word and one.startswith(word)]
     similar = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
     return next(iter([*begun, *similar, *(known if len(known) == 1 else [])]), "")

@@ -1,4 +1,4 @@
-"""`grade run`: one or more submissions, a report for each."""
+"""`grade run`: grade one or more submissions and make a report of each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _STAGES = {
 
 
 def options(parser: Parser) -> None:
-    """Declare them."""
+    """Add the options of this command."""
     text = "The file to grade, or a folder that holds it at any depth."
     parser.argument("paths", metavar="PATH...", nargs="+", type=Path, help=text)
     lab_option(parser)
@@ -91,8 +91,8 @@ def run(
     """Grade one or more submissions.
 
     The reports are printed one after the other (with --format json: one object each), progress goes to stderr. Exit
-    code: 0 all have every point (that --public-only leaves), 1 some have not, 2 a wrong option or path, and nothing
-    is graded, 3 the grader's own fault, 130 interrupted.
+    code: 0 all have every point (that --public-only leaves), 1 some do not, 2 a wrong option or path, and nothing is
+    graded, 3 the grader's own fault, 130 interrupted.
 
     Examples:
         grade run llm_memory.c
@@ -137,7 +137,7 @@ def _check_several(paths: list[Path], output: Path | None, others: Mapping[str, 
 
 
 def _others(also: Iterable[str], main: str) -> dict[str, Path]:
-    """The files of --also, by their formats. Raises `UsageError`."""
+    """Return the files of --also, by format. Raises `UsageError` when an argument is wrong."""
     others: dict[str, Path] = {}
     if also and main in GRADEBOOKS:
         raise UsageError(f"--also goes with a report; {main} is a table of many submissions")
@@ -163,10 +163,10 @@ def _report(
     *,
     others: Mapping[Path, Callable[[Record], Document]],
 ) -> Verdict:
-    """Grade one submission and print its report, or keep it in files.
+    """Grade one submission and print its report, or write its reports to files.
 
-    They are there from the beginning, and never half. Until the grading has come to its end they have no points,
-    whatever ends it.
+    The files exist from the start and are never incomplete. Until the grading is finished they contain no points,
+    whatever interrupts it.
     """
     files = {**others, **({output: render} if output is not None else {})}
 
@@ -192,7 +192,7 @@ def _report(
 
 
 def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook, output: Path | None) -> list[Verdict]:
-    """Grade all and print one table of them. Only the row of each is kept."""
+    """Grade all submissions and print one table of them. Only the row of each is kept in memory."""
     verdicts: list[Verdict] = []
 
     def records() -> Iterator[Record]:
@@ -213,7 +213,7 @@ def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook,
 
 
 def _check_paths(paths: Iterable[Path], source_name: str) -> None:
-    """Raises `UsageError` with all that is wrong: half of the reports would look like all of them."""
+    """Raise `UsageError` that lists all wrong paths: reports of only some submissions could be taken for all of them."""
     slips = []
     for path in paths:
         try:

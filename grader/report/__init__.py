@@ -1,7 +1,7 @@
-"""Reports: pure functions of the record. One more format is one more module and one more line in `FORMATS`.
+"""Report formats: pure functions of the record. A new format needs one module and one line in `FORMATS`.
 
-It returns a `Document`, which only the doors of `grader.report.document` make: there its values are escaped.
-What makes one file of many records has its line in `GRADEBOOKS`.
+A format returns a `Document`. Only the functions of `grader.report.document` and `Page` create one; they escape its
+values. A format that makes one file of many records has its line in `GRADEBOOKS`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FORMATS: dict[str, Format] = {
     "gcc": gcc.render,
     "summary": summary.render,
 }
-"""What makes a report of one record."""
+"""The formats that make a report of one record."""
 
 GRADEBOOKS: dict[str, Gradebook] = {
     "csv": gradebook.own,
@@ -44,11 +44,11 @@ GRADEBOOKS: dict[str, Gradebook] = {
     "canvas-csv": gradebook.canvas,
     "jsonl": gradebook.json_lines,
 }
-"""What makes one file of many records."""
+"""The formats that make one file of many records."""
 
 LINE_BY_LINE = frozenset({"jsonl"})
-"""Those that hold whole records: the file of many is those of each, one behind the other. The others need no more of a
-record than its points (see `Result.brief`)."""
+"""Gradebooks that contain whole records: the file of many records is the files of each, concatenated. The other
+gradebooks need only the points of a record (see `Result.brief`)."""
 
 DRAWN = {"text": Drawing.FIRST, "html": Drawing.ALL, "json": Drawing.ALL}
-"""Formats in which pictures of failing cases stand: their records are to be made with them."""
+"""Formats that show pictures of failing cases: their records must be made with pictures."""

@@ -1,6 +1,6 @@
-"""Annotations of GitHub: workflow commands that put a message at a line of the student's file.
+"""GitHub annotations: workflow commands that put a message at a line of the student's file.
 
-GitHub shows ten errors and ten notices of a step, so the dearest causes come first; the job's summary has the rest.
+GitHub shows ten errors and ten notices of a step, so the most costly causes come first; the job's summary has the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _MOST = 10
 
 
 def render(record: Record, view: View) -> Document:
-    """An error for each cause, a notice for what costs no point (any more), and the points as the last notice."""
+    """Return an error for each cause, a notice for each problem that costs no point (any more), and the points last.
+
+    The points are a notice. When the grader itself failed, an error that says so takes their place.
+    """
     return joined(_commands(record, view))
 
 

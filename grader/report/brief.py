@@ -1,4 +1,4 @@
-"""The report on one screen: the first cause in full, everything else in few lines, and never more than 80 of them."""
+"""The report on one screen: the first cause in full, everything else in a few lines, never more than 80 lines."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from grader.report.words import cost_of, counted, points_about, withheld_of
 __all__ = ["Part", "brief"]
 
 _SCREEN = 68
-"""Lines that a report takes, if shorter words can do that."""
+"""The lines that a report takes at most, if shorter versions of its sections can achieve that."""
 
 _MOST = 80
-"""Lines that it never exceeds."""
+"""The number of lines that a report never exceeds."""
 
 _MOST_NAMES = 3
 
 _OTHERS = ((8, 6), (5, 6), (3, 6), (2, 6), (1, 6), (0, 8), (0, 3))
-"""So many other causes have two lines, and so many one."""
+"""For each version of the section: how many other causes get two lines, and how many get one."""
 
 
 class Part(Enum):
-    """What other formats show in their own way."""
+    """A part of the report that other formats show in their own way."""
 
     POINTS = auto()
     CASES = auto()
 
 
 def brief(page: Page, record: Record, audience: Audience, without: Container[Part] = ()) -> None:
-    """Write the whole report. What matters least is shortened first: prints, advice, points, other causes."""
+    """Write the whole report. Less important sections are shortened first: prints, advice, points, other causes."""
     fit(page, list(_sections(record, audience, without)), screen=_SCREEN, most=_MOST)
 
 
@@ -88,7 +88,7 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
 
 
 def _start(page: Page, record: Record, audience: Audience, groups: Sequence[Group], *, most: int) -> None:
-    """The cause to look at first, and what it costs: its case is the one that follows, if that may be shown."""
+    """Write the cause to look at first, and what it costs. Its case follows, if the reader may see it."""
     start_here(page, record, audience, most, also=False)
     if not groups or not _is_first(record, groups[0]):
         return
@@ -106,7 +106,7 @@ def _also_seen(page: Page, group: Group) -> None:
 
 
 def _is_first(record: Record, group: Group) -> bool:
-    """Is it the cause with which the report begins?"""
+    """Whether this is the cause with which the report begins."""
     return record.diagnosis is not None and record.diagnosis.case == group.shown.case
 
 
@@ -128,7 +128,7 @@ def _first(page: Page, record: Record, group: Group, fold: Fold) -> None:
 
 
 def _others(page: Page, record: Record, groups: Sequence[Group], *, long: int, short: int) -> None:
-    """Causes after the first: two lines each, then one line each, then how many more."""
+    """Write the causes after the first: two lines each, then one line each, then how many more."""
     if not groups:
         return
     page.heading("Seen besides, perhaps for the same reason; by points")
@@ -155,7 +155,7 @@ def _wrong_words(record: Record, group: Group) -> str:
 
 
 def _place(record: Record, group: Group) -> str:
-    """Case and line, call, line of the student's file, and how often it was seen."""
+    """Return the case and line, the call, the line of the student's file, and in how many cases it was seen."""
     outcome, trouble = group.shown, trouble_of(record, group.shown)
     number, line = bad_place(record, outcome)
     call = next((step.call for step in outcome.steps if step.number == number), "")
@@ -170,7 +170,7 @@ def _place(record: Record, group: Group) -> str:
 
 
 def _points(page: Page, record: Record) -> None:
-    """The rules that lost points, a line each; the others in one."""
+    """Write the rules that lost points, a line each, and the other rules in one line."""
     page.heading("Points")
     if not record.score and not record.overrides:
         page.write("No rule has earned a point yet. That changes once the first cause is mended.", indent=2)

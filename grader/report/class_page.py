@@ -1,6 +1,6 @@
-"""A whole class on one web page: the points drawn, what fails most, a table to sort and filter, a link to each report.
+"""A whole class on one web page: a chart of points, what fails most, a sortable and filterable table, report links.
 
-Who writes it writes the reports beside it, under the names that `page_names` gives them.
+The caller that writes this page also writes the reports, in the same folder, under the names from `page_names`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from grader.report.words import NOT_RUN, counted, result_of
 __all__ = ["class_page", "page_names"]
 
 SUSPECT = 0.3
-"""A case that more than this share of the class fails may itself be wrong, or ask what the handout does not say."""
+"""A case that more than this share of the class fails may itself be wrong, or require what the handout does not say."""
 
 _BARS = 10
 _BAR, _GAP, _HEIGHT, _LEFT, _TOP = 56, 6, 160, 34, 20
 _MOST_NAME = 60
 _MOST_CASES = 12
-"""Cases that are listed at once; the suspect ones always are."""
+"""The number of cases listed at once. Suspect cases are always listed."""
 
 
 def class_page(records: Iterable[Record], view: View, *, run: str = "") -> Document:
-    """The page for these records of a `run`, one for each submission. Students see no more of hidden cases than in
-    their own.
+    """Return the page for these records of a `run`, one record for each submission.
 
-    Of each record only a row is held: all together would be large.
+    Students see no more of hidden cases than in their own report. Only one row is stored for each record, because all
+    records together would be large.
     """
     seen = _Seen(view.audience)
     rows = [seen.row(record) for record in records]
@@ -62,7 +62,7 @@ def class_page(records: Iterable[Record], view: View, *, run: str = "") -> Docum
 
 
 def page_names(submissions: Iterable[str]) -> tuple[str, ...]:
-    """A file name for each report, no two of them equal on any file system, and none that leads elsewhere."""
+    """Return a file name for each report: unique on every file system, and never a path to another folder."""
     names: list[str] = []
     taken = {"index"}
     for submission in submissions:
@@ -78,7 +78,7 @@ def page_names(submissions: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
-    """A case or a rule, and how many of those that were judged by it did not do it."""
+    """A case or a rule: how many submissions were judged by it, and how many of them failed it."""
 
     name: str
     title: str
@@ -87,34 +87,34 @@ class Failing:
     failing: int
     judged: int
     lost: float = 0.0
-    """Points that a submission lost by it in the mean."""
+    """The mean number of points that a submission lost by it."""
 
     @property
     def share(self) -> float:
-        """Of those that were judged."""
+        """The failing share of the judged submissions, 0 to 1."""
         return self.failing / self.judged if self.judged else 0.0
 
     @property
     def suspect(self) -> bool:
-        """Is it to be looked at before results go out?"""
+        """Whether a person should check it before results are published."""
         return self.share > SUSPECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """What the page needs of one record."""
+    """The parts of one record that the page needs."""
 
     record: Record
-    """Without its cases and all that is said of them."""
+    """The record without its cases and everything about them."""
     verdict: str
     ran: bool
-    """Was any case run?"""
+    """Whether any case was run."""
     failing: tuple[str, ...]
-    """Names of cases."""
+    """The names of the failing cases."""
 
 
 class _Seen:
-    """The cases of all records so far, and how many failed them."""
+    """The cases of all records so far, with the number of submissions that failed each."""
 
     def __init__(self, audience: Audience) -> None:
         self._audience: Audience = audience
@@ -123,7 +123,7 @@ class _Seen:
         self._known: dict[str, Outcome] = {}
 
     def row(self, record: Record) -> _Row:
-        """Take this one in."""
+        """Add a record to the counts and return its row."""
         failing = tuple(outcome.case for outcome in record.outcomes if not outcome.passed)
         if record.score is not None:
             for outcome in record.outcomes:
@@ -137,7 +137,10 @@ class _Seen:
         return _Row(record=small, verdict=result_of(record), ran=bool(record.outcomes), failing=failing)
 
     def cases(self) -> list[Failing]:
-        """By how many fail in what the case is about; a leak that shows in all of them makes no case suspect."""
+        """Return the cases, those with the largest failing share first.
+
+        Only the case's own rule counts, so a leak that is seen in every case makes no case suspect.
+        """
         cases = [
             Failing(
                 name=name,
@@ -157,7 +160,10 @@ def _pages(rows: Iterable[_Row]) -> tuple[str, ...]:
 
 
 def _rules(rows: Sequence[_Row]) -> list[Failing]:
-    """By how many lost points of the rule; where nothing could be run that says nothing of it."""
+    """Return the rules, sorted by the share of submissions that lost points of them.
+
+    A submission counts only when it has a score and a case was run: otherwise its points say nothing of a rule.
+    """
     scores = [score for row in rows if row.ran and row.record.score is not None for score in row.record.rules]
     rules = []
     for name in dict.fromkeys(score.rule for score in scores):
@@ -180,7 +186,7 @@ def _keys(cases: Sequence[Failing], rules: Sequence[Failing]) -> Iterator[tuple[
 
 
 def _figures(rows: Sequence[_Row], scores: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """What is said of a class in a few words."""
+    """The key figures of the class, each with its label."""
     records = [row.record for row in rows]
     if any(record.public_only for record in records):
         yield "public part", NOT_RUN
@@ -200,7 +206,7 @@ def _figures(rows: Sequence[_Row], scores: Sequence[int]) -> Iterator[tuple[str,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bar:
-    """One bar of the chart, in its units."""
+    """One bar of the chart, in the chart's units."""
 
     label: str
     count: int
@@ -211,7 +217,7 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chart:
-    """How many have how many points."""
+    """The distribution of points."""
 
     width: int
     height: int
@@ -223,7 +229,7 @@ class _Chart:
 
 
 def _chart(records: Sequence[Record]) -> _Chart:
-    """Ten bars of a tenth each, the last with all points in it; the median across."""
+    """Return ten bars, each for a tenth of the points, and the median. The last bar includes full points."""
     shares = [record.score / record.max_score for record in records if record.score is not None and record.max_score]
     most = max((record.max_score for record in records), default=100)
     counts = Counter(min(int(share * _BARS), _BARS - 1) for share in shares)
@@ -262,13 +268,13 @@ class _Student:
     sections: str
     verdict: str
     failing: int | None
-    """How many cases; None: none was run."""
+    """The number of failing cases; None when no case was run."""
     lost: tuple[tuple[str, int], ...]
-    """Rules with the points that are missing, dearest first."""
+    """Rules with their lost points, most points first."""
     decided: tuple[str, ...]
-    """By people, after the grading."""
+    """The decisions that people made after the grading."""
     fails: str
-    """The numbers of all cases and rules that fail, for the filter."""
+    """The numbers of all failing cases and rules, for the filter."""
 
 
 def _student(row: _Row, page: str, fails: dict[tuple[str, str], int]) -> _Student:

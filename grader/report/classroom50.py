@@ -1,7 +1,7 @@
 """Classroom 50's `result.json`: whole points, one test for each rule.
 
-Which classroom, assignment and submission it belongs to the runner says by environment variables. Without them those
-fields are left out, and its validator names them.
+The runner sets environment variables that name the classroom, assignment and submission. Without them those fields are
+left out, and Classroom 50's validator reports them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VARIABLES = {
 
 
 def render(record: Record, view: View) -> Document:
-    """The whole file. When the grader failed it has no score, which the runner takes for a failure of ours."""
+    """Return the whole file. When the grader failed it has no score, so the runner reports a failure of the grader."""
     result: dict[str, Any] = {"schema": "classroom50/result/v1"}
     for field, names in _VARIABLES.items():
         result[field] = next((view.variables[name] for name in names if view.variables.get(name)), "")
@@ -42,7 +42,7 @@ def render(record: Record, view: View) -> Document:
 
 
 def _test(record: Record, rule: RuleScore) -> dict[str, Any]:
-    """A rule; with what people decided about it, in a field of our own, which Classroom 50 keeps."""
+    """Return the test of a rule. A decision by people is in an additional field, which Classroom 50 preserves."""
     decision = decision_of(record, rule.rule)
     return {
         "test-name": f"{rule.rule}: {rule.title}",

@@ -1,4 +1,4 @@
-"""The end of a report: advice, what the program printed, how it was graded, how to see it with one's own eyes."""
+"""The end of a report: advice, what the program printed, how it was graded, and how to reproduce the first case."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MORE = "--all"
 
 
 def advised(page: Page, record: Record, most: int = _MOST_ADVICE) -> None:
-    """What is worth knowing and costs no point."""
+    """Write useful information that costs no point."""
     if not record.advice:
         return
     page.heading("Advice")
@@ -37,7 +37,7 @@ def advised(page: Page, record: Record, most: int = _MOST_ADVICE) -> None:
 
 
 def printed(page: Page, record: Record, most: int = _MOST_LINES) -> None:
-    """What the program wrote to stdout and stderr; it is shown, not judged."""
+    """Write what the program printed to stdout and stderr; it is shown, not judged."""
     lines = escape_lines(record.output)
     if not any(lines):
         return
@@ -50,7 +50,7 @@ def printed(page: Page, record: Record, most: int = _MOST_LINES) -> None:
 
 
 def footer(page: Page, record: Record, audience: Audience) -> None:
-    """Tools, protection and seed; then the commands that show a failing case outside the grader."""
+    """Write tools, protection and seed, then the commands that show a failing case outside the grader."""
     environment = record.environment
     page.heading("How it was graded")
     if environment.command:
@@ -63,7 +63,7 @@ def footer(page: Page, record: Record, audience: Audience) -> None:
 
 
 def graded_briefly(page: Page, record: Record) -> None:
-    """The same in a line or two: what was not looked at, tools, protection, and how to see more."""
+    """Write the same in a line or two: what was not checked, tools, protection, and how to see more."""
     environment = record.environment
     told = [
         environment.compiler,
@@ -81,7 +81,7 @@ def graded_briefly(page: Page, record: Record) -> None:
 
 
 def graded_how(record: Record) -> Iterator[tuple[str, str]]:
-    """Tools, protection and seed, each with its label."""
+    """Return tools, protection and seed, each with its label."""
     environment, protection = record.environment, record.protection
     active = f": {', '.join(protection.active)}" if protection.active else ""
     for label, text in (
@@ -113,7 +113,7 @@ def _work(record: Record) -> str:
 
 
 def reproduce(page: Page, record: Record, audience: Audience) -> None:
-    """The shown case of the first cause as a C program, when the reader may see one."""
+    """Write the commands that make a C program of the first cause's shown case, when the reader may see one."""
     groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
     if not groups:
         return
@@ -131,6 +131,6 @@ def _repro_name(record: Record) -> str:
 
 
 def _build_command(compile_command: str) -> list[str]:
-    """The handout's second command, from its first one; nothing where the lab compiles nothing."""
+    """Return the handout's second command, derived from its first; empty when the lab compiles nothing."""
     match = re.fullmatch(r"(gcc .*) -c (\S+\.c) -o \S+", compile_command)
     return [*match[1].split(), match[2], "repro.c", "-o", "repro"] if match else []

@@ -1,4 +1,4 @@
-"""Lines of C in colours, for web pages."""
+"""Syntax colours for lines of C, for web pages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from grader.report.excerpt import Excerpt, ExcerptLine
 __all__ = ["Piece", "coloured"]
 
 Piece = tuple[str, str]
-"""What kind of word it is (key, com, str, num, pre, or nothing), and the text."""
+"""The kind of the text (key, com, str, num, pre, or empty), and the text."""
 
 
 def coloured(found: Excerpt) -> list[tuple[ExcerptLine, list[Piece]]]:
-    """The lines of an excerpt, each with its pieces."""
+    """Return the lines of an excerpt, each with its pieces."""
     return list(zip(found.lines, _lines(found), strict=True))
 
 

@@ -1,7 +1,7 @@
-"""The operation that went wrong as three states side by side: what it met, what it left, what it had to leave.
+"""The operation that went wrong as three states side by side: before it, after it, and the expected state after it.
 
-Only what it changed or had to change is shown, and neighbours that are alike in all three are one cell, so that the
-first cell that is wrong is found at once.
+Only what the operation changed or had to change is shown. Neighbouring columns that are equal in all three states are
+merged, so that the first wrong cell is easy to find.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from grader.report.drawn import DrawnPanel, DrawnRow, DrawnScene, cell_name
 __all__ = ["Compared", "ComparedPanel", "Mark", "compared"]
 
 _MOST_ROWS = 5
-"""Of one panel."""
+"""The maximum number of rows of one panel."""
 _MOST_CELLS = 12
-"""Of a row whose cells have no names."""
+"""The maximum number of cells of a row whose cells have no names."""
 
 _NUMBERED = r"(\D*)(\d+)(?: to \1(\d+))?"
-"""The label of one of many rows, or of several that are alike."""
+"""The label of one numbered row, or of a range of equal rows (`block 0 to block 38`)."""
 _LONG = r"-?\d{7,}"
-"""A number that would leave no room for others."""
+"""A number so long that it would leave no room for others."""
 _LONG_SHOWN = 5
 
 _Met = Mapping[tuple[str, str], Sequence[str]]
@@ -40,15 +40,15 @@ class Mark(StrEnum):
     FIRST = "first"
     """Where the case went wrong."""
     WRONG = "wrong"
-    """Wrong too; mostly a consequence."""
+    """Also wrong; usually a consequence."""
     RIGHT = "right"
-    """What should stand there."""
+    """The expected value of a wrong cell."""
     CHANGED = "changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedPanel:
-    """A part of one of the three states: rows of a label and cells with their marks, below the names of columns."""
+    """A part of one of the three states: column names, and rows of a label and cells with their marks."""
 
     title: str
     columns: tuple[str, ...]
@@ -57,14 +57,14 @@ class ComparedPanel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """The three states; `before` is empty at the first operation, `yours` where the call did not come back."""
+    """The three states; `before` is empty at the first operation, `yours` when the call did not return."""
 
     before: tuple[ComparedPanel, ...]
     yours: tuple[ComparedPanel, ...]
     expected: tuple[ComparedPanel, ...]
     is_wrong: bool
     legend: Mapping[str, str]
-    """What cells mean that are only signs."""
+    """The meaning of cells that hold only a sign."""
 
 
 class _Cell(NamedTuple):
@@ -84,12 +84,12 @@ class _Row(NamedTuple):
 
     @property
     def speaks(self) -> bool:
-        """Is anything in it wrong, changed or to be changed?"""
+        """Whether anything in the row is wrong, changed or had to change."""
         return any(one.mark is not Mark.NONE or one.expected != one.before for one in self.cells)
 
 
 def compared(scenes: Sequence[DrawnScene], at: int, outcome: Outcome) -> Compared | None:
-    """The three states of the scene at this place, None where nothing in it changed or is wrong."""
+    """Return the three states of the scene at position `at`, None when nothing in it changed or is wrong."""
     scene = scenes[at]
     met: dict[tuple[str, str], Sequence[str]] = {}
     for panel in scenes[at - 1].panels if at else ():
@@ -115,13 +115,13 @@ def _row(panel: DrawnPanel, row: DrawnRow, met: _Met, *, known: bool) -> _Row:
         was = wanted if not known else before[place] if place < len(before) else ""
         mark = Mark.WRONG if yours != wanted else Mark.CHANGED if yours != was else Mark.NONE
         cells.append(_Cell(was, yours, wanted, mark))
-    if not panel.columns:  # such as a list that has become shorter
+    if not panel.columns:  # for example a list that has become shorter
         cells += [_Cell(was, "", "", Mark.CHANGED) for was in before[len(row.cells) :]]
     return _Row(row, tuple(cells))
 
 
 def _met(met: _Met, title: str, label: str) -> Sequence[str]:
-    """The cells before the operation; rows that were alike then stood there as one, `block 0 to block 38`."""
+    """Return the row's cells before the operation. Rows that were equal then are one row, `block 0 to block 38`."""
     number = re.fullmatch(_NUMBERED, label)
     if number is None or (title, label) in met:
         return met.get((title, label), ())
@@ -135,7 +135,7 @@ def _met(met: _Met, title: str, label: str) -> Sequence[str]:
 
 
 def _chosen(rows: Sequence[_Row]) -> list[_Row]:
-    """What is wrong, and as much of what changed as there is room for, in their order."""
+    """Return at most `_MOST_ROWS` wrong or changed rows, in their order; wrong rows have priority."""
     telling = [one for one in rows if one.speaks]
     most = sorted(telling, key=lambda one: not one.row.wrong)[:_MOST_ROWS]
     return [one for one in telling if one in most]
@@ -145,7 +145,7 @@ _Shown = list[tuple[DrawnPanel, list[_Row]]]
 
 
 def _with_first(shown: _Shown, outcome: Outcome) -> _Shown:
-    """The same with one cell marked as the first: the one that the difference names, else the first wrong one."""
+    """Mark one cell as the first: the wrong cell that the difference names, else the first wrong cell."""
     field = outcome.difference.field if outcome.difference is not None else ""
     wrong = [
         (panel, one, place)
@@ -163,14 +163,14 @@ def _with_first(shown: _Shown, outcome: Outcome) -> _Shown:
 
 
 class _Table(NamedTuple):
-    """The rows that are shown of a panel, below the names of their columns."""
+    """The shown rows of a panel, with their column names."""
 
     columns: tuple[str, ...]
     rows: tuple[_Row, ...]
 
 
 def _together(panel: DrawnPanel, rows: Sequence[_Row]) -> _Table:
-    """Neighbouring columns that are alike in all rows and states become one."""
+    """Merge neighbouring columns that are equal in all rows and states."""
     names = [name.rpartition(" ")[2] for name, _ in panel.columns]
     wide = [one for one in rows if len(one.cells) == len(names) > 1]
     if not wide:
@@ -202,7 +202,7 @@ def _state(
 
 
 def _shown(panel: DrawnPanel, cells: Iterable[tuple[str, Mark]]) -> tuple[tuple[str, Mark], ...]:
-    """A row as it is drawn in one state: where columns have no names, it ends with its last cell."""
+    """Return a row as it is drawn in one state. If columns have no names, empty cells at its end are dropped."""
     shown = [*map(_shortened, cells)]
     while shown and not panel.columns and not shown[-1][0] and shown[-1][1] in (Mark.NONE, Mark.CHANGED):
         shown.pop()
@@ -210,7 +210,7 @@ def _shown(panel: DrawnPanel, cells: Iterable[tuple[str, Mark]]) -> tuple[tuple[
 
 
 def _shortened(cell: tuple[str, Mark]) -> tuple[str, Mark]:
-    """Long numbers only where the eye is to look."""
+    """Shorten a long number, unless its mark is FIRST or RIGHT."""
     text, mark = cell
     if mark in (Mark.FIRST, Mark.RIGHT) or not re.fullmatch(_LONG, text):
         return cell
@@ -218,7 +218,7 @@ def _shortened(cell: tuple[str, Mark]) -> tuple[str, Mark]:
 
 
 def _labelled(rows: Sequence[_Row]) -> Iterator[tuple[str, _Row]]:
-    """Below its parent's row the label of a row need not say it again."""
+    """Return each row with its label. Below its parent's row, a label omits the parent's name."""
     parent = ""
     for one in rows:
         head, colon, tail = one.row.label.rpartition(": ")
@@ -228,7 +228,7 @@ def _labelled(rows: Sequence[_Row]) -> Iterator[tuple[str, _Row]]:
 
 
 def _mark_expected(cell: _Cell) -> Mark:
-    """What should stand where something is wrong, or what had to change."""
+    """Return the mark of the expected cell: RIGHT where the actual cell is wrong, CHANGED where it had to change."""
     if cell.mark in (Mark.FIRST, Mark.WRONG):
         return Mark.RIGHT
     return Mark.CHANGED if cell.expected != cell.before else Mark.NONE

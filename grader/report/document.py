@@ -1,7 +1,7 @@
-"""The doors that every report leaves by. A `Document` is made here and on a `Page`, and nowhere else.
+"""The functions that create every report. A `Document` is created here and by a `Page`, and nowhere else.
 
-A format is a function that returns a `Document`, so there is no way to write one that escapes nothing: hand the values
-to the door of its target, and they are escaped where they stand. A test of the house keeps others from making one.
+A format is a function that returns a `Document`, so a format cannot leave values unescaped: it passes them to the
+function for its target, which escapes them. A test in `grader/tests/test_house.py` fails when other code creates one.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ __all__ = [
 
 
 class Document(str):
-    """A report as it is written, every value in it escaped for its target."""
+    """The text of a report; every value in it is escaped for its target."""
 
     __slots__ = ()
 
 
 def as_json(value: Record | Mapping[str, Any], *, one_line: bool = False) -> Document:
-    """A record, or what becomes a JSON object, with a line end. Safe within HTML too."""
+    """Return a record, or a mapping, as a JSON object with a line end. It is safe within HTML too."""
     if isinstance(value, Record):
         return Document(inside_html(to_json(value, one_line=one_line)))
     text = json.dumps(value, indent=None if one_line else 1, ensure_ascii=False, allow_nan=False, default=_fields_of)
@@ -66,7 +66,7 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 
 def as_sarif(log: Mapping[str, Any]) -> Document:
-    """A log of SARIF 2.1.0: JSON in which every `text`, wherever it stands, is a message."""
+    """Return a SARIF 2.1.0 log: JSON in which every `text`, at any depth, is escaped as a message."""
     return as_json({name: _with_messages(value) for name, value in log.items()})
 
 
@@ -77,7 +77,7 @@ def _with_messages(value: Any) -> Any:
 
 
 def as_csv(rows: Iterable[Sequence[str | float | None]]) -> Document:
-    """A table, its heading the first row. Every text is quoted, so that no other separator can split it."""
+    """Return a CSV table, its heading the first row. Every text is quoted, so that no other separator can split it."""
     table = io.StringIO()
     writer = csv.writer(table, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     for row in rows:
@@ -86,7 +86,7 @@ def as_csv(rows: Iterable[Sequence[str | float | None]]) -> Document:
 
 
 def as_xml(root: ET.Element) -> Document:
-    """An XML document. Texts and attributes are made plain, for some characters no XML can carry."""
+    """Return an XML document. Texts and attributes are made plain, because XML cannot contain some characters."""
     for element in root.iter():
         element.text = element.text and plain(element.text)
         element.tail = element.tail and plain(element.tail)
@@ -95,12 +95,12 @@ def as_xml(root: ET.Element) -> Document:
 
 
 def as_html(template: str, **values: object) -> Document:
-    """A Jinja template, every value in it escaped. Attributes have to stand in quotes, as the template writes them."""
+    """Fill a Jinja template; every value is escaped. The template must put attribute values in quotes."""
     return Document(inside_log(_filled(template, _plain_value, values)))
 
 
 def as_markdown(template: str, **values: object) -> Document:
-    """The same for GitHub's Markdown. Printed lines go into `<pre>`, code into `<code>`: never between backticks."""
+    """Do the same for GitHub's Markdown. Printed lines go into `<pre>`, code into `<code>`: never between backticks."""
     return _filled(template, _markdown_value, values)
 
 
@@ -134,24 +134,30 @@ def _compiled(template: str, finalize: Callable[[object], object]) -> Template:
 
 
 def as_command(name: str, message: str, **properties: str | int) -> Document:
-    """One workflow command of GitHub, such as `as_command("error", text, file="llm_memory.c", line=3)`."""
+    """Return one GitHub workflow command, such as `as_command("error", text, file="llm_memory.c", line=3)`."""
     written = ",".join(f"{key}={workflow_property(str(value))}" for key, value in properties.items())
     return Document(f"::{name}{' ' if written else ''}{written}::{workflow_message(message)}\n")
 
 
 def as_gcc_message(kind: str, message: str, file: str, *place: int | None) -> Document:
-    """One line as gcc's: `as_gcc_message("error", text, "llm_memory.c", 3, 7)`. The column, or both, may be missing."""
+    """Return a line in gcc's format: `as_gcc_message("error", text, "llm_memory.c", 3, 7)`.
+
+    The column, or both line and column, may be missing.
+    """
     where = ":".join((escape(file), *(str(number) for number in place if number)))
     return Document(f"{where}: {kind}: {escape(message)}\n")
 
 
 def as_log(text: str) -> Document:
-    """Any text in the log of a GitHub workflow: commands in it are not obeyed, and nobody can guess what ends that."""
+    """Return a text for the log of a GitHub workflow, which does not execute commands in it.
+
+    Only a random token ends this state, so the text cannot end it.
+    """
     token = secrets.token_hex(16)
     body = text if text.endswith("\n") else text + "\n"
     return Document(f"::stop-commands::{token}\n{body}::{token}::\n")
 
 
 def joined(documents: Iterable[Document]) -> Document:
-    """One behind the other."""
+    """Concatenate the documents."""
     return Document("".join(documents))

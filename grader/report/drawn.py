@@ -1,4 +1,4 @@
-"""A picture of a record as cells to draw: which are wrong, which the operation changed; and what is wrong, in words."""
+"""A picture of a record as cells to draw: which are wrong, which the operation changed, and what is wrong in words."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _Before = Mapping[tuple[str, str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnCell:
-    """One cell; `expected` differs from `actual` where it is wrong."""
+    """One cell; it is wrong when `expected` differs from `actual`."""
 
     expected: str
     actual: str
     changed: bool = False
-    """Is it other than before this operation?"""
+    """Whether it differs from its value before this operation."""
 
     @property
     def wrong(self) -> bool:
-        """To be marked."""
+        """Whether the cell is wrong and must be marked."""
         return self.expected != self.actual
 
 
@@ -40,24 +40,24 @@ class DrawnRow:
     depth: int
     cells: tuple[DrawnCell, ...]
     missing: bool = False
-    """Should be there, and is not."""
+    """Whether the row is expected, but absent."""
     extra: bool = False
-    """Is there, and should not be."""
+    """Whether the row is present, but not expected."""
 
     @property
     def wrong(self) -> bool:
-        """Is anything in it?"""
+        """Whether any cell of the row is wrong."""
         return any(cell.wrong for cell in self.cells)
 
     @property
     def one_sided(self) -> bool:
-        """Is it wrong as a whole?"""
+        """Whether the row is wrong as a whole."""
         return self.missing or self.extra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnPanel:
-    """A part of a state. `columns` come with whether anything below them is wrong."""
+    """A part of a state. `columns` are names with whether a cell below is wrong, in rows that are not one-sided."""
 
     title: str
     shape: Shape
@@ -68,7 +68,7 @@ class DrawnPanel:
 
     @property
     def wrong(self) -> bool:
-        """Is anything in it?"""
+        """Whether any row of the panel is wrong."""
         return any(row.wrong for row in self.rows)
 
 
@@ -80,13 +80,13 @@ class DrawnScene:
     reached: bool
     panels: tuple[DrawnPanel, ...]
     words: tuple[str, ...]
-    """What is wrong, a sentence each."""
+    """What is wrong, one sentence each, at most `_MOST_WORDS`."""
     more: int
-    """So many more are not said."""
+    """The number of sentences that were left out."""
 
 
 def drawn(picture: Picture, outcome: Outcome) -> tuple[DrawnScene, ...]:
-    """The scenes of a picture, with the operations of its case."""
+    """Return the scenes of a picture, with the operations of its case."""
     steps = {step.number: step for step in outcome.steps}
     scenes = []
     before: _Before | None = None
@@ -111,12 +111,12 @@ def drawn(picture: Picture, outcome: Outcome) -> tuple[DrawnScene, ...]:
 
 
 def cell_name(panel: DrawnPanel, row: DrawnRow, place: int) -> str:
-    """What a difference calls one cell of a row."""
+    """Return the name by which a difference refers to one cell of a row."""
     return row.label + _column(panel, row, [place])
 
 
 def _first(words: list[str], outcome: Outcome) -> list[str]:
-    """The first difference comes first. What no panel shows, such as a reply, is said as it was found."""
+    """Put the first difference first. If no panel shows it (a reply, for example), add a sentence for it."""
     difference = outcome.difference
     if difference is None:
         return words
@@ -170,7 +170,7 @@ def _words(panels: Sequence[DrawnPanel]) -> Iterator[str]:
 
 
 def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
-    """What is wrong in one row: the row as a whole, or each cell by its column."""
+    """Return what is wrong in one row: the row as a whole, or each cell by its column."""
     if row.one_sided:
         yield f"{row.label}: " + ("missing in yours" if row.missing else "there in yours, and should not be")
         return
@@ -181,7 +181,7 @@ def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
 
 
 def _column(panel: DrawnPanel, row: DrawnRow, places: Sequence[int]) -> str:
-    """Where in the row: nothing where it has one cell, or cells without names."""
+    """Return the place in the row; "" when the row has one cell, or cells without names."""
     if len(row.cells) == 1 or places[-1] >= len(panel.columns):
         return ""
     first, last = (panel.columns[place][0] for place in (places[0], places[-1]))

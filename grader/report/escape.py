@@ -1,7 +1,7 @@
-"""Text for where it goes: what the target takes for an order of its own is written so that it is only shown.
+"""Escaping for each target: text that the target would interpret as its own syntax is written so that it is only shown.
 
-Each function knows one place in one target. Formats do not call them: the doors of `grader.report.document` and the
-terminal's `Page` do. What no target can carry is gone already, see `grader.core.sanitize`.
+Each function is for one place in one target. Formats do not call them: the functions of `grader.report.document` and
+the terminal's `Page` do. Characters that no target can contain are already replaced, see `grader.core.sanitize`.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ _MARKS = re.compile(r"[!-/:-@\[-`{-~\n\t]")
 _COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 _LINK = re.compile(r"(\\*)\](?=\()")
 _STARTS_LINK = "@#:"
-"""Before a name, a number, `//`: GitHub makes links of these when Markdown is HTML already, where all is text again."""
+"""GitHub makes links of these before a name, a number or `//`. It does so after Markdown has become HTML, where
+character references are text again."""
 
 
 def escape(text: str) -> str:
-    r"""One line for a terminal: nothing in it moves the cursor or hides."""
+    r"""Return one line for a terminal: nothing in it moves the cursor or is invisible."""
     return one_line(text)
 
 
 def escape_lines(text: str) -> list[str]:
-    """The same for each line of a text; tabs are spaces."""
+    """Return the lines of a text, each escaped for a terminal; tabs become spaces."""
     lines = plain(text).split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -47,7 +48,7 @@ def escape_lines(text: str) -> list[str]:
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal an escaped `text` takes: wide characters take two, marks none."""
+    """Return how many terminal columns an escaped `text` takes: wide characters take two, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(_cells(character) for character in text)
@@ -60,10 +61,10 @@ def _cells(character: str) -> int:
 
 
 def markdown(text: str) -> str:
-    """Anywhere in GitHub's Markdown but in code of backticks: in a paragraph, a cell of a table, `<code>`, `<pre>`.
+    """Escape text for GitHub's Markdown: a paragraph, a table cell, `<code>`, `<pre>`, but not code in backticks.
 
-    Every mark is a character reference, which CommonMark never takes for structure or HTML. Names, numbers and
-    addresses are kept from becoming links by a space of no width, as dependency bots do it.
+    Every mark becomes a character reference, which CommonMark never treats as structure or HTML. A zero-width space
+    prevents names, numbers and addresses from becoming links, as dependency bots do it.
     """
     return _MARKS.sub(_reference, plain(text))
 
@@ -75,7 +76,7 @@ def _reference(match: re.Match[str]) -> str:
 
 
 def csv_cell(value: str | float | None) -> str | float | None:
-    """A cell that no spreadsheet takes for a formula; numbers stay numbers. The quotes are the writer's business."""
+    """Return a cell that no spreadsheet treats as a formula. Numbers stay numbers; the CSV writer adds the quotes."""
     if isinstance(value, str):
         value = plain(value)
         return f"'{value}" if _FORMULA.match(value) else value
@@ -83,32 +84,32 @@ def csv_cell(value: str | float | None) -> str | float | None:
 
 
 def workflow_message(text: str) -> str:
-    """What stands behind the second `::` of a GitHub workflow command; it may have several lines."""
+    """Escape the text after the second `::` of a GitHub workflow command; it may have several lines."""
     return plain(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def workflow_property(text: str) -> str:
-    """The value of a property before it, such as a file or a title."""
+    """Escape the value of a property of a workflow command, such as a file or a title."""
     return workflow_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def inside_log(html: str) -> str:
-    """HTML of which no line is a command in the log of a workflow; to a browser it is the same."""
+    """Return HTML in which no line is a command in the log of a workflow; a browser shows the same page."""
     return _COMMAND.sub(r"\1&#58;", html).replace("##", "&#35;#")
 
 
 def sarif_message(text: str) -> str:
-    r"""A message of SARIF, in which `[text](where)` is a link and `{0}` an argument (2.1.0, 3.11.5 and 3.11.6).
+    r"""Escape a SARIF message, in which `[text](where)` is a link and `{0}` an argument (2.1.0, 3.11.5 and 3.11.6).
 
-    Braces are doubled; a bracket that could end the text of a link is one of its letters behind a backslash.
+    Braces are doubled. A bracket that could end the text of a link gets a backslash before it.
     """
     return _LINK.sub(r"\1\1\]", plain(text)).replace("{", "{{").replace("}", "}}")
 
 
 def inside_html(json: str) -> str:
-    r"""JSON that can stand in a `<script>` or in the log of a workflow: its strings have no `<`, `##` or U+2028.
+    r"""Return JSON that is safe in a `<script>` and in the log of a workflow: without `<`, `##`, U+2028 and U+2029.
 
-    These stand nowhere else in JSON, and \u003c is the same text to every reader.
+    These occur only in the strings of JSON, and every JSON parser reads \u003c as the same text.
     """
     for mark, written in (("<", "\\u003c"), ("##", "#\\u0023"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
         json = json.replace(mark, written)

@@ -1,4 +1,4 @@
-"""A few lines of a submission around one of them; the place in the line is marked where it is known."""
+"""A few lines of a submission around one line; the column is marked where it is known."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from grader.core.verdict import SourceLine
 __all__ = ["Excerpt", "ExcerptLine", "excerpt"]
 
 _AROUND = 2
-"""Lines before and behind."""
+"""The number of lines shown before and after the line."""
 _WIDEST = 120
-"""So much of a line is shown: what colours takes long for long lines that are no C."""
+"""The number of characters shown of a line: the colouring is slow for long lines that are not C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcerptLine:
-    """One line; `here` is the one that is meant."""
+    """One line; `here` is true for the line of the place."""
 
     number: int
     text: str
     here: bool
     column: int = 0
-    """Where in it, from 1; 0 where nobody says."""
+    """The column in the shown line, from 1; 0 when it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,11 @@ class Excerpt:
     place: SourceLine
     lines: tuple[ExcerptLine, ...]
     in_comment: bool
-    """Do they begin within a comment?"""
+    """Whether the lines begin within a comment."""
 
 
 def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
-    """The five lines around a place, None where that is in no line of the file that is shown."""
+    """Return the five lines around a place, None when it is not a line of the submission's source file."""
     submission = record.submission
     if place is None or place.file != submission.source_file or not 0 < place.line <= len(submission.source):
         return None
@@ -54,7 +54,7 @@ def excerpt(record: Record, place: SourceLine | None) -> Excerpt | None:
 
 
 def _column(place: SourceLine, text: str, *, number: int) -> int:
-    """As it is drawn: a tab is as wide as four blanks."""
+    """Return the column in the line as it is drawn, where tab stops are four columns apart; 0 when there is none."""
     if number != place.line or not 0 < place.column <= min(len(text) + 1, _WIDEST):
         return 0
     return len(_drawn(text[: place.column - 1])) + 1

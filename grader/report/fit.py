@@ -1,4 +1,4 @@
-"""Sections that share few lines: what matters least becomes shorter first."""
+"""Fitting sections into a limited number of lines: the least important section is shortened first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from grader.report.page import Page, dim
 __all__ = ["Draw", "Section", "fit"]
 
 _LEAST = 3
-"""Lines that a section keeps, whatever happens."""
+"""The fewest lines to which a section is cut."""
 
 Draw = Callable[[Page], None]
 """Writes one version of a section onto an empty page."""
@@ -22,14 +22,14 @@ class Section:
 
     rank: int
     versions: tuple[Draw, ...]
-    """The same in fewer and fewer lines."""
+    """Versions of the same content, each in fewer lines than the one before."""
 
 
 def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> None:
-    """Write the sections one below the other, in `screen` lines if shorter versions can do that.
+    """Write the sections one below the other, in `screen` lines if shorter versions can achieve that.
 
-    In turns each section takes its next version, until all fit. There are never more than `most` lines: where even
-    the shortest versions have more, they are cut.
+    The sections take their next version in turn, until all fit. There are never more than `most` lines: if even the
+    shortest versions have more, they are cut.
     """
     chosen = [0] * len(sections)
     drawn = [_drawn(page, section.versions[0]) for section in sections]
@@ -58,6 +58,6 @@ def _drawn(page: Page, draw: Draw) -> Page:
 
 
 def _height(parts: Sequence[Page]) -> int:
-    """With an empty line between two of them."""
+    """Return the number of lines, with an empty line between two parts."""
     lines = [len(part) for part in parts if len(part)]
     return sum(lines) + max(0, len(lines) - 1)

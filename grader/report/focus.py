@@ -1,4 +1,4 @@
-"""What the web page begins with: the cause in one sentence, the student's own lines, and three states side by side."""
+"""The start of the web page: the cause in one sentence, the student's own lines, and three states side by side."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from grader.report.trace import case_file
 __all__ = ["Focus", "Message", "focus", "states_of"]
 
 _MOST_STEPS = 6
-"""Operations that are listed, the last of them the one that went wrong."""
+"""The maximum number of listed operations; the last one listed went wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a compiler says: where, what, and what it means."""
+    """A message of the compiler: its place, its text, and what it means."""
 
     source: tuple[SourceLine, ...]
     text: str
@@ -32,7 +32,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Focus:
-    """What a student sees first: messages of a build that fails, or the most likely cause."""
+    """What a student sees first: the messages of a failing build, or the most likely cause."""
 
     why: str = ""
     messages: tuple[Message, ...] = ()
@@ -45,20 +45,20 @@ class Focus:
     source: tuple[SourceLine, ...] = ()
     excerpt: Excerpt | None = None
     lost: bool = False
-    """Is that where memory was allocated that is lost elsewhere?"""
+    """Whether `source` is where memory was allocated that is lost elsewhere."""
     case: str = ""
     steps: tuple[StepShown, ...] = ()
     """The last operations up to the one that went wrong."""
     number: int = 0
-    """Of that one."""
+    """The number of the operation that went wrong."""
     reached: bool = True
-    """Did the program come back from it?"""
+    """Whether the program returned from that operation."""
     states: Compared | None = None
     also: str = ""
 
 
 def focus(record: Record, audience: Audience) -> Focus | None:
-    """Of a record; None where there is nothing to mend, or nothing is known."""
+    """Return the focus of a record; None when there is nothing to correct, or nothing is known."""
     if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
         return None
     building = of_the_build(record)
@@ -114,7 +114,10 @@ def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
 
 
 def states_of(record: Record, outcome: Outcome | None, number: int) -> tuple[bool, Compared | None]:
-    """Did the program come back from this operation, which went wrong, and what did it do? None of a stub."""
+    """Return whether the program returned from this operation, which went wrong, and its three states.
+
+    For a stub, or where no picture shows the operation, the result is True and None.
+    """
     if is_next(record):
         return True, None
     picture = next((one for one in record.pictures if outcome is not None and one.case == outcome.case), None)

@@ -1,6 +1,7 @@
-"""Messages as gcc writes them, for editors and what else reads a compiler's: `file:line:column: error: text [rule]`.
+"""Messages in gcc's format, for editors and other readers of compiler messages: `file:line:column: error: text [rule]`.
 
-A problem whose line nobody knows has none, as gcc's own have that belong to no line; editors pass over these.
+A problem without a known line is written without one, like gcc's own messages that belong to no line. Editors skip
+such messages.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["render"]
 
 
 def render(record: Record, view: View) -> Document:
-    """An error for each cause, the dearest first, a note for what costs no point (any more), and the points."""
+    """Return errors in the order of `causes`, notes for what costs no point (any more), and a note with the points."""
     messages = joined(_messages(record, view))
     return as_log(messages) if view.workflow else messages
 

@@ -1,7 +1,8 @@
-"""A class as one file: our own table, one as Gradescope exports it, one that Canvas imports, the records themselves.
+"""The results of a class as one file: the grader's own table, a Gradescope export, a Canvas import, or all records.
 
-A table has a row for each student; the submission of a group has one for each member. What cases do is in no table.
-Its columns are those of all records: one that was judged by another rubric leaves cells empty, which are no zeros.
+A table has a row for each student; the submission of a group has one for each member. No table shows what cases do.
+A table has the columns of all its records. A record that was judged by another rubric leaves cells empty; an empty cell
+is no zero.
 """
 
 from __future__ import annotations
@@ -22,30 +23,34 @@ __all__ = ["MISSING", "canvas", "gradescope_export", "json_lines", "own"]
 K = TypeVar("K")
 _Row = list[str | float | None]
 MISSING = "missing"
-"""In the place of a verdict: in the roster, but nothing was handed in."""
+"""Stands in place of a verdict: the student is in the roster, but submitted nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Table(Generic[K]):
-    """Rows that begin alike and go on with points, whose columns are known when all records have been seen."""
+    """Rows with the same first columns, then columns of points, which are known once all records have been read."""
 
     about: Sequence[str]
     rows: list[tuple[_Row, Mapping[K, int], str]] = field(default_factory=list)
-    """How a row begins, its points, and what the last column says of them."""
+    """For each row: the first cells, the points, and the text of the last column."""
 
     def columns(self) -> list[K]:
-        """Those of points, in the order in which records brought them."""
+        """Return the columns of points, in the order in which they first occur in the records."""
         return list(dict.fromkeys(key for _, points, _ in self.rows for key in points))
 
     def document(self, titles: Sequence[str], remark: str = "") -> Document:
-        """All of it; `titles` are those of the columns of points, `remark` of a last one where there is need of it."""
+        """Return the whole table.
+
+        `titles` are the headings of the columns of points. `remark` is the heading of a last column, which is written
+        only when some row has a text for it.
+        """
         columns, last = self.columns(), bool(remark) and any(text for *_, text in self.rows)
         rows = [[*about, *map(points.get, columns), *[text] * last] for about, points, text in self.rows]
         return as_csv([[*self.about, *titles, *[remark] * last], *rows])
 
 
 def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
-    """Everything about a submission in one line: verdict, points, the most likely cause, points by rule."""
+    """Return the grader's own table: in each row verdict, points, the most likely cause, and points by rule."""
     about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis"]
     table: _Table[str] = _Table([*about, "complete", "overrides"])
     for record in records:
@@ -62,9 +67,10 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
 
 
 def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
-    """The columns of a Gradescope export. What only Gradescope knows (times, views) stays empty.
+    """Return a table with the columns of a Gradescope export.
 
-    It has no column for what people decided; where they did, that is the last one.
+    What only Gradescope knows (times, views) stays empty. An export has no column for decisions of people;
+    when there are any, they are in an additional last column.
     """
     about = ["First Name", "Last Name", "SID", "Email", "Sections", "Total Score", "Max Points", "Status"]
     about += ["Submission ID", "Submission Time", "Lateness (H:M:S)", "View Count", "Submission Count"]
@@ -83,17 +89,17 @@ def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()
 
 
 _TWO_CHARACTERS = "[\u3400-\u9fff\uac00-\ud7a3]{2}"
-"""A whole name in Chinese or Korean: the family's character, then the given one."""
+"""A whole name of two Chinese or Korean characters: the family name, then the given name."""
 
 _NO_ASSIGNMENT = "Override Grade: decided by people"
-"""A column whose name holds one of Canvas' own totals is no assignment (NON_ASSIGNMENT_COLUMN_HEADERS)."""
+"""A column whose name contains one of Canvas' own totals is no assignment (NON_ASSIGNMENT_COLUMN_HEADERS)."""
 
 
 def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:  # noqa: ARG001 - they have no row
-    """What Canvas imports: it finds a student by SIS ID or login, else by name.
+    """Return a table that Canvas imports. Canvas finds a student by SIS ID or login, else by name.
 
-    Who has no score has no row: an empty cell would take away the grade that Canvas has (`no_change_to_value?` in its
-    lib/gradebook_importer.rb, where all that is said of it here was read).
+    A student without a score has no row, because an empty cell would delete the grade in Canvas (`no_change_to_value?`
+    in its lib/gradebook_importer.rb, the source of all statements about Canvas here).
     """
     table: _Table[tuple[str, int]] = _Table(["Student", "ID", "SIS User ID", "SIS Login ID", "Section"])
     full: dict[tuple[str, int], int] = {}
@@ -111,7 +117,7 @@ def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Docume
 
 
 def json_lines(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:  # noqa: ARG001 - no record
-    """The records, one a line, for programs."""
+    """Return the records, one per line, for programs."""
     return joined(as_json(record, one_line=True) for record in records)
 
 
@@ -120,12 +126,12 @@ def _decided(record: Record) -> str:
 
 
 def _assignment(record: Record) -> str:
-    """The name of a column of points in Canvas."""
+    """Return the name of the record's column of points in Canvas."""
     return f"{record.lab}, public part: {NOT_RUN}" if record.public_only else record.lab
 
 
 def _points(record: Record) -> dict[tuple[str, int], int]:
-    """Of each rule, with what it can earn; nothing where there is no score."""
+    """Return the points by rule and the rule's maximum; empty when there is no score."""
     rules = judged(record) if record.score is not None else []
     return {(rule.rule, rule.max_points): rule.points for rule in rules}
 
@@ -139,9 +145,9 @@ def _known(student: Student) -> _Row:
 
 
 def _person(student: Student) -> _Row:
-    """First and last name, from `Last, First`, `First Last` or two Chinese or Korean characters, and the rest.
+    """Return first and last name, from `Last, First`, `First Last` or two Chinese or Korean characters, and the rest.
 
-    A name of one word is a first name: which part of a longer one is the family's nobody can tell.
+    Any other name of one word is a first name, because it is unknown which part of it is the family name.
     """
     last, comma, first = student.name.partition(",")
     if not comma and re.fullmatch(_TWO_CHARACTERS, student.name.strip()):

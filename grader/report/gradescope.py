@@ -1,7 +1,7 @@
 """Gradescope's `results.json`: one visible test for each rule, whole points.
 
-A hidden test would hide the total from students, so hidden cases are text within a test, their titles only. No time is
-told: how long a program takes in a hidden case is a message about that case.
+A hidden test would hide the total from students, so hidden cases are text within a test, with their titles only.
+No time is reported, because the time that a program takes in a hidden case would reveal information about that case.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["render"]
 
 
 def render(record: Record, view: View) -> Document:
-    """The whole file. When the grader failed it has no score, which Gradescope shows as a failed autograder."""
+    """Return the whole file. When the grader failed it has no score, which Gradescope shows as a failed autograder."""
     results: dict[str, Any] = {
         "output": text.render(
             record, audience=view.audience, without=(text.Part.POINTS, text.Part.CASES), everything=True

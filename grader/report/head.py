@@ -1,4 +1,4 @@
-"""The first lines of a report: verdict, points, what people decided, and that all is well."""
+"""The first lines of a report: verdict, points, decisions of people, and the message that nothing is wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_NOTES = 40
 
 
 def headline(page: Page, record: Record, most_notes: int = _MOST_NOTES) -> None:
-    """Verdict and points, what the submission made odd, and what people decided; all numbers are those after it."""
+    """Write verdict and points, the notes on the submission, and the decisions of people, which all numbers include."""
     mark = good if record.verdict.passed else bad
     begin = strong(record.submission.name), ": ", mark(result_of(record))
     if record.public_only:  # a line of its own, so that its words stay together
@@ -34,7 +34,7 @@ def headline(page: Page, record: Record, most_notes: int = _MOST_NOTES) -> None:
 
 
 def all_well(page: Page, record: Record) -> None:
-    """That nothing is wrong."""
+    """Write that nothing is wrong."""
     page.write(all_pass(record), indent=2)
     if record.memcheck:
         page.write("Valgrind has nothing to say: no bad access, 0 bytes lost. Well done.", indent=2)

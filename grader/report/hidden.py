@@ -1,7 +1,7 @@
-"""Hidden cases that cost points: rule and title, no more; where nothing else fails for a rule, also what they test.
+"""Hidden cases that cost points: only rule and title, and what they test when no public case fails for the rule.
 
-Where a public case fails for the rule too, that case shows the way. Where none does, the handout's sentences that the
-case tests are shown: they tell nothing of its calls.
+A public case that fails for the same rule shows the student what to fix. Where there is none, the report shows the
+sentences of the handout that the hidden case tests: they reveal nothing about its calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_TITLES = 6
 
 
 def hidden_cases(page: Page, record: Record, audience: Audience, most: int = MOST_TITLES) -> None:
-    """Write the section, with so many titles of each rule."""
+    """Write the section, with at most `most` titles and sentences for each rule."""
     losses = hidden_losses(record, audience)
     if not losses:
         return
@@ -35,7 +35,7 @@ def hidden_cases(page: Page, record: Record, audience: Audience, most: int = MOS
 
 
 def hidden_briefly(page: Page, record: Record, audience: Audience, most: int) -> None:
-    """Write how many cases of which rules; titles and sentences of those alone that no public case leads to."""
+    """Write the number of cases by rule; titles and sentences only for rules for which no public case fails."""
     losses = hidden_losses(record, audience)
     if not losses:
         return
@@ -52,7 +52,7 @@ def hidden_briefly(page: Page, record: Record, audience: Audience, most: int) ->
 
 
 def hidden_head(record: Record, losses: list[HiddenLoss], audience: Audience) -> str:
-    """How many of them cost how much."""
+    """Return the heading: how many hidden cases cost points, and how many points."""
     failing = {one.case for loss in losses for one in loss.outcomes}
     hidden = sum(is_hidden(outcome, audience) for outcome in record.outcomes)
     points = points_about(sum(loss.points for loss in losses))
@@ -60,7 +60,7 @@ def hidden_head(record: Record, losses: list[HiddenLoss], audience: Audience) ->
 
 
 def what_to_do(losses: list[HiddenLoss]) -> str:
-    """Where public cases fail for the same rules they are the way to them; else there is no other."""
+    """Return what to do: fix public cases that fail for the same rules; where there are none, read the handout."""
     alone = [loss.rule for loss in losses if loss.alone]
     said = "What they do is not shown."
     if not alone:
@@ -71,14 +71,14 @@ def what_to_do(losses: list[HiddenLoss]) -> str:
 
 
 def titles(outcomes: Sequence[Outcome], most: int) -> Iterator[str]:
-    """The titles of some, and how many more there are."""
+    """Yield the titles of the first `most` cases, then how many more cases there are."""
     yield from dict.fromkeys(one.title for one in outcomes[:most])
     if len(outcomes) > most:
         yield f"and {len(outcomes) - most} more"
 
 
 def sentences(loss: HiddenLoss, most: int) -> list[str]:
-    """What the handout says of it, each sentence once."""
+    """Return what the handout says about the cases, each sentence once."""
     if loss.handout:
         return [f"handout: {loss.handout}"]
     return list(dict.fromkeys(said for one in loss.outcomes[:most] for said in clauses_of(one)))[:most]

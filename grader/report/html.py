@@ -37,13 +37,13 @@ __all__ = ["render"]
 _MOST_CAUSES = 6
 _MOST_TITLES = 12
 _MOST_SAID = 6
-"""Sentences at one line of the source."""
+"""The most messages shown at one line of the source."""
 
 _TOOLS = {Tool.GCC: "gcc", Tool.VALGRIND: "Valgrind", Tool.REPLAY: "the cases", Tool.SCAN: "the grader"}
 
 
 def render(record: Record, view: View) -> Document:
-    """The whole page; of hidden cases students see title and rule."""
+    """Return the whole page. Of hidden cases, students see title and rule."""
     audience = view.audience
     groups = _groups(record, audience)
     return web_page(
@@ -72,7 +72,7 @@ def render(record: Record, view: View) -> Document:
 
 
 def _hidden_points(record: Record) -> str:
-    """What hidden cases cost besides, about; nothing where they cost nothing."""
+    """Return approximately what hidden cases cost in addition; empty when they cost nothing."""
     lost = lost_points(record)
     hidden = sum(lost.get(one.case, 0) for one in record.outcomes if one.visibility is Visibility.HIDDEN)
     return points_about(hidden) if hidden else ""
@@ -100,7 +100,7 @@ def _notes(record: Record, audience: Audience) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cause:
-    """A cause, its plainest case, and what is drawn of it."""
+    """A cause, the case that represents it, and the pictures of that case."""
 
     rule: str
     cost: str
@@ -114,12 +114,12 @@ class _Cause:
     hint: str
     broken: str
     before: tuple[StepShown, ...]
-    """Operations that are only listed: those before the first scene, or all where nothing is drawn."""
+    """Operations that are only listed: those before the first scene; without scenes, those up to the bad one."""
     scenes: tuple[DrawnScene, ...]
     at: int
-    """The scene of the operation that went wrong."""
+    """The position in `scenes` of the operation that went wrong, or of the last scene before it."""
     undrawn: bool
-    """Is that operation missing among the scenes, although the case was to be drawn?"""
+    """Whether that operation has no scene although the case was to be drawn."""
     besides: tuple[str, ...]
     program: str
     others: tuple[Outcome, ...]
@@ -156,14 +156,14 @@ def _cause(record: Record, group: Group) -> _Cause:
 
 
 def _first_hint(record: Record, group: Group) -> str:
-    """The diagnosis' own case says why where its picture is, too."""
+    """Return the diagnosis's hint for the diagnosed case, so that it is shown beside the picture too; else ""."""
     diagnosis = record.diagnosis
     return diagnosis.hint if diagnosis is not None and diagnosis.case == group.shown.case else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hidden:
-    """Hidden cases that cost points: how many, and by rule how many, their titles, and what to read."""
+    """Hidden cases that cost points: their number, and for each rule the number, the titles and what to read."""
 
     head: str
     what: str
@@ -183,7 +183,7 @@ def _hidden(record: Record, audience: Audience) -> _Hidden | None:
 
 @dataclass(slots=True, kw_only=True)
 class _Mark:
-    """What is said at a line of the source."""
+    """A message at a line of the source."""
 
     by: str
     message: str
@@ -193,7 +193,7 @@ class _Mark:
 
 
 def _marks(record: Record, audience: Audience) -> dict[int, list[_Mark]]:
-    """By lines of the source, in their order: everything that was found there and that this reader may see."""
+    """Return the messages by line of the source, in line order: findings and advice that this reader may see."""
     secret = {outcome.case for outcome in record.outcomes if is_hidden(outcome, audience)}
     found: dict[tuple[int, str], _Mark] = {}
     for finding in record.findings:
@@ -218,14 +218,14 @@ def _add(found: dict[tuple[int, str], _Mark], line: int, mark: _Mark) -> None:
 
 
 def _said(finding: Finding) -> str:
-    """A difference in a few words too, where the message is a hint."""
+    """Return the message of a finding; for a difference, where the message is a hint, the values precede it."""
     if not finding.field or finding.case is None:
         return finding.message
     return f"{finding.field} is {finding.actual}, expected {finding.expected}. {finding.message}".strip()
 
 
 def _line(record: Record, source: tuple[SourceLine, ...]) -> int:
-    """The line of the source that is shown, 0 for none."""
+    """Return the line number in the shown source, 0 when the place is not in it."""
     submission = record.submission
     if not source or source[0].file != submission.source_file or not submission.source:
         return 0

@@ -1,9 +1,10 @@
-"""JUnit XML as Jenkins, GitLab and the actions of GitHub read it: a suite for each rule, in it the rule's cases.
+"""JUnit XML as Jenkins, GitLab and the actions of GitHub read it: a suite for each rule, with the rule's cases.
 
-A suite passes when its rule has all points, which are properties of it, and so is what people decided about the rule.
-What the program printed is left out: GitLab and Jenkins attach files that are named in there. It is valid by the schema
-that Jenkins' xUnit plugin demands (junit-10.xsd), so no case has a file: ours are not in the student's repository.
-No time is told: how long a program takes in a hidden case is a message about that case.
+A suite passes when its rule has all points. The points and a decision of people about the rule are its properties.
+What the program printed is left out, because GitLab and Jenkins attach files that are named in such output. The file is
+valid by the schema that Jenkins' xUnit plugin requires (junit-10.xsd), so no case names a file; the case files are not
+in the student's repository. No time is reported, because the time that a program takes in a hidden case would reveal
+information about that case.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from grader.report.words import points_of, result_of
 __all__ = ["render"]
 
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
-"""The elements that say how a case ended, and the attributes that count them. None of them: it passed."""
+"""The elements that say how a case ended, and the attributes that count them. A case without any of them passed."""
 
 _ERRORS = (Verdict.COMPILE_ERROR, Verdict.REJECTED, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
 
 
 def render(record: Record, view: View) -> Document:
-    """The whole file."""
+    """Return the whole file."""
     root = ET.Element("testsuites", name=f"{record.submission.name}: {result_of(record)}, {points_of(record)}")
     if record.verdict.is_ours:
         suite = ET.SubElement(root, "testsuite", name="grader")
@@ -41,22 +42,25 @@ def render(record: Record, view: View) -> Document:
         root.extend(suites.suite(rule) for rule in judged(record))
     for element in (*root, root):
         _count(element)
-    del root.attrib["skipped"]  # Jenkins' schema has it in suites only
+    del root.attrib["skipped"]  # Jenkins' schema allows it in suites only
     ET.indent(root, " ")
     return as_xml(root)
 
 
 class _Suites:
-    """A suite for each rule of a record."""
+    """Makes the suites of a record, one for each rule."""
 
     def __init__(self, record: Record, audience: Audience) -> None:
         self.record, self.audience = record, audience
         visible = [outcome for outcome in record.outcomes if not is_hidden(outcome, audience)]
         self.shown = {group.shown.case for group in grouped(record, visible)}
-        """The cases that stand for all with their cause; the others say only what is wrong."""
+        """The cases that represent their causes and are shown in full; the others say only what is wrong."""
 
     def suite(self, rule: RuleScore) -> ET.Element:
-        """A rule with its points, and its cases; one entry for itself, when they do not tell all of it."""
+        """Return the suite of a rule with its points and cases.
+
+        It has an entry for the rule itself when the rule has no cases, or lost points although all of them passed.
+        """
         suite = ET.Element("testsuite", name=rule.rule)
         properties = ET.SubElement(suite, "properties")
         about = {"title": rule.title, "handout": rule.handout, "points": rule.points, "max_points": rule.max_points}
@@ -72,7 +76,7 @@ class _Suites:
         return suite
 
     def _names(self, outcomes: list[Outcome]) -> Iterator[str]:
-        """Titles; GitLab drops a case whose name another one has."""
+        """Yield a unique title for each case, because GitLab drops a case whose name another case has."""
         seen: Counter[str] = Counter()
         for outcome in outcomes:
             seen[outcome.title] += 1
@@ -90,9 +94,10 @@ class _Suites:
             bad.text = why(self.record, rule, self.audience)
 
     def _case(self, case: ET.Element, outcome: Outcome, settled: str) -> None:
-        """It fails when it costs points of its rule; what it lost of others is in theirs.
+        """Fill the element of a case, which fails when it costs points of its rule.
 
-        Where people gave the rule all its points a failing case is passed over, with what they said.
+        What it costs other rules is shown in their suites. Where people gave the rule all its points, a failing case is
+        marked as skipped, with their decision (`settled`).
         """
         hidden = is_hidden(outcome, self.audience)
         if outcome.passed:
@@ -112,7 +117,7 @@ class _Suites:
 
 
 def _tag(verdict: Verdict) -> str:
-    """A wrong state is a failure; what could not go on is an error."""
+    """Return the element's name: "failure" for a wrong state, "error" when the program could not continue."""
     return "error" if verdict in _ERRORS else "failure"
 
 

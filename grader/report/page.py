@@ -1,6 +1,6 @@
-"""A page of text: escapes, wraps and, when asked, colours. Nothing on it is wider than the page.
+"""A page of text that escapes, wraps and, when requested, colours its text. Nothing on it is wider than the page.
 
-Every word of a report passes through here, so that no renderer can forget to escape what a student wrote.
+Every word of a text report passes through this module, so that no renderer can forget to escape what a student wrote.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["Page", "Span", "Style", "bad", "dim", "glued", "good", "pad", "stron
 
 _LEAST_WIDTH = 40
 _LEAST_ROOM = 18
-"""Columns that a paragraph keeps for its words, however deep it hangs."""
+"""The fewest columns that a paragraph has for its words after the first line, however large `hang` is."""
 _GLUE = "\u00a0"
-"""A blank at which no line is broken."""
+"""A space at which no line is broken."""
 
 
 class Style(StrEnum):
-    """How a piece of text looks in a terminal; its value is the ANSI code. It carries no meaning alone."""
+    """How a piece of text looks in a terminal; its value is the ANSI code. Style alone conveys no information."""
 
     PLAIN = ""
     STRONG = "1"
@@ -53,7 +53,7 @@ class Page:
         self._lines: list[str] = []
 
     def write(self, *parts: str | Span, indent: int = 0, hang: int | None = None) -> None:
-        """Write one paragraph; further lines start at column `hang` (default: where the first one does)."""
+        """Write one paragraph; further lines start at column `hang` (default: `indent`, like the first)."""
         hang = min(indent if hang is None else hang, self.width - _LEAST_ROOM)
         line = [_blank(indent)]
         used, begun = indent, False
@@ -75,17 +75,17 @@ class Page:
         self._end(line)
 
     def labelled(self, label: str, *parts: str | Span, column: int = 10, indent: int = 2) -> None:
-        """A paragraph with a name before it."""
+        """Write a paragraph with a label before it."""
         self.write(Span(pad(label, column), Style.DIM), *parts, indent=indent, hang=indent + column)
 
     def heading(self, text: str) -> None:
-        """A line that begins a section."""
+        """Write the line that begins a section."""
         self.blank()
         rule = "─" * (self.width - cells(text) - 1)
         self.write(Span(text, Style.HEADING), Span(f" {rule}", Style.DIM))
 
     def command(self, *words: str, indent: int) -> None:
-        """A shell command; where it is too long it goes on behind a backslash, so that it can be copied."""
+        """Write a shell command. A long one continues on the next line after a backslash, so that it can be copied."""
         room = self.width - 2
         line, begun = " " * indent, False
         for word in map(escape, words):
@@ -101,7 +101,7 @@ class Page:
         self.crop(line)
 
     def crop(self, *parts: str | Span, indent: int = 0) -> None:
-        """One line, cut off where the page ends."""
+        """Write one line, cut off at the width of the page."""
         room = self.width - indent
         pieces = [
             (escape(part), Style.PLAIN) if isinstance(part, str) else (escape(part.text), part.style) for part in parts
@@ -111,28 +111,28 @@ class Page:
         self._end([_blank(indent), *pieces])
 
     def blank(self) -> None:
-        """An empty line, but never two."""
+        """Write an empty line, but never two in a row."""
         if self._lines and self._lines[-1]:
             self._lines.append("")
 
     def __len__(self) -> int:
-        """How many lines it has."""
+        """Return the number of lines."""
         return len(self._lines)
 
     def add(self, other: Page) -> None:
-        """Write what stands on another page of this width, apart from what is above it."""
+        """Append the lines of another page of the same width, after an empty line."""
         if len(other):
             self.blank()
             self._lines += other._lines
 
     def cut(self, most: int, last: str | Span) -> None:
-        """Keep so many lines at most, the last of which says that there were more."""
+        """Keep at most `most` lines; if there were more, `last` becomes the last line and says so."""
         if len(self._lines) > most:
             del self._lines[most - 1 :]
             self.crop(last, indent=2)
 
     def text(self) -> Document:
-        """All of it, with a line end."""
+        """Return the whole text, with a line end."""
         return Document("\n".join(self._lines).strip("\n").replace(_GLUE, " ") + "\n")
 
     def _end(self, line: Iterable[_Piece]) -> None:
@@ -149,37 +149,37 @@ class Page:
 
 
 def strong(text: str) -> Span:
-    """What the eye should find first."""
+    """Text that the reader should notice first."""
     return Span(text, Style.STRONG)
 
 
 def dim(text: str) -> Span:
-    """What may be passed over."""
+    """Text that the reader may skip."""
     return Span(text, Style.DIM)
 
 
 def good(text: str) -> Span:
-    """What is as it should be."""
+    """Text that says what is right."""
     return Span(text, Style.GOOD)
 
 
 def bad(text: str) -> Span:
-    """What is not."""
+    """Text that says what is wrong."""
     return Span(text, Style.BAD)
 
 
 def glued(text: str) -> str:
-    """The text as one word, which goes to the next line as a whole."""
+    """Return the text as one word, which is moved to the next line as a whole."""
     return text.replace(" ", _GLUE)
 
 
 def pad(text: str, width: int) -> str:
-    """The text, filled up to `width` columns of a terminal."""
+    """Return the text, filled with spaces up to `width` columns of a terminal."""
     return text + " " * (width - cells(escape(text)))
 
 
 def _words(parts: Iterable[str | Span]) -> Iterator[tuple[_Word, _Word]]:
-    """Words with the blanks before them. A word may change its style inside; lines break at blanks only."""
+    """Yield words with the spaces before them. A word may change its style inside; lines break at spaces only."""
     gap: _Word = []
     word: _Word = []
     for part in parts:
@@ -213,7 +213,7 @@ def _wide(word: _Word) -> int:
 
 
 def _cut(word: _Word, room: int) -> tuple[_Word, _Word]:
-    """As much of a word as fits into `room` columns, and the rest."""
+    """Return as much of a word as fits into `room` columns, and the rest."""
     head: _Word = []
     for at, (text, style) in enumerate(word):
         taken = 0

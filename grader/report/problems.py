@@ -1,4 +1,4 @@
-"""What is to be mended, one thing after the other: for formats that put a message at a line."""
+"""The problems to fix as a sequence, for formats that put a message at a line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_TITLES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One of them, with the cases in which it was seen; without `source` nobody knows its line."""
+    """A problem, with the cases in which it was seen; without `source` its line is unknown."""
 
     rule: str
     message: str
@@ -40,13 +40,13 @@ class Problem:
     cases: frozenset[str] = frozenset()
     source: tuple[SourceLine, ...] = ()
     is_note: bool = False
-    """Does it cost no point, or none any more?"""
+    """Whether it costs no point, or no longer costs any."""
     settled_by: tuple[Override, ...] = ()
-    """Those who decided that it costs none any more."""
+    """The decisions because of which it no longer costs any."""
 
 
 def causes(record: Record, audience: Audience) -> Iterator[Problem]:
-    """One for each cause, the dearest first; what only hidden cases show comes last, one for each rule."""
+    """Yield a problem for each cause, the diagnosed one first, then by cost; last, one per rule for hidden cases."""
     return _settled(record, _causes(record, audience))
 
 
@@ -60,7 +60,7 @@ def _causes(record: Record, audience: Audience) -> Iterator[Problem]:
 
 
 def each_found(record: Record, audience: Audience) -> Iterator[Problem]:
-    """One for each thing that a tool found at one line; the first case that shows it tells of it."""
+    """Yield a problem for each thing that a tool found at one line, described by the first case that shows it."""
     return _settled(record, _each_found(record, audience))
 
 
@@ -89,7 +89,7 @@ def _each_found(record: Record, audience: Audience) -> Iterator[Problem]:
 
 
 def _settled(record: Record, problems: Iterator[Problem]) -> Iterator[Problem]:
-    """What costs nothing any more, because people gave all rules that it cost points all of theirs, is a note."""
+    """Make a problem a note when it costs nothing any more: people gave full points to all rules that it cost some."""
     raised = [one for one in record.overrides if one.points > one.was]
     if not raised:
         yield from problems
@@ -98,7 +98,7 @@ def _settled(record: Record, problems: Iterator[Problem]) -> Iterator[Problem]:
     guilty = {rule.rule: {one.case for one in guilty_of(record, rule.rule)} for rule in record.rules}
     for problem in problems:
         costs = {problem.rule, *(rule for rule, cases in guilty.items() if cases & problem.cases)}
-        if not record.outcomes:  # what does not build costs everything
+        if not record.outcomes:  # a failed build costs the points of every rule
             costs |= guilty.keys()
         by = tuple(one for one in raised if one.rule in costs)
         is_note = record.verdict.passed or (bool(by) and costs <= full)
@@ -106,13 +106,13 @@ def _settled(record: Record, problems: Iterator[Problem]) -> Iterator[Problem]:
 
 
 def advised(record: Record) -> Iterator[Problem]:
-    """What costs no point."""
+    """Yield the advice, which costs no point."""
     for one in record.advice:
         yield Problem(rule=one.kind, message=one.message, source=one.source, is_note=True)
 
 
 def decided(record: Record) -> Iterator[Problem]:
-    """What people decided; points that they took are missed as others are."""
+    """Yield the decisions of people. One that took points is no note, because these points are missing like others."""
     for one in record.overrides:
         yield Problem(rule=one.rule, message=said_of(one), kind="decided", is_note=one.points >= one.was)
 
@@ -132,7 +132,7 @@ def _found(outcome: Outcome, finding: Finding | None) -> Problem:
 
 
 def file_of(record: Record) -> str:
-    """The graded file as seen from where the grader was called; the folder, when it is not there."""
+    """Return the path of the graded file, seen from where the grader was called; the folder when there is no file."""
     return posixpath.normpath(posixpath.join(record.submission.name, record.submission.file))
 
 
@@ -144,12 +144,12 @@ def _building(record: Record) -> Iterator[Problem]:
 
 
 def _visible(record: Record, audience: Audience) -> list[Outcome]:
-    """The failing cases that this reader may see."""
+    """Return the failing cases that this reader may see."""
     return [one for one in record.outcomes if one.verdict is not Verdict.ACCEPTED and not is_hidden(one, audience)]
 
 
 def _told(outcome: Outcome, finding: Finding | None) -> str:
-    """What went wrong, where in which case, and what to look at."""
+    """Return what went wrong, what to look at, and the case and operation."""
     seen = outcome.difference if finding is None else finding
     values = f"{seen.field}: expected {seen.expected}, yours {seen.actual}" if seen and seen.expected else ""
     if outcome.difference is not None and outcome.difference.said and finding is not None and finding.field:
@@ -163,9 +163,10 @@ def _told(outcome: Outcome, finding: Finding | None) -> str:
 
 
 def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
-    """Of hidden cases no more than how many cost points of a rule; those that cost nothing when there is no other.
+    """Yield one problem for each rule: how many hidden cases cost its points, and their titles.
 
-    Of an unfinished file nothing: they fail for what public cases ask for.
+    When no hidden case costs points, the failing ones that cost none are reported. For an unfinished file nothing is
+    reported, because its hidden cases fail for what public cases require too.
     """
     if is_unfinished(record):
         return

@@ -31,12 +31,12 @@ STAGE_WORDS = {
 
 
 def is_unfinished(record: Record) -> bool:
-    """Is there a call that has done nothing yet?"""
+    """Whether there is a call that has done nothing yet."""
     return any(one.stage is Stage.NOT_YET for one in record.stages)
 
 
 def how_to_begin(record: Record) -> str:
-    """What to do with a file in which no call does its work yet; nothing for any other."""
+    """Return what to do with a file in which no call does its work yet; empty for any other file."""
     if not record.stages or any(one.stage is not Stage.NOT_YET for one in record.stages):
         return ""
     first = record.stages[0]
@@ -47,46 +47,46 @@ def how_to_begin(record: Record) -> str:
 
 
 def is_for_later(record: Record, outcome: Outcome) -> bool:
-    """Does the case only show that such a call does nothing?"""
+    """Whether the case only shows that a call does nothing yet."""
     return is_in_unwritten(record, outcome, bad_operation(record, outcome))
 
 
 def is_in_unwritten(record: Record, outcome: Outcome, number: int | None) -> bool:
-    """Is this operation of the case a call that has done nothing yet?"""
+    """Whether operation `number` of the case is a call that has done nothing yet."""
     words = _words(outcome, number)
     return any(one.stage is Stage.NOT_YET and one.call in words for one in record.stages)
 
 
 def _words(outcome: Outcome, number: int | None) -> list[str]:
-    """Those of an operation as it is written, its call among them."""
+    """Return the words of an operation as it is written, including the name of its call."""
     return next((step.call.split() for step in outcome.steps if step.number == number), [])
 
 
 def asked_now(record: Record, groups: list[Group]) -> list[Group]:
-    """The first of the causes, and of the others those that are more than a call which is not written yet."""
+    """Return the first cause, and of the others those that are more than a call that is not written yet."""
     return groups[:1] + [group for group in groups[1:] if not is_for_later(record, group.shown)]
 
 
 def is_next(record: Record) -> bool:
-    """Does the report begin with a case that only shows that a call does nothing yet?"""
+    """Whether the report begins with a case that only shows that a call does nothing yet."""
     case = record.diagnosis.case if record.diagnosis is not None else None
     return any(one.case == case and is_for_later(record, one) for one in record.outcomes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPoints:
-    """A call of the handout's tasks, with the public cases that went wrong first in it and what they cost."""
+    """A call of the handout's tasks, with the number and the cost of the public cases that first went wrong in it."""
 
     task: str
     call: str
     stage: Stage
     cases: int
     lost: float
-    """Points, about."""
+    """Points, approximately."""
 
 
 def by_task(record: Record) -> list[TaskPoints]:
-    """What each call cost, in the handout's order; nothing where all is right. Hidden cases are left out."""
+    """Return what each call cost, in the handout's order; empty when nothing is wrong. Hidden cases are left out."""
     lost = lost_points(record)
     wrong: dict[str, list[str]] = {one.call: [] for one in record.stages}
     for outcome in record.outcomes:
@@ -107,7 +107,7 @@ def by_task(record: Record) -> list[TaskPoints]:
 
 
 def how_far(page: Page, record: Record) -> None:
-    """A line for each call of an unfinished file; nothing of a finished one."""
+    """Write a line for each call of an unfinished file; nothing for a finished one."""
     if not is_unfinished(record):
         return
     page.heading("How far it is")
@@ -121,7 +121,7 @@ def how_far(page: Page, record: Record) -> None:
 
 
 def how_far_briefly(page: Page, record: Record) -> None:
-    """The same in a line for each stage."""
+    """Write the calls of each stage in one line."""
     page.heading("How far it is")
     for stage in Stage:
         calls = ", ".join(one.call for one in record.stages if one.stage is stage)

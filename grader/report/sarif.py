@@ -1,7 +1,7 @@
-"""SARIF 2.1.0: one run for each tool that had its say, with what it found at which line.
+"""SARIF 2.1.0: one run for each tool that was used, with its findings and their lines.
 
-A tool that looked and found nothing has a run without results, which closes what an earlier one reported. Advice and
-what people decided have runs of their own. Nothing that costs no point is an error there.
+A tool that found nothing has a run without results, which closes what an earlier run reported. Advice and decisions of
+people have runs of their own. What costs no point is never reported as an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROOT = "%SRCROOT%"
 
 
 def render(record: Record, view: View) -> Document:
-    """The whole log."""
+    """Return the whole log."""
     found = list(each_found(record, view.audience))
     runs = [
         _run(record, tool, version, [problem for problem in found if problem.tool is tool])
@@ -41,7 +41,7 @@ def render(record: Record, view: View) -> Document:
 
 
 def _tools(record: Record, found: list[Problem]) -> Iterator[tuple[Tool, str]]:
-    """Those that were asked, with their versions."""
+    """Yield the tools that were used, with their versions."""
     environment = record.environment
     tools = {problem.tool for problem in found}
     if record.submission.sha256 or Tool.GCC in tools:
@@ -90,7 +90,7 @@ def _rule(rule: RuleScore) -> dict[str, Any]:
 
 
 def _kind(kind: str) -> dict[str, Any]:
-    """A kind of advice, in the place of a rule."""
+    """Return the entry of a kind of advice, in the place of a rule."""
     what = kind.replace("-", " ")
     return {
         "id": kind,
@@ -114,7 +114,7 @@ def _result(record: Record, tool: str, problem: Problem, places: dict[str, int])
         "partialFingerprints": {"cause/v1": _fingerprint(tool, problem)},
         "occurrenceCount": max(1, times),
     }
-    if record.overrides:  # of all results or of none (SARIF 2.1.0, 3.27.23)
+    if record.overrides:  # on all results or on none (SARIF 2.1.0, 3.27.23)
         result["suppressions"] = [
             {"kind": "external", "status": "accepted", "justification": said_of(one)} for one in problem.settled_by
         ]
@@ -127,7 +127,7 @@ def _result(record: Record, tool: str, problem: Problem, places: dict[str, int])
 
 
 def _location(record: Record, line: SourceLine | None) -> dict[str, Any]:
-    """A line of the student's file, or the file."""
+    """Return the location of a line of the student's file, or of the file."""
     place: dict[str, Any] = {"artifactLocation": _artifact(file_of(record))}
     location: dict[str, Any] = {"physicalLocation": place}
     if line is not None:
@@ -138,14 +138,14 @@ def _location(record: Record, line: SourceLine | None) -> dict[str, Any]:
 
 
 def _artifact(path: str) -> dict[str, str]:
-    """From the top of the repository, where the grader is called; a path from elsewhere stays whole."""
+    """Return a path from the top of the repository, where the grader is called; an absolute path stays absolute."""
     if PurePosixPath(path).is_absolute():
         return {"uri": f"file://{quote(path)}"}
     return {"uri": quote(path), "uriBaseId": _ROOT}
 
 
 def _fingerprint(tool: str, problem: Problem) -> str:
-    """Of what stays when lines move: the same cause is not reported anew."""
+    """Return a hash of what stays the same when lines move, so that the same cause is not reported as new."""
     functions = [line.function for line in problem.source]
     known = "\0".join([tool, problem.rule, problem.kind, *(functions or [problem.message])])
     return hashlib.sha256(known.encode()).hexdigest()[:16]

@@ -18,17 +18,20 @@ from grader.report.words import NO_FILE, counted
 __all__ = ["MOST_EXCERPTS", "messages_of", "shown_hint", "start_here", "what_it_means", "why_not"]
 
 _WITH_MEANING = ("compiler", "linker")
-"""Findings whose `field` says in one sentence what the message means."""
+"""Kinds of findings whose `field` says in one sentence what the message means."""
 
 _MOST_MESSAGES = 60
 MOST_EXCERPTS = 3
-"""Messages that are shown with their lines."""
+"""The most messages that are shown with their lines of source."""
 
 
 def start_here(
     page: Page, record: Record, audience: Audience, most: int = _MOST_MESSAGES, *, also: bool = True
 ) -> None:
-    """Write the section that a student reads first, with so many messages of a compiler and `also` the other rules."""
+    """Write the section that a student reads first.
+
+    It has at most `most` messages of the compiler. With `also` it names the other rules that were seen.
+    """
     building = of_the_build(record)
     if record.verdict is Verdict.JUDGE_ERROR:
         page.blank()
@@ -74,7 +77,7 @@ def _building(page: Page, record: Record, findings: list[Finding], audience: Aud
 
 
 def why_not(record: Record, first: Finding) -> str:
-    """Why nothing was run, or not as it should be."""
+    """Return why nothing was run, or that the build is not as the handout demands."""
     if record.verdict is Verdict.REJECTED:
         return (
             "The file holds what could make the grader report wrong results, so nothing of it was run. Take it away "
@@ -88,12 +91,12 @@ def why_not(record: Record, first: Finding) -> str:
 
 
 def messages_of(findings: Iterable[Finding]) -> list[tuple[tuple[SourceLine, ...], str, str]]:
-    """What a compiler says, each once: the place, the message and what it means."""
+    """Return the messages of the compiler, each once: the place, the message and what it means."""
     return list(dict.fromkeys((one.source[:1], one.message, what_it_means(one)) for one in findings))
 
 
 def _excerpt(page: Page, record: Record, place: SourceLine) -> None:
-    """The lines around a place of the student's file; below it a caret, where the column is known."""
+    """Write the lines around a place of the student's file, with a caret below it when the column is known."""
     found = excerpt(record, place)
     for line in found.lines if found is not None else ():
         number = f"{line.number:>5} | "
@@ -106,7 +109,7 @@ def _excerpt(page: Page, record: Record, place: SourceLine) -> None:
 
 
 def what_it_means(finding: Finding) -> str:
-    """One sentence on a message of the compiler or the linker, where we have one."""
+    """Return one sentence that explains a message of the compiler or the linker; empty when the grader has none."""
     return finding.field if finding.kind in _WITH_MEANING else ""
 
 
@@ -134,7 +137,7 @@ def _cause(page: Page, record: Record, diagnosis: Diagnosis, audience: Audience)
             page.labelled("Hint", strong(diagnosis.hint))
         if diagnosis.source_line is not None:
             where = f" in {diagnosis.source_line.function}" if diagnosis.source_line.function else ""
-            leaks = record.verdict is Verdict.MEMORY_LEAK  # it is lost elsewhere
+            leaks = record.verdict is Verdict.MEMORY_LEAK  # the line allocates the memory, which is lost elsewhere
             page.labelled("Allocated" if leaks else "Your code", f"{diagnosis.source_line}{where}")
             _excerpt(page, record, diagnosis.source_line)
         if diagnosis.case is not None:
@@ -149,12 +152,12 @@ def _call(outcome: Outcome | None, diagnosis: Diagnosis) -> str:
 
 
 def shown_hint(outcome: Outcome, diagnosis: Diagnosis) -> str:
-    """What a student may read of the hint that comes from a hidden case."""
+    """Return the part of a hidden case's hint that a student may read."""
     return " ".join(_without(diagnosis.hint, _secrets(outcome, diagnosis)))
 
 
 def _secrets(outcome: Outcome, diagnosis: Diagnosis) -> set[str]:
-    """Whatever a hint could tell of a hidden case: its calls, values, the place that differs, the line."""
+    """Return what a hint could reveal about a hidden case: its calls, values, the field that differs, source lines."""
     told = {str(diagnosis.source_line)} if diagnosis.source_line is not None else set()
     told |= set(re.findall(r"[\w.]+:\d+", diagnosis.hint))
     values = [step.call for step in outcome.steps]
@@ -167,7 +170,7 @@ def _secrets(outcome: Outcome, diagnosis: Diagnosis) -> set[str]:
 
 
 def _without(hint: str, secrets: set[str]) -> Iterator[str]:
-    """The sentences of a hint that tell none of the secrets."""
+    """Yield the sentences of a hint that contain none of the secrets."""
     words = "|".join(sorted(map(re.escape, secrets), key=len, reverse=True))
     for sentence in re.split(r"(?<=[.?])\s+", hint):
         if not words or not re.search(rf"(?<![\w-])(?:{words})(?!\w)", sentence):

@@ -1,4 +1,4 @@
-"""The operation that went wrong in a terminal: what it met, what it left and what it had to leave, side by side."""
+"""Memory around the operation that went wrong, for a terminal: before it, after it and expected, side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["show_memory"]
 _MOST_COLUMNS = 80
 _INDENT = 4
 _GAP = "   "
-"""Between two states."""
+"""The space between two states."""
 
 _STYLES = {
     Mark.NONE: Style.PLAIN,
@@ -31,10 +31,10 @@ _Cells = Sequence[tuple[str, Mark]]
 
 
 def show_memory(page: Page, record: Record, audience: Audience) -> None:
-    """Write what the operation with which the report begins left wrong in memory, if that may be shown and drawn.
+    """Write what the operation with which the report begins left wrong in memory, if that may be shown and was drawn.
 
-    A row of the table has one label and its cells in each state. The state before is left out where the table is too
-    wide with it; where it still is, nothing is written.
+    A row of the table has one label and its cells in each state. When the table is too wide, the state before the
+    operation is left out. When it is still too wide, nothing is written.
     """
     case = record.diagnosis.case if record.diagnosis is not None else None
     outcome = next((one for one in record.outcomes if one.case == case and not is_hidden(one, audience)), None)
@@ -55,7 +55,7 @@ def show_memory(page: Page, record: Record, audience: Audience) -> None:
 
 
 class _Table:
-    """The panels of some states: where each column begins, and how wide it is."""
+    """The panels of some states as a table, with the widths of its columns."""
 
     def __init__(self, sides: Mapping[str, Sequence[ComparedPanel]]) -> None:
         self.names = list(sides)
@@ -67,7 +67,7 @@ class _Table:
         self.width = _INDENT + self.label + len(self.names) * (len(_GAP) + self.side)
 
     def write(self, page: Page) -> None:
-        """The table, with the names of states above it and those of columns above each panel that has any."""
+        """Write the table, with the names of states above it and the names of columns above each panel that has any."""
         page.crop(dim(" " * self.label), *(strong(_GAP + pad(name, self.side)) for name in self.names), indent=_INDENT)
         for panels, widths in zip(self.panels, self.columns, strict=True):
             columns = panels[0].columns
@@ -81,7 +81,7 @@ class _Table:
                 page.crop(*parts, indent=_INDENT)
 
     def _cells(self, found: _Cells, widths: Sequence[int]) -> Iterator[Span]:
-        """Those of one row and state, filled up to the width of a state."""
+        """Yield the cells of one row in one state, filled up to the width of a state."""
         used = 0
         for place, ((text, mark), wide) in enumerate(zip(found, widths, strict=False)):
             yield Span(" " * (wide - _wide(_marked(text, mark)) + (place > 0)))
@@ -91,7 +91,7 @@ class _Table:
 
 
 def _widths(panels: Sequence[ComparedPanel]) -> list[int]:
-    """Of the columns of a panel, in whichever state its cell is widest."""
+    """Return the widths of a panel's columns: each that of its name or of its widest cell in any state."""
     found: Iterator[_Cells] = (row for panel in panels for _, row in panel.rows)
     shown = [[_wide(_marked(text, mark)) for text, mark in row] for row in found]
     names = [len(name) for name in panels[0].columns]

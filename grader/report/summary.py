@@ -12,7 +12,7 @@ from grader.report.words import points_of, result_of
 __all__ = ["render"]
 
 _MOST_DETAILS = 20_000
-"""Characters; an escaped one takes up to 12 bytes, and GitHub takes 1 MiB for a step and nothing of a longer one."""
+"""In characters. An escaped one takes up to 12 bytes; GitHub accepts 1 MiB per step, and drops a longer summary."""
 
 _TEMPLATE = """\
 ## {{ name }}: {{ result }}, {{ points }}
@@ -33,7 +33,7 @@ _TEMPLATE = """\
 
 
 def render(record: Record, view: View) -> Document:
-    """The whole page."""
+    """Return the whole page."""
     details: str = text.render(record, audience=view.audience, without=(text.Part.POINTS,), everything=True)
     if len(details) > _MOST_DETAILS:
         details = f"{details[:_MOST_DETAILS]}\n... (cut here)"

@@ -34,10 +34,11 @@ def render(
     everything: bool = False,
     without: Container[Part] = (),
 ) -> Document:
-    """The record as a page of text, no line of it wider than `width` columns (40 at least).
+    """Return the record as a page of text; no line is wider than `width` columns (at least 40).
 
-    It has 80 lines at most, and one cause in full; or `everything`. `audience` is "student" or "instructor": of hidden
-    cases students see title and rule only, and which sentences of the handout they test where nothing else says that.
+    The page has at most 80 lines and shows one cause in full; with `everything` it shows all in full. `audience` is
+    "student" or "instructor". Of hidden cases, students see only title and rule, and also the sentences of the handout
+    that the cases test when no public case fails for the rule.
     """
     reader = Audience(audience)
     page = Page(width, colour=colour)
@@ -69,7 +70,7 @@ def _everything(page: Page, record: Record, reader: Audience, without: Container
 
 
 def _points(page: Page, record: Record) -> None:
-    """One line a rule; a minus before it says what is missing."""
+    """Write one line for each rule; a negative number at its start is what is missing."""
     if not record.outcomes and not record.overrides:
         return
     page.heading("Points, rule by rule")
@@ -93,7 +94,7 @@ def _points(page: Page, record: Record) -> None:
 
 
 class _Widths:
-    """The columns of the table of points."""
+    """The widths of the columns in the table of points."""
 
     def __init__(self, rules: tuple[RuleScore, ...]) -> None:
         self.rule = max(len("rule"), *(len(score.rule) for score in rules))
@@ -111,7 +112,7 @@ def _cases(score: RuleScore) -> str:
 
 
 def _causes(page: Page, record: Record, audience: Audience) -> None:
-    """Failing cases by cause, one of each cause in full."""
+    """Write the failing cases by cause, one of each cause in full."""
     groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
     if not groups:
         return

@@ -1,4 +1,4 @@
-"""One case in full: its operations, what each should have returned and did, and what went wrong first."""
+"""One case in full: its operations, the expected and the actual reply of each, and what went wrong first."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_REPLY = {
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Which operations of a long trace are shown: its first ones, those before the bad one, and those behind it."""
+    """How many operations of a long trace are shown: at its start, before the bad one, and after it."""
 
     first: int = 3
     before: int = 6
@@ -48,12 +48,12 @@ FULL = Fold()
 
 
 def case_file(record: Record, case: str) -> str:
-    """Where the case stands, seen from the top of the clone."""
+    """Return the path of the case file, relative to the top of the clone."""
     return f"cases/{record.lab}/{case}.toml"
 
 
 def called_from(source: Sequence[SourceLine]) -> str:
-    """Lines of the student's file, innermost call first, in words."""
+    """Return lines of the student's file in words, innermost call first."""
     places = [f"{line} in {line.function}" if line.function else str(line) for line in source]
     return ", called from ".join(places)
 
@@ -70,7 +70,7 @@ def show_case(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL) -
 
 
 def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, *, told: bool = False) -> None:
-    """Write the operations and what went wrong; that is left out when the page has `told` it already."""
+    """Write the operations and what went wrong; what the page has already shown (`told`) is left out."""
     trouble = trouble_of(record, outcome)
     number, _ = bad_place(record, outcome)
     columns = _Columns(page, _folded(outcome.steps, number, fold))
@@ -89,7 +89,7 @@ def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, 
 
 
 def legend(page: Page, record: Record, outcomes: Iterable[Outcome], fold: Fold = FULL) -> None:
-    """What the short words of the operations mean that were shown, once for all of them."""
+    """Write the meanings of the abbreviations in the shown operations, once for all outcomes."""
     meanings = notation_of(record, outcomes, fold)
     if meanings:
         page.blank()
@@ -97,7 +97,7 @@ def legend(page: Page, record: Record, outcomes: Iterable[Outcome], fold: Fold =
 
 
 def notation_of(record: Record, outcomes: Iterable[Outcome], fold: Fold) -> list[str]:
-    """Each short word with what it means, of those in the shown operations."""
+    """Return the abbreviations in the shown operations, each with its meaning."""
     shown = {
         word
         for outcome in outcomes
@@ -114,7 +114,7 @@ def notation_of(record: Record, outcomes: Iterable[Outcome], fold: Fold) -> list
 
 
 def bad_place(record: Record, outcome: Outcome) -> tuple[int, int]:
-    """The bad operation, and its line in the case file (0: it stands in no line)."""
+    """Return the bad operation and its line in the case file (0 when it has no line)."""
     number = bad_operation(record, outcome)
     if outcome.difference is not None:
         return number, outcome.difference.line
@@ -122,7 +122,7 @@ def bad_place(record: Record, outcome: Outcome) -> tuple[int, int]:
 
 
 def _folded(steps: Sequence[StepShown], number: int, fold: Fold) -> list[StepShown]:
-    """The steps worth reading around operation `number`; a gap of one is no gap."""
+    """Return the steps worth reading around operation `number`; a gap of only one step is filled."""
     kept = {
         step.number
         for step in steps
@@ -158,12 +158,12 @@ class _Columns:
         return left + self.expected + 2 + self.actual + 2
 
     def head(self) -> None:
-        """The names of the columns."""
+        """Write the names of the columns."""
         blank = " " * (len(_MARK) + 1 + self.number + 2 + self.call + 2)
         self.page.write(dim(f"{blank}{pad('expected', self.expected)}  yours"), indent=_INDENT)
 
     def row(self, step: StepShown, bad_one: int, outcome: Outcome) -> None:
-        """One operation. What comes behind the bad one is mostly its consequence, and dim."""
+        """Write one operation. Those after the bad one are mostly its consequences, so they are dim."""
         behind = 0 < bad_one < step.number
         at = step.number == bad_one
         actual = step.actual
@@ -188,7 +188,7 @@ class _Columns:
             self._below(step.note)
 
     def _comment(self, step: StepShown) -> str:
-        """A line that stands for many operations says its comment once."""
+        """Return the step's comment; a line of the case file that stands for many operations shows its comment once."""
         if not step.line:
             return "# the grader adds this call"
         if not step.comment or (step.line, step.comment) == self.said:
@@ -201,7 +201,7 @@ class _Columns:
 
 
 def _what_went_wrong(page: Page, record: Record, outcome: Outcome, trouble: Finding | None, *, told: bool) -> None:
-    """The first difference, or the finding that ended the case, right below its operation."""
+    """Write the first difference, or the finding that ended the case, directly below its operation."""
     indent = _INDENT + len(_MARK) + 1
     wrong = what_is_wrong(record, outcome)
     if wrong and not told:
@@ -219,7 +219,7 @@ def _returned_right(outcome: Outcome, number: int) -> bool:
 
 
 def what_is_wrong(record: Record, outcome: Outcome) -> str:
-    """What was seen first in a case, in one sentence; empty where nobody says it."""
+    """Return what was seen first in a case, in one sentence; empty when neither a difference nor a finding says it."""
     if outcome.difference is not None:
         return outcome.difference.seen
     trouble = trouble_of(record, outcome)
@@ -227,7 +227,7 @@ def what_is_wrong(record: Record, outcome: Outcome) -> str:
 
 
 def besides(findings: Sequence[Finding], trouble: Finding | None) -> Iterator[str]:
-    """What else was found in the case, each thing once; all that is lost in one sentence."""
+    """Yield what else was found in the case, each thing once; all lost memory in one sentence."""
     others = [one for one in findings if one is not trouble and one.message and not one.field]
     leaks = [one for one in others if one.verdict is Verdict.MEMORY_LEAK]
     said = {trouble.message} if trouble is not None else set()

@@ -1,4 +1,4 @@
-"""For whom and where a report is shown, and what a format is."""
+"""For whom and where a report is shown, and the interfaces of formats."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class View:
     width: int = 100
     colour: bool = False
     everything: bool = False
-    """Every cause in full, in the format that has a short version too."""
+    """Whether to show every cause in full, in the format that also has a short version."""
     workflow: bool = False
-    """In the log of a GitHub workflow, where a line can be a command?"""
+    """Whether the report goes to the log of a GitHub workflow, where a line can be a command."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What the machine says of the submission that it hands over: Classroom 50 does it by the environment."""
+    """The environment variables; Classroom 50 uses them to describe the submission that it passes on."""
     time: str = ""
-    """Now, as `YYYY-MM-DDTHH:MM:SSZ`."""
+    """The current time, as `YYYY-MM-DDTHH:MM:SSZ`."""
 
     @property
     def audience(self) -> Audience:
-        """Who reads."""
+        """The reader of the report."""
         return Audience.INSTRUCTOR if self.instructor else Audience.STUDENT
 
 
@@ -39,11 +39,11 @@ class Format(Protocol):
     """Makes a report of a record."""
 
     def __call__(self, record: Record, view: View) -> Document:
-        """The whole report."""
+        """Return the whole report."""
 
 
 class Gradebook(Protocol):
-    """Makes one table of many records: points only, nothing of what a case does."""
+    """Makes one file of many records: points by student, without what a case does, or the records themselves."""
 
     def __call__(self, records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
-        """A row for each student; `missing` are those who handed in nothing. Records are taken one by one."""
+        """Return a row for each student; `missing` are those who submitted nothing. Records are read one by one."""

@@ -1,4 +1,4 @@
-"""A web page in one file: it loads nothing, and only its own script and style work in it, by their hashes."""
+"""A web page in one file, which loads nothing and allows only its own script and style, by their hashes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHELL = """<!DOCTYPE html>
 
 
 def web_page(name: str, *, title: str, **values: object) -> Document:
-    """The page of this name (its template and script are in the folder `web`), every value in it escaped."""
+    """Return the page `name` (template and script are in the folder `web`), with every value in it escaped."""
     return as_html(_template(name), title=title, **values)
 
 

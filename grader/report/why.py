@@ -1,4 +1,4 @@
-"""Why one rule did not earn all its points: what a format with one entry for each rule puts below it."""
+"""Why a rule did not earn all its points: the text for formats that have one entry for each rule."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MOST_TITLES = 12
 
 
 def judged(record: Record) -> list[RuleScore]:
-    """The rules that can earn points; with `--case` some may have none."""
+    """Return the rules that can earn points; with `--case` some may have no points to earn."""
     return [score for score in record.rules if score.max_points]
 
 
 def not_run(record: Record, score: RuleScore) -> bool:
-    """Was this rule never looked at, because what was handed in does not build?"""
+    """Whether this rule was not checked, because the submission does not build."""
     build = {finding.rule for finding in of_the_build(record)}
     return bool(build) and not record.outcomes and score.rule not in build
 
 
 def why(record: Record, score: RuleScore, audience: Audience) -> Document:
-    """What cost a rule its points, in full for the first causes; of hidden cases the titles."""
+    """Return what cost a rule its points: the first causes in full, and the titles of hidden cases."""
     page = Page(_WIDTH, colour=False)
     decision = decision_of(record, score.rule)
     if decision:
@@ -62,7 +62,7 @@ def why(record: Record, score: RuleScore, audience: Audience) -> Document:
 
 
 def _without_guilty(record: Record, score: RuleScore) -> str:
-    """Points are missing, but of no case it can be said that it cost them."""
+    """Return why points are missing although no case can be named that cost them."""
     if not record.score:
         return "It counts together with other rules only, and none has earned a point yet."
     if score.passed < score.cases:
@@ -71,7 +71,7 @@ def _without_guilty(record: Record, score: RuleScore) -> str:
 
 
 def case_in_full(record: Record, outcome: Outcome) -> Document:
-    """One failing case: its operations, the first difference, the line."""
+    """Return one failing case as text: its operations, the first difference, the line."""
     page = Page(_WIDTH, colour=False)
     show_case(page, record, outcome)
     legend(page, record, [outcome])

@@ -1,4 +1,4 @@
-"""What several formats say in the same words."""
+"""Wording that several formats share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def result_of(record: Record) -> str:
-    """The verdict."""
+    """Return the verdict in words."""
     if any(finding.kind == NO_FILE for finding in of_the_build(record)):
         return "there is no file to grade"
     if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
@@ -46,7 +46,7 @@ def result_of(record: Record) -> str:
 
 
 def points_of(record: Record) -> str:
-    """The score; of the public part in words that nobody takes for the final one."""
+    """Return the score in words; a score of the public part is worded so that it is not mistaken for the final one."""
     if record.score is None:
         return "no score"
     points = f"{record.score} of {record.max_score} points"
@@ -54,12 +54,12 @@ def points_of(record: Record) -> str:
 
 
 def part_of(record: Record) -> str:
-    """For a format that has the score in a place of its own: what is to be said of it; empty when it is all of it."""
+    """Return the remark on a score of the public part, for a format with a separate field for the score; else ""."""
     return points_of(record) if record.public_only and record.score is not None else ""
 
 
 def all_pass(record: Record) -> str:
-    """That nothing is wrong, and with what."""
+    """Return the sentence that nothing is wrong, with the number of cases."""
     count = len(record.outcomes)
     if record.public_only:
         return f"All {count} public cases pass: all points are there that can be had without the hidden ones."
@@ -69,23 +69,23 @@ def all_pass(record: Record) -> str:
 
 
 def cost_of(group: Group) -> str:
-    """How many cases have this cause, and what that costs."""
+    """Return how many cases have this cause, and what that costs."""
     return f"seen in {counted(len(group.outcomes), 'case')}, costs {points_about(group.lost)}"
 
 
 def points_about(lost: float) -> str:
-    """What something costs, to the point."""
+    """Return a cost in words, rounded to whole points."""
     points = round(lost)
     return f"about {counted(points, 'point')}" if points else "less than a point" if lost else "no point"
 
 
 def counted(number: int, word: str) -> str:
-    """`1 case`, `2 cases`."""
+    """Return the number with its noun: `1 case`, `2 cases`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def withheld_of(score: RuleScore) -> str:
-    """Why points of a rule are missing that no finding cost; empty when none are."""
+    """Return why points of a rule are missing that no finding cost; empty when no such points are missing."""
     if not score.withheld or score.points == score.max_points:
         return ""
     return f"nothing found; {counted(score.withheld, 'point')} held back until more of the other rules are right"
