@@ -37,7 +37,7 @@ def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
             yield _file(path)
     for path in sorted(
         lab.cases.glob("*.toml")
-    ):  # the rubric and the sentences of the handout; cases are in subfolders
+    ):  # rubric and sentences of the handout; cases are in subfolders
         yield _file(path)
     for case in cases:
         yield _file(case.path)

@@ -213,7 +213,7 @@ def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook,
 
 
 def _check_paths(paths: Iterable[Path], source_name: str) -> None:
-    """Raise `UsageError` that lists all wrong paths: reports of only some submissions could be taken for all of them."""
+    """Raise `UsageError` that lists all wrong paths: reports of some submissions could be taken for all."""
     slips = []
     for path in paths:
         try:
