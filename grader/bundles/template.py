@@ -14,7 +14,7 @@ FOLDER = "grading"
 
 
 def filled(template: str, name: str, lab: Lab, *, runs: bool = False) -> File:
-    """Return a file made from a template beside this module: a lab's values replace `@LAB@` and similar placeholders."""
+    """Return a file made from a template beside this module: a lab's values replace `@LAB@` and the like."""
     text = Path(__file__).with_name(template).read_text(encoding="utf-8")
     words = {"LAB": lab.name, "TITLE": lab.title, "SOURCE": lab.source_name, "FOLDER": FOLDER, "SLUG": slug(lab)}
     for word, value in words.items():

@@ -35,7 +35,7 @@ def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
     for package in _PACKAGES:
         for path in _walk(_ROOT / package):
             yield _file(path)
-    for path in sorted(lab.cases.glob("*.toml")):  # the rubric and the sentences of the handout; cases are in subfolders
+    for path in sorted(lab.cases.glob("*.toml")):  # the rubric and the sentences of the handout; cases are in folders
         yield _file(path)
     for case in cases:
         yield _file(case.path)

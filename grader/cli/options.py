@@ -87,7 +87,7 @@ def chosen_selection(lab: Lab, pattern: str, seed: int | None, *, public_only: b
 
 
 def case_names() -> list[str]:
-    """Return the case names of the default assignment, for a shell. Raises `CaseFileError` when a case file is wrong."""
+    """Return the case names of the default assignment, for a shell. Raises `CaseFileError` when a file is wrong."""
     return [case.name for case in chosen_cases(chosen_lab(DEFAULT), "*", None)]
 
 
@@ -106,7 +106,7 @@ def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:
 
 
 def _closest(word: str, known: list[str]) -> str:
-    """Return the known word that starts with `word`, else the most similar one, else the only one, else an empty string."""
+    """Return the known word that starts with `word`, else the most similar one, else the only one, else no text."""
     begun = [one for one in known if word and one.startswith(word)]
     similar = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
     return next(iter([*begun, *similar, *(known if len(known) == 1 else [])]), "")

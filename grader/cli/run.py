@@ -217,7 +217,7 @@ def _table(paths: Iterable[Path], grade: Callable[..., Record], book: Gradebook,
 
 
 def _check_paths(paths: Iterable[Path], source_name: str) -> None:
-    """Raise `UsageError` that lists all wrong paths: reports of only some submissions could be taken for all of them."""
+    """Raise `UsageError` that lists all wrong paths: half of the reports could be mistaken for all of them."""
     slips = []
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Small programs for the tests of what runs them: a right one, and trouble put around one of its calls."""
+"""Small programs for the tests of the code that runs them: a right one, and faults added around one of its calls."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ _SIGNATURES = {
 
 @cache
 def right() -> str:
-    """A right program in plain C."""
+    """Return a right program in plain C."""
     return (SAMPLES / "accepted" / "visitor_camel_case_allman" / "llm_memory.c").read_text(encoding="utf-8")
 
 
 def changed(*replacements: tuple[str, str], text: str = "") -> str:
-    """The right program with pieces of its text replaced, each of which stands there exactly once."""
+    """Return the right program with pieces of text replaced. Raises `ValueError` unless each occurs exactly once."""
     text = text or right()
     for old, new in replacements:
         if text.count(old) != 1:
@@ -90,7 +90,7 @@ def changed(*replacements: tuple[str, str], text: str = "") -> str:
 
 
 def around(call: str, before: str = "", after: str = "", *, top: str = POSIX, text: str = "") -> str:
-    """The right program with C statements before and after one of its calls; `result` is what the call returned."""
+    """Return the right program with C statements before and after a call; `result` is what the call returned."""
     returns, parameters, names = _SIGNATURES[call]
     lines = [
         top,
@@ -109,13 +109,13 @@ def around(call: str, before: str = "", after: str = "", *, top: str = POSIX, te
 
 
 def line_of(text: str, marker: str = "/* HERE */") -> int:
-    """The number of the one line with the marker."""
+    """Return the number of the only line with the marker."""
     (number,) = (number for number, line in enumerate(text.splitlines(), start=1) if marker in line)
     return number
 
 
 def made(name: str, operations: str, *, header: str = "pool_blocks = 4", rule: str = "address") -> Case:
-    """A case written for one test; `;` may stand for a line end."""
+    """Return a case written for one test; `;` may replace a line end."""
     lines = [line.strip() for line in re.split(r"[;\n]", operations) if line.strip()]
     text = [
         'title = "made for a test"',
@@ -146,7 +146,7 @@ def first_case() -> Case:
 
 @cache
 def second_case() -> Case:
-    """Another story: init, create, free, create, append, destroy."""
+    """Another sequence of operations: init, create, free, create, append, destroy."""
     return made(
         "second",
         "create_sequence 7 20 -> seq; free_sequence 7 -> 0; create_sequence 8 3 -> seq; append_kv 8 21 -> 0",
@@ -154,7 +154,7 @@ def second_case() -> Case:
 
 
 def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise: bool = False) -> Attempt:
-    """All steps of the grader on this source, with everything that they leave behind."""
+    """Run all steps of the grader on this source, and return the attempt with all their results."""
     with tempfile.TemporaryDirectory() as folder, sandbox.workspace() as work:
         attempt = Attempt(
             lab=lab(),
@@ -171,35 +171,35 @@ def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise:
 
 
 def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Record:
-    """The record of this source."""
+    """Return the record of this source."""
     with tempfile.TemporaryDirectory() as folder:
         return pipeline.grade(_written(folder, source), lab(), cases, GradingOptions(valgrind=valgrind))
 
 
 def played(source: str | bytes, *cases: Case) -> list[Played]:
-    """What the harness reported of each case, natively."""
+    """Return what the harness reported of each case in a native run."""
     attempt = attempted(source, *cases)
     assert attempt.replayed is not None
     return list(attempt.replayed.played)
 
 
 def comparisons(source: str | bytes, *cases: Case) -> tuple[Comparison, ...]:
-    """Each case, compared."""
+    """Return the comparison of each case."""
     return attempted(source, *cases).comparisons
 
 
 def findings(attempt: Attempt) -> list[Finding]:
-    """All findings of all cases."""
+    """Return all findings of all cases."""
     return [finding for one in attempt.found for finding in one.findings]
 
 
 def expected_records(case: Case) -> list[bytes]:
-    """The reference's record after each operation."""
+    """Return the reference's record after each operation."""
     return [step.record for step in play(lab().model(case.trace), case.trace)]
 
 
 def by_hand(case: Case, *edits: tuple[int, int, int]) -> Played:
-    """A case played right, but for words of records: (operation, place, value)."""
+    """Return a case that was played correctly, except for words of records: (operation, index of the word, value)."""
     records = expected_records(case)
     for step, place, value in edits:
         words = array("i", records[step])
@@ -209,7 +209,7 @@ def by_hand(case: Case, *edits: tuple[int, int, int]) -> Played:
 
 
 def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> list[PlayedStep]:
-    """Operations that left these records, and did this to the heap, each."""
+    """Return operations that left these records; each of them made these numbers of allocations and frees."""
     steps: list[PlayedStep] = []
     for record in records:
         before = steps[-1] if steps else None
@@ -220,7 +220,7 @@ def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> l
 def judged(
     *cases: Played, builds: bool = True, hidden: Mapping[str, int] | None = None
 ) -> tuple[Diagnosed, dict[str, RuleScore]]:
-    """Diagnosis and points of what was played by hand."""
+    """Return the diagnosis and the points of cases that were played by hand."""
     chosen = lab()
     found = case_findings([compare(one, chosen.model) for one in cases], {}, None, chosen)
     diagnosed = diagnose(found, chosen)

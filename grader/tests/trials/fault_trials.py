@@ -1,10 +1,11 @@
-"""`python -m grader.tests.trials.fault_trials [--only NAME]...`: does a machine in trouble ever change a verdict?
+"""`python -m grader.tests.trials.fault_trials [--only NAME]...`: check that a failing machine changes no verdict.
 
 Each trial grades a few labelled samples as a batch while something fails, from the start or after the first results,
-and then runs the same command once more without trouble. What must hold: each record of either run has the verdict and
-the points of an undisturbed grading; whoever has no record makes the exit code 3, and has one after the second run.
-Prints a table; exit code 1 when a trial does not hold. It wants root: the rest of it needs mounts. NAME is a part of a
-trial's name. All of it takes a quarter of an hour on two idle cores; test_faults.py has a few of the trials.
+and then runs the same command again without the failure. What must hold: each record of either run has the verdict and
+the points of an undisturbed grading; a submission without a record makes the exit code 3 (or that of a killed process),
+and has a record after the second run. Prints a table; the exit code is 1 when a trial does not hold. It needs root for
+mounts; without them only the trials of ulimit run. NAME is a part of a trial's name. All trials take a quarter of an
+hour on two idle cores; test_faults.py has a few of them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _SAMPLES = (
 )
 _CLASS = {f"s{number}_{name.partition('/')[2]}.c": SAMPLES / name for number, name in enumerate(_SAMPLES)}
 _MOST_SECONDS = 400.0
-_AFTER = 2  # results, before what begins in mid-batch begins
+_AFTER = 2  # results; a fault with `later` begins after them
 _UNCHECKED = """import sys
 sys.path.insert(0, {root!r})
 import grader.system.capacity, grader.system.sandbox, grader.runtime.native.symbolize
@@ -58,7 +59,7 @@ grader.system.sandbox.COMPILE_LIMITS = replace(grader.system.sandbox.COMPILE_LIM
 grader.system.sandbox.LINK_LIMITS = replace(grader.system.sandbox.LINK_LIMITS, wall_seconds={patience})
 grader.runtime.native.symbolize._LIMITS = replace(grader.runtime.native.symbolize._LIMITS, wall_seconds={patience})
 """
-"""What Python runs first of all: without a first look at the machine the trouble comes later, and worse."""
+"""What Python runs first: it can disable the first check of the machine, so that the failure is later and worse."""
 
 Fault = Callable[["Trials"], AbstractContextManager[None]]
 Scores = Mapping[str, tuple[str, int]]
@@ -66,26 +67,26 @@ Scores = Mapping[str, tuple[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One kind of trouble."""
+    """One kind of failure."""
 
     name: str
     fault: Fault = lambda _: nullcontext()
     later: bool = False
-    """Does it begin after the first results?"""
+    """Whether it begins after the first results."""
     space: str = ""
-    """Options of the memory-backed file system that temporary files go to, if they do."""
+    """Options of the memory-backed file system for temporary files; empty: no such file system."""
     limits: Sequence[str] = ()
-    """Of the shell's ulimit."""
+    """Options of the shell's ulimit."""
     megabytes: int = 0
-    """Of memory for all processes together; 0: as much as there is."""
+    """Memory for all processes together; 0: no limit."""
     unchecked: bool = True
-    """Is the grader kept from looking at the machine before it begins?"""
+    """Whether the grader's check of the machine at the start is disabled."""
     valgrind: bool = False
 
 
 @dataclass(slots=True)
 class Trials:
-    """Where they happen, and what an undisturbed grading says."""
+    """The folder of the trials, and the results of an undisturbed grading."""
 
     place: Path
     expected: dict[bool, Scores] = field(default_factory=dict)
@@ -104,11 +105,11 @@ class Trials:
 
     @property
     def temporary(self) -> Path:
-        """For temporary files of the trial that is under way."""
+        """The folder for temporary files of the current trial."""
         return self.place / "tmp"
 
     def undisturbed(self, *, valgrind: bool) -> Scores:
-        """What must come out, found out once."""
+        """Return the expected results, which are computed once."""
         if valgrind not in self.expected:
             store = self.place / f"undisturbed-{valgrind}.sqlite"
             self._finish(self._start(store, valgrind=valgrind))
@@ -117,7 +118,7 @@ class Trials:
         return self.expected[valgrind]
 
     def run(self, trial: Trial) -> tuple[bool, str]:
-        """Whether it holds, and what was seen."""
+        """Run a trial; return whether it holds, and what was observed."""
         expected = self.undisturbed(valgrind=trial.valgrind)
         store = self.place / "trial.sqlite"
         for old in self.place.glob("trial.sqlite*"):
@@ -191,7 +192,7 @@ class Trials:
 
 
 def scores(store: Path) -> dict[str, tuple[str, int]]:
-    """The verdict and the points of everybody who has a record."""
+    """Return the verdict and the points of each submission that has a record."""
     if not store.exists():
         return {}
     with open_store(store) as kept:
@@ -229,7 +230,7 @@ def _of_limits() -> Iterator[Trial]:
             yield Trial(name=f"ulimit {limit}{'' if unchecked else ', looked at'}", limits=[limit], unchecked=unchecked)
     for limit in ("-u 1", "-u 3"):
         yield Trial(name=f"ulimit {limit}", limits=[limit])
-    for limit in ("-s 96", "-t 1"):  # an innocent file needs less of both: only the first look shows them
+    for limit in ("-s 96", "-t 1"):  # a known-good file needs less of both: only the first check finds them
         yield Trial(name=f"ulimit {limit}, looked at", limits=[limit], unchecked=False)
     for megabytes in (60, 100, 140, 180, 240):
         yield Trial(name=f"memory of {megabytes} MB", megabytes=megabytes, valgrind=megabytes > 100)
@@ -252,11 +253,11 @@ def _failing(_: Trials, name: str, mode: str) -> AbstractContextManager[None]:
 
 
 TRIALS = (*_of_disks(), *_of_limits(), *_of_tools())
-"""All of them."""
+"""All trials."""
 
 
 def main() -> int:
-    """Do them and say how it went; returns the exit code."""
+    """Run the selected trials and print the results; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="trials with this in their names")
     parser.add_argument("--list", action="store_true", help="say which there are, and end")
