@@ -1,1 +1,1 @@
-"""What several tests use: small programs, samples that are graded once, readers of reports, decoys."""
+"""Code that several tests share: small programs, samples that are graded once, readers of reports, decoys."""

@@ -1,4 +1,4 @@
-"""Gradescope's side, for tests of our autograder: the tree in its container, and how it reads `results.json`."""
+"""A stand-in for Gradescope in tests of the autograder: the tree in its container, and a reader of `results.json`."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ _METADATA = {
 
 @dataclass(frozen=True, slots=True)
 class Autograder:
-    """What lies in the container under /autograder."""
+    """The contents of /autograder in the container."""
 
     place: Path
 
     @property
     def source(self) -> Path:
-        """The zip, unpacked."""
+        """The folder with the unpacked zip."""
         return self.place / "source"
 
     @property
     def program(self) -> Path:
-        """What is started for each submission."""
+        """The program that is started for each submission."""
         return self.place / "run_autograder"
 
     @property
     def results(self) -> Path:
-        """What is read at the end."""
+        """The file that Gradescope reads at the end."""
         return self.place / "results" / "results.json"
 
     def hand_in(self, *sources: Path, inside: str = ".") -> None:
-        """A fresh container for a submission: these files, or the contents of these folders, and nothing of before."""
+        """Submit these files, or the contents of these folders, to a fresh container; remove everything earlier."""
         for name in ("submission", "results"):
             shutil.rmtree(self.place / name, ignore_errors=True)
             (self.place / name).mkdir(mode=0o755)
@@ -72,7 +72,7 @@ class Autograder:
         (self.place / "submission_metadata.json").write_text(json.dumps(_METADATA), encoding="utf-8")
 
     def read(self) -> dict[str, Any]:
-        """What Gradescope reads: by its own description, whether there are points or none."""
+        """Return the results, with or without points, after a check against Gradescope's own description."""
         text = self.results.read_text(encoding="utf-8")
         READERS["gradescope"](text, View())
         results: dict[str, Any] = json.loads(text)
@@ -80,7 +80,7 @@ class Autograder:
 
 
 def unpacked(archive: bytes, place: Path) -> Autograder:
-    """The container's tree after the zip was uploaded, its programs runnable as unzip makes them."""
+    """Return the container's tree after the upload of the zip, with the permissions that unzip gives its files."""
     with zipfile.ZipFile(io.BytesIO(archive)) as packed:
         packed.extractall(place / "source")
         for entry in packed.infolist():

@@ -1,4 +1,4 @@
-"""Who reads our tables of a class: spreadsheets, and the importers that they are made for."""
+"""Readers of the tables of a class: spreadsheets, and the importers that the tables are made for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BOOK_READERS"]
 
 
 def _table(report: str, first: str) -> list[list[str]]:
-    """As a spreadsheet does: rows of one length, and no cell that it computes."""
+    """Read a table as a spreadsheet does; its rows must have one length, and no cell may be a formula."""
     rows = list(csv.reader(io.StringIO(report), strict=True))
 
     assert rows[0][0] == first
@@ -28,7 +28,7 @@ def _reads_own(report: str) -> None:
 
 
 def _reads_gradescope_export(report: str) -> None:
-    """A question's column is named `1: Title (2.0 pts)`; behind them stands what people decided, if they did."""
+    """A question's column is named `1: Title (2.0 pts)`; decisions of people, if any, are in a last column."""
     rows = _table(report, "First Name")
     questions = [name for name in rows[0][13:] if name != "Overrides"]
 
@@ -46,11 +46,11 @@ _CANVAS_NOBODY = re.compile(r"\s*(Muted|Manual Posting.*)?\s*", re.IGNORECASE)
 
 
 def _reads_canvas(report: str) -> None:
-    """As its importer does (lib/gradebook_importer.rb of instructure/canvas-lms): which rows and columns it takes.
+    """Select rows and columns as Canvas' importer does (lib/gradebook_importer.rb of instructure/canvas-lms).
 
-    A semicolon separates nothing where a comma follows a quoted cell. Students are looked for by what stands at which
-    place. Every column behind those is an assignment, but for those that are named like Canvas' totals; of several with
-    one name the first is read. A cell of nothing clears a grade.
+    A semicolon is no separator where a comma follows a quoted cell. The columns that identify a student are found by
+    their position. Every column after these is an assignment, except those that are named like Canvas' totals; of
+    several with one name the first is read. An empty cell deletes a grade.
     """
     rows = _table(report, "Student")
     heading, *others = rows
@@ -74,7 +74,7 @@ def _reads_canvas(report: str) -> None:
 
 
 def _reads_lines(report: str) -> None:
-    """A record in each line."""
+    """Each line is a record."""
     for line in report.splitlines():
         reads_json(line, View())
 
@@ -85,4 +85,4 @@ BOOK_READERS: dict[str, Callable[[str], None]] = {
     "canvas-csv": _reads_canvas,
     "jsonl": _reads_lines,
 }
-"""For each table of many records what really reads it."""
+"""A real reader for each table of many records."""

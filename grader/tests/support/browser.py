@@ -1,7 +1,7 @@
-"""Chromium without a window, spoken to through two pipes in its DevTools protocol: real clicks and keys.
+"""Chromium without a window, controlled through two pipes with its DevTools protocol: real clicks and keys.
 
-A hundred lines instead of a driver to install. `scripts/test` fetches Chromium's headless shell in CI; where there is
-none, these tests are skipped, and the last lines of the run say so.
+These hundred lines replace a driver that would have to be installed. `scripts/test` fetches Chromium's headless shell
+in CI; without Chromium these tests are skipped, and the last lines of the run say so.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from typing import Any, Self
 __all__ = ["NO_CHROMIUM", "Browser", "chromium"]
 
 NO_CHROMIUM = "there is no Chromium"
-"""Why tests are skipped; it is said once more at the end."""
+"""The reason for skipped tests; it is printed again at the end of the run."""
 
 _START = "import os, sys; os.dup2({0}, 3); os.dup2({1}, 4); os.execv(sys.argv[1], sys.argv[1:])"
 _KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Tab": 9, "Enter": 13, " ": 32}
 
 
 def chromium() -> str | None:
-    """Where it is, if it is."""
+    """Return the path of Chromium, or None when it is not installed."""
     names = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
     return next((path for path in map(shutil.which, names) if path is not None), None)
 
 
 class Browser:
-    """One Chromium with one page, and all that it complains about."""
+    """One Chromium with one page, and all complaints (errors, log messages, dialogs, requests) of this page."""
 
     def __init__(self, path: str, folder: Path) -> None:
         ours, commands = os.pipe()
         answers, theirs = os.pipe()
-        high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (ours, theirs)]  # neither 3 nor 4
+        high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (ours, theirs)]  # not 3 or 4
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-c", _START.format(*high)),
@@ -78,20 +78,20 @@ class Browser:
         self._answers.close()
 
     def open(self, path: Path) -> None:
-        """Show a file, and forget what was complained about before."""
+        """Show a file, and delete earlier complaints."""
         self.complaints.clear()
         self._call("Page.navigate", url=path.as_uri())
         while self._read().get("method") != "Page.loadEventFired":
             pass
 
     def ask(self, expression: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page."""
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def press(self, *keys: str) -> None:
-        """Keys, one after the other, to whatever has the focus."""
+        """Press keys, one after the other, in the element that has the focus."""
         for key in keys:
             code = _KEYS.get(key)
             about = {"key": key, "windowsVirtualKeyCode": code} if code else {"key": key, "text": key}
@@ -101,7 +101,7 @@ class Browser:
             self._call("Input.dispatchKeyEvent", type="keyUp", **{**about, "text": ""})
 
     def click(self, selector: str) -> None:
-        """A click of the mouse in the middle of an element."""
+        """Click with the mouse in the middle of an element."""
         place = self.ask(
             f"(() => {{ const one = document.querySelector({json.dumps(selector)}); one.scrollIntoView();"
             " const box = one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
@@ -110,11 +110,11 @@ class Browser:
             self._call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
 
     def prefer(self, scheme: str) -> None:
-        """Dark or light."""
+        """Set the preferred colour scheme, dark or light."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def resize(self, width: int) -> None:
-        """A window of this width; 0 for the usual one."""
+        """Set the width of the window; 0 for the usual one."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=0, deviceScaleFactor=0, mobile=False)
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Browser:
         return result
 
     def _read(self) -> dict[str, Any]:
-        """The next message; complaints are kept, and whatever is loaded besides the page is one."""
+        """Return the next message. Complaints are stored; each request for more than the page itself is one."""
         data = bytearray()
         while (byte := self._answers.read(1)) != b"\0":
             assert byte, "Chromium is gone"

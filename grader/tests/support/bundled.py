@@ -1,8 +1,8 @@
-"""Bundles as those use them who get them: packed, unpacked in a root of their own, run with a clean environment.
+"""Bundles as their users run them: packed, unpacked in a root of their own, run with a clean environment.
 
-A Python environment as `scripts/setup` leaves it costs a minute and the network, and belongs to one root. So here a
-bundle gets one that is made at once: other people's packages come from the environment of the tests, our own from the
-bundle. `python -m grader.tests.trials.bundles_set_up` lets each bundle set itself up.
+`scripts/setup` needs a minute and the network to make a Python environment, which belongs to one root. So here a bundle
+gets an environment that is made at once: third-party packages come from the environment of the tests, the grader from
+the bundle. `python -m grader.tests.trials.bundles_set_up` lets each bundle set itself up.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _SPEAKS = re.compile(r"^(tools_id|environment_id|project_id)\(\) \{.*?(?:\}$|^\}
 
 
 def packed(name: str, folder: Path) -> Path:
-    """A bundle in a new folder."""
+    """Put a bundle into a new folder and return the folder."""
     put(BUNDLES[name].make(lab(), select_cases(lab(), seed=lab().rubric.seed).cases), folder)
     return folder
 
 
 def ready(root: Path, environment: Path) -> Path:
-    """An environment for the grader in `root`, with the stamps by which its set-up finds that nothing is missing."""
+    """Make an environment for the grader in `root`, with the stamps that tell its set-up that nothing is missing."""
     venv.create(environment, with_pip=False)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
-    paths = [str(root), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]  # not what lies in its .pth files
+    paths = [str(root), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]  # without their .pth files
     (packages / "bundle.pth").write_text("\n".join(dict.fromkeys(paths)), encoding="utf-8")
     start = environment / "bin" / "grade"
     start.write_text(f"#!{environment}/bin/python\nfrom grader.cli import main\n\nmain()\n", encoding="utf-8")
@@ -56,14 +56,14 @@ def ready(root: Path, environment: Path) -> Path:
 
 
 def clean(environment: Path | None, **changes: str) -> dict[str, str]:
-    """No variable of ours, and no way to a registry: a set-up that has something to do fails."""
+    """Return variables without those of this session; with `environment`, a set-up that needs the registry fails."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     made = {"PAGED_KV_VENV": str(environment), "PIP_NO_INDEX": "1"} if environment is not None else {}
     return {**kept, **made, **changes}
 
 
 def ran(*words: str | Path, cwd: Path, variables: Mapping[str, str]) -> Said:
-    """A program of a bundle, to its end."""
+    """Run a program of a bundle to its end."""
     done = subprocess.run(
         list(map(str, words)),
         cwd=cwd,
@@ -80,9 +80,9 @@ def ran(*words: str | Path, cwd: Path, variables: Mapping[str, str]) -> Said:
 
 
 def workflow_ran(repository: Path, temporary: Path, variables: Mapping[str, str]) -> tuple[Said, dict[str, str]]:
-    """The shell steps of the only workflow, as a runner starts them, up to the first that fails.
+    """Run the shell steps of the only workflow, as a runner starts them, up to the first that fails.
 
-    Returns what the last one said, and the files that it wrote for the runner.
+    Returns the exit code and output of the last step, and the files that it wrote for the runner.
     """
     (path,) = (repository / ".github" / "workflows").iterdir()
     workflow: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Classes of submissions for the tests of whole batches: samples and mutants, as many as are wanted."""
+"""Classes of submissions for the tests of whole batches: samples and mutants, in any number."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from grader.tests.support.programs import changed
 __all__ = ["children", "finished", "killed_and_resumed", "made_class", "records", "start", "until"]
 
 _UNSTEADY = ("hostile", "lookup_returns_the_next_sequence")
-"""What these do depends on time or on addresses: no two gradings of them agree."""
+"""Samples whose behaviour depends on time or on addresses: no two gradings of them agree."""
 
 
 def made_class(folder: Path, count: int) -> Path:
-    """A flat folder with so many different submissions: labelled samples and programs with two mistakes, mixed."""
+    """Make a flat folder with `count` different submissions: labelled samples and programs with two mistakes, mixed."""
     folder.mkdir()
     steady = (path for path in sorted(SAMPLES.glob("*/*/llm_memory.c")) if not path.parent.name.startswith(_UNSTEADY))
     texts = list(dict.fromkeys([*(path.read_bytes() for path in steady), *_mutants()]))
@@ -36,7 +36,7 @@ def made_class(folder: Path, count: int) -> Path:
 
 
 def _mutants() -> Iterator[bytes]:
-    """The right program with any two of the known mistakes that can stand beside each other."""
+    """Yield the right program with each pair of known mistakes that can be combined."""
     for pair in combinations(MISTAKES.values(), 2):
         try:
             yield changed(*pair).encode()
@@ -45,7 +45,7 @@ def _mutants() -> Iterator[bytes]:
 
 
 def start(folder: Path, store: Path, *options: str | Path) -> subprocess.Popen[bytes]:
-    """`grade batch` in a process of its own, with a folder for temporary files by which it is found."""
+    """Start `grade batch` in a process of its own, with its own folder for temporary files, by which it is found."""
     (store.parent / "tmp").mkdir(exist_ok=True)
     return subprocess.Popen(
         command("batch", folder, "--store", store, *options),
@@ -58,7 +58,7 @@ def start(folder: Path, store: Path, *options: str | Path) -> subprocess.Popen[b
 
 
 def finished(store: Path) -> int:
-    """How many records are in a store that others may be writing to; 0 when it is not there yet."""
+    """Return the number of records in a store that other processes may be writing to; 0 when it does not exist yet."""
     if not store.exists():
         return 0
     try:
@@ -67,12 +67,12 @@ def finished(store: Path) -> int:
             return int(connection.execute("SELECT count(*) FROM records").fetchone()[0])
         finally:
             connection.close()
-    except sqlite3.OperationalError:  # its tables are not there yet
+    except sqlite3.OperationalError:  # its tables do not exist yet
         return 0
 
 
 def records(store: Path) -> dict[str, Record]:
-    """The records of the only run, by submission; all of them are there."""
+    """Return the records of the only run, by submission; the run must be complete."""
     with open_store(store) as opened:
         (run,) = opened.runs()
         assert opened.pending(run) == []
@@ -80,9 +80,9 @@ def records(store: Path) -> dict[str, Record]:
 
 
 def killed_and_resumed(folder: Path, store: Path, kills: int, *options: str | Path) -> list[int]:
-    """Kill a batch so often, each time a moment after a random number of records, then let it end.
+    """Kill a batch `kills` times, each time a moment after a random number of records, then let it end.
 
-    Returns how many records there were after each kill.
+    Returns the number of records after each kill.
     """
     chance = random.Random(11)
     seen = []
@@ -99,13 +99,13 @@ def killed_and_resumed(folder: Path, store: Path, kills: int, *options: str | Pa
 
 
 def children(pid: int) -> set[int]:
-    """Of a process, by their numbers."""
+    """Return the process ids of the children of a process."""
     found = (path.read_text(encoding="ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children"))
     return {int(number) for numbers in found for number in numbers}
 
 
 def until(true: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for that; whoever calls looks again."""
+    """Wait until `true` returns True, for at most `seconds`; the caller checks the result itself."""
     deadline = time.monotonic() + seconds
     while not true() and time.monotonic() < deadline:
         time.sleep(0.05)

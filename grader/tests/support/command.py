@@ -1,4 +1,4 @@
-"""The command line as its users start it, for the tests of what it says and how it ends."""
+"""The command line as its users start it, for the tests of its output and its exit code."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["FEW", "ROOT", "SAMPLES", "Said", "command", "copy_of_the_house", "en
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "submissions" / "paged_kv"
 FEW = ("--case", "append/copy_*")
-"""Enough cases to see a right program from a wrong one."""
+"""Enough cases to tell a right program from a wrong one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """How a command ended and what it said."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -34,12 +34,12 @@ class Said:
 
 
 def command(*arguments: str | Path) -> list[str]:
-    """`grade` with these arguments, as an argument list."""
+    """Return `grade` with these arguments, as an argument list."""
     return [sys.executable, "-m", "grader", *map(str, arguments)]
 
 
 def environment(root: Path = ROOT, **changes: str) -> dict[str, str]:
-    """Our own variables without those that change how something looks."""
+    """Return this process's variables without those that change the output, or configure the grader or Python."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -68,7 +68,7 @@ def grade(
 
 
 def tools(folder: Path, *names: str) -> str:
-    """A PATH on which there are only these programs."""
+    """Return a PATH on which there are only these programs."""
     folder.mkdir()
     for name in names:
         found = shutil.which(name)
@@ -78,7 +78,7 @@ def tools(folder: Path, *names: str) -> str:
 
 
 def copy_of_the_house(folder: Path) -> Path:
-    """Our code, all cases and a few submissions, to break them."""
+    """Copy the code, all cases and a few submissions to a folder where tests can break them."""
     for name in ("grader", "reference", "cases"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "golden"))
     for name in ("accepted/yoda_crlf", "compile_error/sign_compare", "wrong_answer/all_null"):

@@ -24,5 +24,5 @@ def run(script: str, *, limits: Limits = SHORT) -> Completed:
 
 
 def inside(script: str, *, limits: Limits = SHORT) -> str:
-    """What a script prints in a fresh workspace."""
+    """Run a shell script in a fresh workspace and return its standard output."""
     return run(script, limits=limits).stdout.decode()

@@ -14,12 +14,12 @@ _CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "appe
 
 
 def after_header(*lines: str, text: str = "") -> str:
-    """The right program with lines behind its last #include."""
+    """Return the right program with lines after its last #include."""
     return changed((_HEADER, _HEADER + "\n".join([*lines, ""])), text=text)
 
 
 def in_every_call(statement: str, *top: str) -> str:
-    """The right program with a statement at the start of each of the six calls."""
+    """Return the right program with a statement at the start of each of the six calls."""
     text = after_header(*top)
     for call in _CALLS:
         start = text.index("{", text.index(f"{call}(")) + 1
@@ -28,7 +28,7 @@ def in_every_call(statement: str, *top: str) -> str:
 
 
 def in_helpers(statement: str, *top: str) -> str:
-    """The right program with a statement where a sequence or a table is made: only calls that work come there."""
+    """Return the right program with a statement where a sequence or a table is made: only successful calls run it."""
     return changed(
         ("    Sequence *sequence = malloc(sizeof(Sequence));\n\n", f"    Sequence *sequence = malloc(sizeof(Sequence));\n\n    {statement}\n"),
         ("    int *table = malloc(sizeof(int) * L2_PT_SIZE);\n\n", f"    int *table = malloc(sizeof(int) * L2_PT_SIZE);\n\n    {statement}\n"),
@@ -37,7 +37,7 @@ def in_helpers(statement: str, *top: str) -> str:
 
 
 def negative_ids_refused() -> str:
-    """Ids below zero are no ids."""
+    """Negative ids are invalid."""
     return changed(
         ("    if (initial_kv_len <= 0 || hasSequence(engine, seq_id))", "    if (initial_kv_len <= 0 || seq_id < 0 || hasSequence(engine, seq_id))"),
         ("hasSequence(engine, new_seq_id))\n", "hasSequence(engine, new_seq_id) || new_seq_id < 0)\n"),
@@ -45,7 +45,7 @@ def negative_ids_refused() -> str:
 
 
 def calloc_for_everything() -> str:
-    """Every allocation comes zeroed."""
+    """Every allocation is zeroed."""
     return after_header("#define malloc(size) calloc(1, (size))")
 
 
@@ -58,7 +58,7 @@ def malloc_for_everything() -> str:
 
 
 def counts_zeroed_by_memset() -> str:
-    """memset on a table of our own is no memset on the pool."""
+    """memset on a table of the program's own is no memset on the pool."""
     return changed(
         ("    engine->ref_count = calloc((size_t)blockCount, sizeof(int));",
          "    engine->ref_count = malloc((size_t)blockCount * sizeof(int));\n    memset(engine->ref_count, 0, (size_t)blockCount * sizeof(int));"),
@@ -66,14 +66,14 @@ def counts_zeroed_by_memset() -> str:
 
 
 def more_memory_than_needed() -> str:
-    """Four times as much, and a bit."""
+    """Every allocation is more than four times as large as needed."""
     return after_header(
         "#define malloc(size) malloc(4 * (size) + 7)", "#define calloc(count, size) calloc(4 * (count) + 7, (size))"
     )
 
 
 def scratch_arrays() -> str:
-    """Memory that is given back before the call returns."""
+    """Temporary memory is freed before the call returns."""
     return in_helpers(
         "scratch();",
         "static void scratch(void)",
@@ -86,7 +86,7 @@ def scratch_arrays() -> str:
 
 
 def realloc_in_steps() -> str:
-    """A table that grows to its size."""
+    """A table is allocated small and grows to its size by realloc."""
     return changed(
         (
             "    int *table = malloc(sizeof(int) * L2_PT_SIZE);",
@@ -96,7 +96,7 @@ def realloc_in_steps() -> str:
 
 
 def tables_move_in_every_append() -> str:
-    """The identity of a table across successful calls is nobody's business."""
+    """A table may move to another address in a successful call."""
     return changed(
         ("    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;",
          "    int *moved = malloc(sizeof(int) * L2_PT_SIZE);\n    memcpy(moved, sequence->block_table[l1], sizeof(int) * L2_PT_SIZE);\n    free(sequence->block_table[l1]);\n    sequence->block_table[l1] = moved;\n\n    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;"),
@@ -113,7 +113,7 @@ def sequence_and_l1_in_one_block() -> str:
 
 
 def counts_behind_the_engine() -> str:
-    """ref_count lies in the engine's own allocation."""
+    """ref_count is in the same allocation as the engine."""
     return changed(
         ("    LLMEngine *engine = malloc(sizeof(LLMEngine));", "    LLMEngine *engine = malloc(sizeof(LLMEngine) + (size_t)blockCount * sizeof(int));"),
         ("    engine->ref_count = calloc((size_t)blockCount, sizeof(int));", "    engine->ref_count = memset(engine + 1, 0, (size_t)blockCount * sizeof(int));"),
@@ -122,7 +122,7 @@ def counts_behind_the_engine() -> str:
 
 
 def frees_in_another_order() -> str:
-    """From the last table to the first; the engine before its counts."""
+    """Tables are freed from the last to the first, and the engine before its counts."""
     return changed(
         ("    for (int l1 = 0; l1 < L1_PT_SIZE; l1++)\n    {\n        free(sequence->block_table[l1]);", "    for (int l1 = L1_PT_SIZE - 1; l1 >= 0; l1--)\n    {\n        free(sequence->block_table[l1]);"),
         ("    free(engine->ref_count);\n    free(engine);", "    int *counts = engine->ref_count;\n    free(engine);\n    free(counts);"),
@@ -130,7 +130,7 @@ def frees_in_another_order() -> str:
 
 
 def wipes_what_it_frees() -> str:
-    """Nobody looks at freed memory, nor at what was in it last."""
+    """Memory is overwritten before it is freed: neither freed memory nor its last contents are compared."""
     return changed(
         ("    free(sequence->block_table);\n", "    memset(sequence->block_table, 0x5A, sizeof(int *) * L1_PT_SIZE);\n    free(sequence->block_table);\n"),
         ("    free(engine->ref_count);\n", "    memset(engine->ref_count, 0xFF, sizeof(int) * (size_t)engine->total_local_blocks);\n    free(engine->ref_count);\n"),
@@ -138,7 +138,7 @@ def wipes_what_it_frees() -> str:
 
 
 def destroy_gives_blocks_back_first() -> str:
-    """What llm_destroy leaves in ref_count is not compared: here zeros, in the original what was there."""
+    """ref_count after llm_destroy is not compared: here it is zeroed, the original leaves it unchanged."""
     return changed(
         (
             "        listRemove(&sequence->node);\n        deleteTables(sequence);",
@@ -148,7 +148,7 @@ def destroy_gives_blocks_back_first() -> str:
 
 
 def padding_is_garbage() -> str:
-    """The holes between the fields of a Sequence hold anything."""
+    """The padding between the fields of a Sequence contains arbitrary bytes."""
     return changed(
         (
             "    Sequence *sequence = malloc(sizeof(Sequence));",
@@ -158,7 +158,7 @@ def padding_is_garbage() -> str:
 
 
 def checks_in_another_order() -> str:
-    """The id before the length, the new id before the parent, the count before the sequence."""
+    """The id is checked before the length, the new id before the parent, the count before the sequence."""
     return changed(
         ("    if (initial_kv_len <= 0 || hasSequence(engine, seq_id))", "    if (hasSequence(engine, seq_id) || initial_kv_len <= 0)"),
         ("    if (!hasSequence(engine, parent_seq_id) || hasSequence(engine, new_seq_id))", "    if (hasSequence(engine, new_seq_id) || !hasSequence(engine, parent_seq_id))"),
@@ -166,12 +166,12 @@ def checks_in_another_order() -> str:
 
 
 def free_blocks_compared_with_zero() -> str:
-    """`<= 0` instead of `== 0`."""
+    """The number of free blocks is checked with `<= 0` instead of `== 0`."""
     return changed(("engine->free_local_blocks == 0)", "engine->free_local_blocks <= 0)"))
 
 
 def counter_recomputed_each_time() -> str:
-    """free_local_blocks is set to the number of zeros whenever a block changes hands."""
+    """free_local_blocks is set to the number of zero counts whenever a block is allocated or freed."""
     count = "static void recount(LLMEngine *engine)\n{\n    engine->free_local_blocks = 0;\n    for (int i = 0; i < engine->total_local_blocks; i++)\n        engine->free_local_blocks += engine->ref_count[i] == 0;\n}\n"
     return changed(
         ("        engine->free_local_blocks--;", "        recount(engine);"),
@@ -181,7 +181,7 @@ def counter_recomputed_each_time() -> str:
 
 
 def one_block_for_the_copy_by(copy: str) -> str:
-    """Copying 64 bytes in another way."""
+    """Copy the 64 bytes of a block in another way."""
     return changed(
         (
             "        memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE);",
@@ -191,7 +191,7 @@ def one_block_for_the_copy_by(copy: str) -> str:
 
 
 def record_stored_by(store: str) -> str:
-    """Writing 4 bytes in another way."""
+    """Store the 4 bytes of a KV record in another way."""
     return changed(
         (
             "    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;",
@@ -201,12 +201,12 @@ def record_stored_by(store: str) -> str:
 
 
 def null_check_written_as(check: str) -> str:
-    """The same check, another way to write it."""
+    """Write the same check in another way."""
     return right().replace("    if (engine == NULL)", f"    if ({check})")
 
 
 def writes_a_log_file() -> str:
-    """It may or may not be allowed to; it looks before it writes."""
+    """Each call writes to a log file if it can open it; the sandbox may refuse that."""
     statement = 'FILE *log = fopen("debug.log", "a"); if (log != NULL) { fprintf(log, "call\\n"); fclose(log); }'
     return in_every_call(statement, "#include <stdio.h>")
 
@@ -245,4 +245,4 @@ VARIANTS: dict[str, Callable[[], str]] = {
     "no final newline, tabs, UTF-8": lambda: ("/* 二级块表 – é */\n" + right().replace("    ", "\t")).rstrip("\n"),
     "own macros for the sizes": lambda: right().replace("BLOCK_SIZE", "sizeof(int[16])").replace("pool_size < sizeof", "pool_size < (size_t)sizeof"),
 }  # fmt: skip
-"""By what they change."""
+"""The variants, by what they change."""

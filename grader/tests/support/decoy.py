@@ -1,5 +1,5 @@
-"""A parent for a grading that only notes: which signals reach it, what is changed of it or its
-child from outside, what outlives its child.
+"""A parent process for a grading that only takes notes: of signals that it gets, of changes to it or its child from
+outside, and of processes that outlive its child.
 
 `python -m grader.tests.support.decoy NOTES COMMAND...` runs the command and writes its notes as JSON.
 """
@@ -19,11 +19,11 @@ from types import FrameType
 from grader.system.orphans import adopt_orphans
 
 _NO_SIGNAL_OF_OTHERS = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
-"""The first two nobody can note: then there are no notes, or they come too late."""
+"""Signals that are not noted. The first two cannot be: then there are no notes, or they come too late."""
 
 
 def main() -> None:
-    """Run the command among our ears, then look who is left."""
+    """Run the command while noting all signals, then look for processes that are left."""
     adopt_orphans()
     noted: list[str] = []
 
@@ -31,7 +31,7 @@ def main() -> None:
         noted.append(signal.Signals(number).name)
 
     for number in signal.valid_signals() - _NO_SIGNAL_OF_OTHERS:
-        with contextlib.suppress(OSError, ValueError):  # numbers that libc keeps for itself
+        with contextlib.suppress(OSError, ValueError):  # numbers that libc reserves for itself
             signal.signal(number, note)
     before = _settings(0)
     child = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _settings(process: int) -> dict[str, object]:
-    """What others may change of a process; of ours they have no reason to."""
+    """The settings of a process that other processes can change. Nothing has a reason to change the grader's."""
     return {
         "priority": os.getpriority(os.PRIO_PROCESS, process),
         "scheduler": os.sched_getscheduler(process),
@@ -58,7 +58,7 @@ def _settings(process: int) -> dict[str, object]:
 
 
 def _end_survivors() -> list[str]:
-    """End and bury what the command left, which is our child now, and what that leaves; a line for each."""
+    """Kill and reap the processes that the command left, which are children now, and their own; a line for each."""
     found: list[str] = []
     while numbers := Path("/proc/thread-self/children").read_text(encoding="ascii").split():
         for number in map(int, numbers):

@@ -1,6 +1,6 @@
-"""Machines in trouble, for the trials of what a grader does on them: disks, limits, memory and tools that fail.
+"""Failing machines, for the trials of what a grader does on them: disks, limits, memory and tools that fail.
 
-Everything happens in a mount namespace of its own, so nobody else on this machine meets it. That takes root.
+Everything happens in a mount namespace of its own, so no other process on this machine is affected. That needs root.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ MODES = ("exit", "garbage", "crash", "kill", "vanish", "hang")
 
 
 def in_namespace() -> Path | None:
-    """The folder for everything, where mounts are our own."""
+    """Return the folder for everything in the private mount namespace; None outside of it."""
     place = os.environ.get(_MARK)
     return Path(place) if place else None
 
 
 def own_namespace(arguments: list[str]) -> int | None:
-    """Run the same program again in a mount namespace of its own; its exit code, None where that is not permitted."""
+    """Run this program again in a mount namespace of its own; return its exit code, None where it is not permitted."""
     command = ["unshare", "--mount", "--propagation", "private", "--"]
     with tempfile.TemporaryDirectory(prefix="fault-trials-", ignore_cleanup_errors=True) as place:
         Path(place).chmod(0o755)
@@ -65,7 +65,7 @@ def _mount(*words: str | Path) -> None:
 
 @contextlib.contextmanager
 def disk(place: Path, options: str) -> Iterator[Path]:
-    """A memory-backed file system of that size there."""
+    """Mount a memory-backed file system at `place` with these options, such as its size."""
     place.mkdir(exist_ok=True)
     _mount("-t", "tmpfs", "-o", f"mode=1777,{options}", "none", place)
     try:
@@ -75,7 +75,7 @@ def disk(place: Path, options: str) -> Iterator[Path]:
 
 
 def fill(place: Path, leave: int) -> None:
-    """Write until only so many bytes are left on the file system."""
+    """Fill the file system until only `leave` bytes are free."""
     system = os.statvfs(place)
     descriptor = os.open(place / "ballast", os.O_CREAT | os.O_WRONLY)
     try:
@@ -86,14 +86,14 @@ def fill(place: Path, leave: int) -> None:
 
 @cache
 def _path_of(tool: str) -> Path:
-    """That of a tool, or of the one that gcc starts by this name wherever PATH leads."""
+    """Return the path of a tool, or of the program that gcc starts under this name, whatever PATH is."""
     words = ["gcc", f"-print-prog-name={tool}"]
     told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     return Path(told) if tool == "cc1" or told.startswith("/usr/bin/") else Path("/usr/bin", tool)
 
 
 def tools_replaced(place: Path) -> None:
-    """Put a wrapper in the place of each tool, which fails as its switch says. For good, in this namespace."""
+    """Replace each tool by a wrapper that fails as its switch file says, permanently in this namespace."""
     place.mkdir(mode=0o755)
     cc1 = _path_of("cc1")
     for folder in (Path("/usr/bin"), cc1.parent):
@@ -105,11 +105,11 @@ def tools_replaced(place: Path) -> None:
         _mount(
             "-t", "overlay", "-o", f"lowerdir={folder},upperdir={layers}/upper,workdir={layers}/work", "none", folder
         )
-    switches = Path("/usr/bin/faults")  # where everything inside the sandbox may read
+    switches = Path("/usr/bin/faults")  # everything inside the sandbox may read here
     switches.mkdir(mode=0o755)
     for name in TOOLS:
         path = _path_of(name)
-        if not path.exists():  # not each system has every linker
+        if not path.exists():  # not every system has every linker
             continue
         real = path.with_name(f"real-{name}")
         if path.is_symlink():
@@ -117,7 +117,7 @@ def tools_replaced(place: Path) -> None:
             path.unlink()
         else:
             path.rename(real)
-        if Path(f"{path}.bin").exists():  # what a script starts that is called like itself
+        if Path(f"{path}.bin").exists():  # the program that a script of the same name starts
             Path(f"{real}.bin").symlink_to(f"{path}.bin")
         path.write_text(_WRAPPER.format(switch=switches / name, real=real), encoding="utf-8")
         path.chmod(0o755)
@@ -126,7 +126,7 @@ def tools_replaced(place: Path) -> None:
 
 @contextlib.contextmanager
 def tool(name: str, mode: str) -> Iterator[None]:
-    """Let a tool fail in this way, until the end, if there is one."""
+    """Make a tool fail in this way inside the context; do nothing when the tool does not exist."""
     switch = Path("/usr/bin/faults", name)
     if not switch.exists():
         yield
@@ -147,7 +147,7 @@ def tool(name: str, mode: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_group(megabytes: int) -> Iterator[Path | None]:
-    """A control group with so much memory; the file that takes process numbers. None where none can be made."""
+    """Make a control group with this much memory and yield its file for process ids; None where that is impossible."""
     lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
     own = next((line.split(":", 2)[2] for line in lines if line.split(":")[1] == "memory"), None)
     root, limit = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
@@ -163,7 +163,7 @@ def memory_group(megabytes: int) -> Iterator[Path | None]:
     try:
         yield group / "cgroup.procs"
     finally:
-        for _ in range(60):  # what the kernel left of the batch ends within seconds
+        for _ in range(60):  # what the kernel left running of the batch ends within seconds
             with contextlib.suppress(OSError):
                 group.rmdir()
                 break

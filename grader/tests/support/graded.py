@@ -1,7 +1,7 @@
-"""Labelled samples, each graded once for this state of the house, whichever process asks first.
+"""Labelled samples, each graded once for the current state of the code, by the first process that needs it.
 
-Records lie as JSON in a folder for temporary files, by a hash over everything that a grading depends on. pytest-xdist
-runs tests in several processes, and both the items of the samples and test_proportion.py want every record.
+Records are cached as JSON in a folder for temporary files, named by a hash over everything that a grading depends on.
+pytest-xdist runs tests in several processes; both the items of the samples and test_proportion.py need every record.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _grade = items.graded
 
 @cache
 def graded(lab_name: str, path: Path) -> Record:
-    """The record of the sample in this folder."""
+    """Return the record of the sample in this folder."""
     return from_json(_kept(lab_name, path, wait=True).read_bytes())
 
 
 def all_graded(lab_name: str, paths: Iterable[Path]) -> list[Record]:
-    """The records of many, in their order; who meets another process at one of them goes on with the next meanwhile."""
+    """Return the records of many samples, in their order; samples that another process is grading are left for last."""
     wanted = list(paths)
     for path in wanted:
         with contextlib.suppress(BlockingIOError):
@@ -49,12 +49,15 @@ def all_graded(lab_name: str, paths: Iterable[Path]) -> list[Record]:
 
 
 def keep(lab_name: str, path: Path, record: Record) -> None:
-    """Spare the others a grading that has been done elsewhere."""
+    """Cache a record that was made elsewhere, so that other processes do not grade this sample."""
     _kept(lab_name, path, wait=True, made=lambda: record)
 
 
 def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] | None = None) -> Path:
-    """The file of a record, made if it is not there. Raises `BlockingIOError` where another one makes it."""
+    """Return the file of a record, and make it if it does not exist.
+
+    Raises `BlockingIOError` when another process is making it and `wait` is false.
+    """
     key = hashlib.sha256(grading_plan(Settings(lab=lab_name)).fingerprint.encode())
     for file in sorted(path.iterdir()):
         if file.name != "expect.toml":
@@ -69,18 +72,18 @@ def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] |
 
 @cache
 def drawn(name: str, drawing: Drawing = Drawing.ALL) -> Record:
-    """A sample of this name with pictures of its failing cases, without Valgrind."""
+    """Return the record of the sample of this name, with pictures of its failing cases, without Valgrind."""
     chosen = grading_plan(Settings(lab=DEFAULT))
     (folder,) = (ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
     return pipeline.grade(folder, chosen.lab, chosen.cases, GradingOptions(valgrind=False), draw=drawing)
 
 
-items.graded = graded  # the items of the samples find what is here, and the other way round
+items.graded = graded  # the items of the samples and the other tests share these records
 
 
 @cache
 def _folder() -> Path:
-    """A folder of our own; what nobody used for a day goes."""
+    """Return this user's folder for cached records; it is emptied when a record is older than a day."""
     folder = Path(tempfile.gettempdir()) / f"graded-samples-{os.geteuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.geteuid() or folder.is_symlink():

@@ -1,4 +1,4 @@
-"""Records made by hand for the tests of reports: cases that failed, and cases with secrets."""
+"""Records made by hand for the tests of reports: failed cases, and cases with secrets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from grader.core.verdict import (
 
 
 def steps(count: int, *, call: str = "append_kv 1 {0}") -> tuple[StepShown, ...]:
-    """`count` operations that went well."""
+    """Return `count` successful operations."""
     return tuple(
         StepShown(number=n, line=n + 7, call=call.format(n), expected="0", actual="0") for n in range(1, count + 1)
     )
 
 
 def outcome(case: str, **changes: object) -> Outcome:
-    """A public case that failed at its third of five operations."""
+    """Return the outcome of a public case that failed at the third of its five operations."""
     difference = OutcomeDifference(
         operation=3, line=10, call="append_kv 1 3", facet="written", field="block 0, slot 2",
         expected="3", actual="untouched",
@@ -40,7 +40,7 @@ def outcome(case: str, **changes: object) -> Outcome:
 
 
 def record_of(*outcomes: Outcome, **changes: object) -> Record:
-    """A record that holds these cases, five of six points lost."""
+    """Return a record of these cases, with five of six points lost."""
     made = Record(
         lab="paged_kv",
         submission=Submission(name="alice"),
@@ -64,7 +64,7 @@ def record_of(*outcomes: Outcome, **changes: object) -> Record:
 
 
 def secret_case() -> Outcome:
-    """A hidden case in which everything but title and rule carries the word or the number of a secret."""
+    """Return a hidden case in which everything but title and rule contains the word or the number of a secret."""
     difference = OutcomeDifference(
         operation=3, line=777, call="secret_call 31337", facet="written", field="secret_field[31337]",
         expected="31337", actual="secret_value",
@@ -80,7 +80,7 @@ def secret_case() -> Outcome:
 
 
 def secret_record(*others: Outcome) -> Record:
-    """A record whose diagnosis comes from the hidden case."""
+    """Return a record whose diagnosis comes from the hidden case."""
     finding = Finding(
         rule="address", verdict=Verdict.WRONG_ANSWER, message="secret_message 31337",
         case="append/secret_name",

@@ -1,13 +1,13 @@
-"""The hostile suite in one batch, among decoys: what it may not read, touch, signal or leave is there and looked at.
+"""The hostile suite in one batch, among decoys: objects that samples must not read, touch, signal or leave.
 
-Samples find the decoys by these names, which they may count on where no protection hides them:
+The decoys are checked after the batch. They have these names, which samples rely on where no protection hides them:
 
     HOSTILE_CANARY             a variable of the grader's environment
-    $HOME/hostile_canary       in the grader's home folder, for its owner only
-    ../hostile_canary          seen from the private folder, which everybody may read
-    ../grade-neighbour         another's private folder, with a source
-    ../hostile_canary.socket   where somebody listens, and on the ports and by the name of listeners.py
-    hostile_mark*              what a sample tries to leave outside its private folder has such a name
+    $HOME/hostile_canary       in the grader's home folder, readable by its owner only
+    ../hostile_canary          beside the private folder, readable by every user
+    ../grade-neighbour         the private folder of another submission, with a source
+    ../hostile_canary.socket   a listening socket; there are more on the ports and at the name of listeners.py
+    hostile_mark*              the name of whatever a sample tries to leave outside its private folder
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from grader.tests.support.listeners import Ears, left_behind
 __all__ = ["ATTACKS", "LAST", "Batch", "Hostile", "grade_all", "suite"]
 
 ATTACKS = ("forging", "reading", "damage", "exhaustion", "corrupting")
-"""What the key `attack` of a label may say."""
+"""The values of the key `attack` of a label."""
 
 LAST = SAMPLES / "accepted" / "yoda_crlf"
-"""Graded after all hostile ones."""
+"""A sample that is graded after all hostile ones."""
 
 _SHARED = [Path(name) for name in ("/", "/tmp", "/var/tmp", "/dev/shm", "/run", "/etc")]
-"""Folders in which others work too, so that only our samples' names are looked for."""
+"""Folders that other processes use too; only files with the samples' mark are looked for there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,27 +53,27 @@ class Hostile:
 
     @property
     def name(self) -> str:
-        """That of its folder."""
+        """The name of the sample's folder."""
         return self.folder.name
 
     @property
     def verdict(self) -> Verdict:
-        """What it must get: the name of the folder around it."""
+        """The verdict that the sample must get: the name of the parent folder."""
         return Verdict(self.folder.parent.name)
 
     @property
     def honest(self) -> dict[Verdict, int]:
-        """The verdicts that it may get here, with the points that the honest part of its code is worth then."""
+        """The verdicts that it may get on this machine, with the points that the honest part of its code earns then."""
         return {verdict: most for verdict, (_, most) in may_get(self.label, self.verdict).items()}
 
     @property
     def most(self) -> int:
-        """The points that the honest part of its code is worth here at most."""
+        """The most points that the honest part of its code can earn on this machine."""
         return max(self.honest.values())
 
 
 def suite() -> list[Hostile]:
-    """All hostile samples, by their names."""
+    """Return all hostile samples, sorted by name."""
     return [_hostile(folder) for folder in sorted(SAMPLES.glob("*/hostile_*"), key=lambda folder: folder.name)]
 
 
@@ -83,24 +83,24 @@ def _hostile(folder: Path) -> Hostile:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What came out, and what the decoys noted."""
+    """The output of a batch, and the observations of the decoys."""
 
     out: str
     err: str
     canaries: dict[str, str]
-    """The texts that may stand nowhere, by where they are kept."""
+    """The texts that must not appear in any output, by the place where they are stored."""
     appeared: tuple[str, ...]
-    """Files that are new, changed or gone."""
+    """Files that are new, changed or deleted."""
     heard: tuple[str, ...]
-    """Where somebody spoke to the decoys that listen."""
+    """The listening decoys that were contacted."""
     left: tuple[str, ...]
-    """What no process owns and nobody took away."""
+    """Objects that belong to no process and were not removed."""
     notes: dict[str, Any]
-    """Those of grader.tests.support.decoy; none where it was ended."""
+    """The notes of grader.tests.support.decoy; empty when it was killed."""
 
     @cached_property
     def records(self) -> list[Record]:
-        """One for each submission, in their order."""
+        """The record of each submission, in their order."""
         return [from_json(json.dumps(value)) for value in _objects(self.out)]
 
 
@@ -115,7 +115,7 @@ def _objects(text: str) -> Iterator[Any]:
 def grade_all(folders: Sequence[Path]) -> Batch:
     """Grade these submissions and then an accepted one in one process, among decoys."""
     around = Path(tempfile.mkdtemp(prefix="hostile-"))
-    around.chmod(0o755)  # as an unprivileged user sees a real folder for temporary files
+    around.chmod(0o755)  # open to unprivileged users, like a real folder for temporary files
     try:
         return _among_decoys(around, folders)
     finally:
@@ -139,7 +139,7 @@ def _among_decoys(around: Path, folders: Sequence[Path]) -> Batch:
         HOME=str(home),
         TMPDIR=str(shared),
         HOSTILE_CANARY=canaries["variable"],
-        # what is compiled of ours is kept where it always is
+        # the grader's compiled files are cached in the usual place
         XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),
     )
     with (around / "out").open("wb") as out, (around / "err").open("wb") as err, Ears(shared) as ears:
@@ -171,14 +171,14 @@ def _among_decoys(around: Path, folders: Sequence[Path]) -> Batch:
 
 
 def _seen(watched: Sequence[Path]) -> dict[str, tuple[int, ...]]:
-    """Everything below these folders, and what bears our samples' mark in folders of others."""
+    """Return the state of everything below these folders, and of files with the samples' mark in shared folders."""
     paths = [path for folder in watched for path in (folder, *folder.rglob("*"))]
     paths += [path for folder in _SHARED for path in folder.glob("hostile_mark*")]
     found: dict[str, tuple[int, ...]] = {}
     for path in paths:
         status = path.lstat()
         size = status.st_size if path.is_file() else 0
-        # a folder's time changes with each private folder in it; what is in it is seen by itself
+        # a folder's time changes with each private folder in it; its contents have entries of their own
         changed = status.st_mtime_ns if path.is_file() else 0
         found[str(path)] = (status.st_mode, status.st_uid, size, changed)
     return found

@@ -1,4 +1,4 @@
-"""What tests of hostile input share: pieces of Valgrind's XML, and a bound on what reading them costs."""
+"""Code that tests of hostile input share: pieces of Valgrind's XML, and a limit on the time for reading them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ERROR = (
 
 
 def mark(case: int, operation: int, *, token: int = TOKEN, word: str = "errors") -> bytes:
-    """What the harness puts behind errors."""
+    """Return the message that the harness writes after errors."""
     return f"<clientmsg><tid>1</tid><text>pkv {word} {token:x} {case:x} {operation:x}\n</text></clientmsg>".encode()
 
 
 def course(*, errors: int = 1) -> RunProgress:
-    """Cases 4 and 2, of three operations each; both came to their end, with so many errors in every operation."""
+    """Return the progress of cases 4 and 2, of three operations each; both ended, with `errors` in each operation."""
     frames = [
         one
         for case in (4, 2)
@@ -41,13 +41,13 @@ def course(*, errors: int = 1) -> RunProgress:
 
 
 def said(*pieces: bytes, errors: int = 1) -> ReadReport:
-    """What is read of these pieces."""
+    """Return the result of reading these pieces."""
     return read(b"".join([*pieces, WELL]), course(errors=errors), "llm_memory.c", lambda _: {})
 
 
 @contextmanager
 def quickly(seconds: float = 3.0) -> Iterator[None]:
-    """What is done in it costs us no more CPU time than that; each of these attacks once took minutes."""
+    """Assert that the block takes less than `seconds` of CPU time; each of these attacks once took minutes."""
     started = time.thread_time()
     yield
     assert time.thread_time() - started < seconds

@@ -1,4 +1,4 @@
-"""Our own modules as the tests of the house see them: names, paths, parsed."""
+"""The modules of this repository for the tests that check the code itself: names, paths, syntax trees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ROOT", "here", "modules", "tree"]
 
 @cache
 def modules() -> dict[str, Path]:
-    """Our modules by their names, tests apart."""
+    """Return the paths of all modules except tests, by module name."""
     paths = [path for package in ("reference", "grader") for path in sorted((ROOT / package).rglob("*.py"))]
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path
@@ -24,10 +24,10 @@ def modules() -> dict[str, Path]:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """A module, parsed."""
+    """Return the syntax tree of a module."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def here(path: Path, line: int) -> str:
-    """An address to go to."""
+    """Return a location as `path:line`, relative to the repository."""
     return f"{path.relative_to(ROOT)}:{line}"

@@ -1,4 +1,4 @@
-"""Text that attacks reports: what a student may print or name things, records full of it, and who would obey it."""
+"""Text that attacks reports: possible output and names of a student, records full of it, and readers that obey it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ INJECTIONS: Mapping[str, str] = {
 
 
 def filled(text: str, kind: Any = Record) -> Any:
-    """A value of this type that holds `text` wherever it can hold one; of an enumeration the first member."""
+    """Return a value of this type that contains `text` wherever it can; of an enumeration the first member."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is str:
         made: Any = text
@@ -59,10 +59,10 @@ def filled(text: str, kind: Any = Record) -> Any:
         made = kind(**{field.name: filled(text, hints[field.name]) for field in fields(kind)})  # type: ignore[operator]
     elif origin is tuple:
         assert arguments[1:] == (...,)
-        made = (0,) if arguments[0] is int else (filled(text, arguments[0]),)  # the numbers are places in a list
+        made = (0,) if arguments[0] is int else (filled(text, arguments[0]),)  # the numbers are indices into a list
     elif origin is dict:
         made = {filled(text, arguments[0]): filled(text, arguments[1])}
-    else:  # T | None; anything else is not known to grader.core.sanitize
+    else:  # T | None; grader.core.sanitize supports no other type
         one, none = arguments
         assert none is type(None)
         made = filled(text, one)
@@ -70,7 +70,7 @@ def filled(text: str, kind: Any = Record) -> Any:
 
 
 def obeyed(log: str) -> list[str]:
-    """The commands that a runner of GitHub would obey, line by line as its ActionCommand does, but for stopping."""
+    """Return the commands that a GitHub runner would obey, line by line as its ActionCommand, but stop-commands."""
     found: list[str] = []
     stopped = ""
     for line in re.split(r"\r\n|[\r\n]", log):
@@ -88,7 +88,7 @@ def obeyed(log: str) -> list[str]:
 
 
 class Page(HTMLParser):
-    """What a browser sees: the elements with the names of their attributes, and the text."""
+    """The elements of a page with the names of their attributes, and its text, as a browser reads them."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -98,17 +98,17 @@ class Page(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """With what its attributes are called; two of them have harmless values here."""
+        """Store the element with the names of its attributes, not their values."""
         self.elements.append(" ".join([tag, *(name for name, _ in attrs)]))
 
     def handle_endtag(self, tag: str) -> None:
-        """Where it ends counts too."""
+        """Store the end of the element too."""
         self.elements.append(f"/{tag}")
 
     def handle_data(self, data: str) -> None:
-        """Text, and what stands in a script."""
+        """Store text, including the contents of a script."""
         self.text += data
 
     def handle_comment(self, data: str) -> None:
-        """None of ours has one."""
+        """Store a comment; the grader's own pages have none."""
         self.elements.append(f"comment {data}")

@@ -1,4 +1,4 @@
-"""Who listens on this machine, and what no process owns: decoys for programs that reach beyond files and processes."""
+"""Decoys for programs that reach beyond files and processes: listening sockets, and objects that no process owns."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, Self
 __all__ = ["Ears", "left_behind"]
 
 _PORTS = range(47_611, 47_614)
-"""Samples try all of them; those that others have are left out."""
+"""Samples try all these ports; ports that are in use are left out."""
 
 _KEY = 0x4057113
-"""Samples give it to what they try to leave in System V's tables."""
+"""The key of the objects that samples try to leave in System V's tables."""
 _QUEUE = b"/hostile_mark"
 
 
 class Ears:
-    """Sockets of all kinds, on the loopback and in `folder`, that note who says something."""
+    """Sockets of all kinds, on the loopback interface and in `folder`, that note when they are contacted."""
 
     def __init__(self, folder: Path) -> None:
         self._ears = contextlib.ExitStack()
@@ -41,17 +41,17 @@ class Ears:
 
     @property
     def kinds(self) -> set[str]:
-        """Which kinds could be opened, each on one port at least."""
+        """The kinds of sockets that could be opened, each on at least one port."""
         return {name.split()[-1] for name in self._open}
 
     def heard(self) -> list[str]:
-        """Where somebody connected or said something since they were opened."""
+        """Return the names of the sockets that got a connection or data since they were opened."""
         return [name for name, ear in self._open.items() if _heard(ear)]
 
     def _listen(self, name: str, family: int, kind: int, address: tuple[str, int] | str) -> None:
         ear = self._ears.enter_context(socket.socket(family, kind))
         ear.setblocking(False)
-        with contextlib.suppress(OSError):  # somebody else has it, or there is no IPv6
+        with contextlib.suppress(OSError):  # the address is in use, or there is no IPv6
             ear.bind(address)
             if kind == socket.SOCK_STREAM:
                 ear.listen()
@@ -70,7 +70,7 @@ def _heard(ear: socket.socket) -> bool:
 
 
 def left_behind() -> Iterator[str]:
-    """What a sample left in System V's tables and among message queues. It is taken away."""
+    """Remove what a sample left in System V's tables and among message queues, and yield a line for each object."""
     libc = ctypes.CDLL(None, use_errno=True)
     removals: dict[str, Callable[[int], Any]] = {
         "shm": lambda number: libc.shmctl(number, 0, None),

@@ -1,4 +1,4 @@
-"""One mistake each: pieces of the right program's text (programs.py) and what a student wrote instead."""
+"""Single mistakes: pieces of the right program's text (programs.py) and what a student wrote instead."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ MISTAKES: dict[str, tuple[str, str]] = {
         ),
     ),
 }
-"""By the rule that each breaks."""
+"""The mistakes, by the rule that each one breaks."""

@@ -1,7 +1,7 @@
-"""`python -m grader.tests.support.offline COMMAND...`: a program and what it starts, without network or namespaces.
+"""`python -m grader.tests.support.offline COMMAND...`: run a program and its children without network or namespaces.
 
-Where the kernel lets nobody make namespaces nobody can take the network away by one; a seccomp filter can anywhere: no
-socket of the internet's kinds can be made, and no namespace.
+Where the kernel permits no namespaces, none can be used to disable the network. A seccomp filter works everywhere: it
+refuses to create internet sockets (IPv4 and IPv6) and namespaces.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import sys
 __all__ = ["CAN", "main"]
 
 _MACHINES = {"x86_64": (0xC000003E, 41, 56, 272), "aarch64": (0xC00000B7, 198, 220, 97)}
-"""By architecture: its number for the kernel's audit, and those of socket, clone and unshare."""
+"""By architecture: its number in the kernel's audit interface, and the call numbers of socket, clone and unshare."""
 _CLONE3 = 435
 _NAMESPACES = 0x7E020000
-"""All flags of clone that make one."""
+"""All flags of clone that make a namespace."""
 _LOAD, _EQUAL, _ANY, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 38, 22, 2
 
 CAN = platform.machine() in _MACHINES
-"""Do we know this machine's system calls?"""
+"""Whether the system call numbers of this machine are known."""
 
 
 def main() -> None:
-    """Give up the network, then become the program."""
+    """Install the filter, then replace this process by the program."""
     program = b"".join(struct.pack("=HBBI", *line) for line in _lines())
     kept = ctypes.create_string_buffer(program, len(program))
     given = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(kept)))
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _lines() -> list[tuple[int, int, int, int]]:
-    """Instruction, how many lines to skip when it is so and when it is not, value."""
+    """Return the lines of the filter: instruction, lines to skip when it is true and when it is false, value."""
     architecture, socket, clone, unshare = _MACHINES[platform.machine()]
     return [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -60,7 +60,7 @@ def _lines() -> list[tuple[int, int, int, int]]:
         (_ANY, 1, 0, _NAMESPACES),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE | errno.EPERM),
-        (_RETURN, 0, 0, _REFUSE | errno.ENOSYS),  # then libc asks for clone
+        (_RETURN, 0, 0, _REFUSE | errno.ENOSYS),  # then libc calls clone
     ]
 
 

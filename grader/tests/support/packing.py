@@ -1,4 +1,4 @@
-"""Zips as students and attackers pack them."""
+"""Zip archives as students and attackers make them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["encrypted", "link", "packed"]
 
 
 def packed(files: Mapping[str, bytes | zipfile.ZipInfo], *, how: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """A zip of these files; an entry that is given as it is holds a path."""
+    """Return a zip of these files; the content of an entry given as `ZipInfo` is a path."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", how) as file:
         for name, content in files.items():
@@ -23,7 +23,7 @@ def packed(files: Mapping[str, bytes | zipfile.ZipInfo], *, how: int = zipfile.Z
 
 
 def link(name: str) -> zipfile.ZipInfo:
-    """A symbolic link, as zips know them."""
+    """Return the zip entry of a symbolic link."""
     info = zipfile.ZipInfo(name)
     info.create_system = 3
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -31,7 +31,7 @@ def link(name: str) -> zipfile.ZipInfo:
 
 
 def encrypted(content: bytes) -> bytes:
-    """The same zip with the marks of a password."""
+    """Return the same zip, marked as protected by a password."""
     changed = bytearray(content)
     changed[6] |= 1
     changed[content.index(b"PK\x01\x02") + 8] |= 1

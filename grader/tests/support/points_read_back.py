@@ -1,4 +1,4 @@
-"""What a report says about points, read back from it: all of them have to say the same."""
+"""The points in a report, read back from it: all formats must report the same points."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["BOOKS", "TOLD", "Told", "of_record"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Score and points by rule; None is what the format does not tell."""
+    """The score and the points by rule; None where the format does not report a value."""
 
     score: int
     full: int | None
     passed: bool
     rules: dict[str, tuple[int, int]] | None = None
     lost: dict[str, int] | None = None
-    """Points that rules lost, where only those are told."""
+    """Points that rules lost, where the format reports only these."""
 
     def agrees(self, other: Told) -> bool:
-        """With all that both tell."""
+        """Whether both have the same values, in everything that both report."""
         mine = (self.full, self.rules, self.lost)
         pairs = zip(mine, (other.full, other.rules, other.lost), strict=True)
         return (self.score, self.passed) == (other.score, other.passed) and all(
@@ -39,7 +39,7 @@ class Told:
 
 
 def of_record(record: Record) -> Told:
-    """What is so."""
+    """Return the points of the record itself."""
     assert record.score is not None
     return Told(
         score=record.score,
@@ -65,7 +65,7 @@ def _text(report: str) -> Told:
 
 
 def _lost(report: str) -> dict[str, int]:
-    """On one screen: a line for each rule that lost points, or one for all of them."""
+    """Read the report on one screen: it has a line for each rule that lost points, or one line for all of them."""
     section = report.partition("\nPoints ─")[2].partition("\n\n")[0]
     rows = re.findall(r"^ +-(\d+) +\d+/\d+ +\d+/\d+ cases +(\S+)", section, re.MULTILINE)
     together = re.split("full marks|nothing lost", section.partition("\n  lost  ")[2])[0]
@@ -100,7 +100,7 @@ def _classroom50(report: str) -> Told:
 
 
 def _junit(report: str) -> Told:
-    """A suite is green exactly when its rule has all points; people's decisions let a case be passed over."""
+    """A suite is green exactly when its rule has all points; with people's decisions it may have skipped cases."""
     rules: dict[str, tuple[int, int]] = {}
     for suite in ET.fromstring(report.encode()):
         values = {one.get("name"): one.get("value", "") for one in suite.iter("property")}
@@ -113,7 +113,7 @@ def _junit(report: str) -> Told:
 
 
 def _sarif(report: str) -> Told:
-    """An error is found exactly when something is wrong; notes cost no point."""
+    """The report has an error exactly when something is wrong; notes cost no points."""
     runs = json.loads(report)["runs"]
     errors = [one for run in runs for one in run["results"] if one["level"] != "note"]
     (points,) = {(run["properties"]["score"], run["properties"]["maxScore"]) for run in runs}
@@ -198,7 +198,7 @@ TOLD: dict[str, Callable[[str], Told]] = {
     "summary": _summary,
     "html": _html,
 }
-"""For each format how its points are read."""
+"""For each format the function that reads its points."""
 
 
 def _rows(report: str) -> list[dict[str, str]]:
@@ -240,4 +240,4 @@ BOOKS: dict[str, Callable[[str], dict[str, Told]]] = {
     "canvas-csv": _canvas,
     "jsonl": _json_lines,
 }
-"""The same for tables, by the name of the submission."""
+"""For each table the function that reads its points, by the name of the submission."""

@@ -1,4 +1,4 @@
-"""Who reads our reports: real readers of each format, and what its publisher demands besides."""
+"""Readers of the reports: a real reader of each format, and the further demands of its publisher."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ RUNNER = {
     "COMMIT_URL": "https://example.org/c",
     "RELEASE_URL": "https://example.org/r",
 }
-"""What Classroom 50's runner puts into the environment."""
+"""The variables that Classroom 50's runner puts into the environment."""
 
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\ud800-\udfff]")
 _SCHEMAS = Path(__file__).parent / "schemas"
 
 
 def _reads_text(report: str, view: View) -> None:
-    """As a terminal does: our own colours, if any, and nothing else that steers it; as a runner does, too."""
+    """Read as a terminal and as a runner: no control sequence except the grader's own colours, no command."""
     assert not _STEERING.search(re.sub(r"\x1b\[[\d;]*m", "", report) if view.colour else report)
     assert report.encode("utf-8")
     if view.workflow:
@@ -44,12 +44,12 @@ def _reads_text(report: str, view: View) -> None:
 
 
 def reads_json(report: str, view: View) -> None:
-    """The record, by its published schema."""
+    """Validate the record against its published schema."""
     _record_validator().validate(_json(report))
 
 
 def _json(report: str) -> Any:
-    """As any JSON reader, as a runner whose log it is printed to, and as a browser in whose page it stands."""
+    """Read as any JSON reader does, as a runner whose log it is printed to, and as a browser in whose page it is."""
     page = Page(f"<script>{report}</script><p>")
 
     assert page.elements == ["script", "/script", "p"]
@@ -99,7 +99,8 @@ _GRADESCOPE = _object(
         },
     },
 )
-"""Gradescope publishes a page, no schema; this is that page. One hidden test would hide the total from students."""
+"""Gradescope publishes a page, no schema; this is that page as a schema. One hidden test would hide the total from
+students."""
 
 _CLASSROOM50 = _object(
     {
@@ -120,18 +121,19 @@ _CLASSROOM50 = _object(
         "part": _NAME,
     },
 )
-"""What its runner asks of a result (foundation50/classroom50: schemas/result-v1.schema.json, `validate_result` of its
-script runner.py), but for what it stamps itself before it looks: owner, assignment_type, datetime, graded_at,
-submitted_by. The rules were read there, and reports of all samples were held against them."""
+"""What Classroom 50's runner demands of a result (foundation50/classroom50: schemas/result-v1.schema.json,
+`validate_result` of its script runner.py), except for the fields that it sets itself before it validates: owner,
+assignment_type, datetime, graded_at, submitted_by. The rules were read there, and reports of all samples were checked
+against them."""
 
 
 def _reads_gradescope(report: str, view: View) -> None:
-    """By the published description."""
+    """Validate against the published description."""
     Draft202012Validator(_GRADESCOPE).validate(_json(report))
 
 
 def _reads_classroom50(report: str, view: View) -> None:
-    """As its runner does. What the runner's variables say is whole where they are set."""
+    """Validate as Classroom 50's runner does; where its variables are set, all fields from them must be present."""
     result = _json(report)
 
     Draft202012Validator(_CLASSROOM50).validate(result)
@@ -150,15 +152,15 @@ _JUNIT = {
     "error": {"type", "message"},
     "skipped": {"message"},
 }
-"""Elements and attributes that we use, all of them known to junit-10.xsd, by which Jenkins' xUnit plugin refuses files
-(jenkinsci/xunit-plugin, org/jenkinsci/plugins/xunit/types/model/xsd), and read by Jenkins itself, GitLab and GitHub's
-actions. Reports of all samples were valid by it when this was written."""
+"""The elements and attributes that reports use. All of them are in junit-10.xsd, with which Jenkins' xUnit plugin
+validates files (jenkinsci/xunit-plugin, org/jenkinsci/plugins/xunit/types/model/xsd), and are read by Jenkins itself,
+GitLab and GitHub's actions. Reports of all samples were valid by this schema when this was written."""
 _INSIDE = {"testsuites": "testsuite", "testsuite": "properties testcase", "properties": "property"}
 _ENDS = "failure error skipped"
 
 
 def _reads_junit(report: str, view: View) -> None:
-    """As junitparser does; every count is right, and no case hides another one in GitLab."""
+    """Read as junitparser does; every count must be right, and names unique: in GitLab one case hides another."""
     read = JUnitXml.fromstring(report.encode())
     root = ET.fromstring(report.encode())
     suites = [(suite, list(suite)) for suite in read]
@@ -193,7 +195,7 @@ def _sarif_validator() -> Draft4Validator:
 
 
 def _reads_sarif(report: str, view: View) -> None:
-    """By the published schema, and what GitHub asks besides; no message of ours has a link or an argument."""
+    """Validate against the published schema and GitHub's further demands; no message may have a link or an argument."""
     log = _json(report)
     _sarif_validator().validate(log)
 
@@ -215,7 +217,7 @@ def _reads_sarif(report: str, view: View) -> None:
 
 
 def _texts(value: Any) -> list[str]:
-    """Every message of a log."""
+    """Return every message of a log."""
     if isinstance(value, dict):
         own = [value["text"]] if isinstance(value.get("text"), str) else []
         return own + [text for one in value.values() for text in _texts(one)]
@@ -223,7 +225,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _reads_annotations(report: str, view: View) -> None:
-    """As a runner does: every line is a command, none of them is not ours, and GitHub shows them all."""
+    """Read as a runner does: every line must be one of the grader's commands, and GitHub must show them all."""
     lines = report.splitlines()
     commands = [re.fullmatch(r"::(error|notice)((?: [a-z]+=[^,:]*)(?:,[a-z]+=[^,:]*)*)::(.+)", line) for line in lines]
     names = [command[1] for command in commands if command is not None]
@@ -238,7 +240,7 @@ def _reads_annotations(report: str, view: View) -> None:
 
 
 def _reads_gcc(report: str, view: View) -> None:
-    """As an editor's problem matcher does, line by line; the last one has the points."""
+    """Read as an editor's problem matcher does, line by line; the last line has the points."""
     if view.workflow:
         assert obeyed(report) == []
     lines = report.splitlines()[1:-1] if view.workflow else report.splitlines()
@@ -252,12 +254,12 @@ def _reads_gcc(report: str, view: View) -> None:
 
 
 def _summary_page(report: str) -> Page:
-    """What GitHub makes of a summary."""
+    """Return the page that GitHub makes of a summary."""
     return Page(MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(report))
 
 
 def _reads_summary(report: str, view: View) -> None:
-    """As GitHub does: a heading, a table and a text, and in them no link, picture or markup of anybody else."""
+    """Read as GitHub does: a heading, a table and a text, without any link, picture or markup from outside."""
     page = _summary_page(report)
     table = {"table", "thead", "tbody", "tr", "th", "th style", "td", "td style", "code", "strong"}
 
@@ -279,4 +281,4 @@ READERS: dict[str, Callable[[str, View], None]] = {
     "summary": _reads_summary,
     "html": reads_page,
 }
-"""For each format what really reads it. A format without one is not done."""
+"""A real reader for each format. A format without a reader is not finished."""

@@ -1,4 +1,4 @@
-"""A bench for failing cases as C programs: samples as shared libraries, so that one program runs beside many."""
+"""A test bench for failing cases as C programs: samples are shared libraries, so that a program runs with many."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ = ["ACCEPTED", "PEACEFUL", "SAMPLES", "Bench", "cases", "program_text", 
 
 _HEADER = ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
 PEACEFUL = [path for path in SAMPLES.glob("*/*/llm_memory.c") if not path.parent.name.startswith("hostile_")]
-"""Nothing protects us here from what we run."""
+"""Samples that are not hostile: the programs here run without a sandbox."""
 ACCEPTED = sorted(path for path in PEACEFUL if path.parts[-3] == Verdict.ACCEPTED)
 
 
 @cache
 def cases() -> dict[str, Case]:
-    """All cases by their names."""
+    """Return all cases by name."""
     lab = LABS["paged_kv"]()
     return {case.name: case for case in load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)}
 
 
 def program_text(case: Case, operation: int | None = None) -> str:
-    """The case as a C program, up to an operation (counted from 0) or to its end."""
+    """Return the case as a C program, up to an operation (counted from 0) or to its end."""
     last = len(case.trace.operations) - 1
     return LABS["paged_kv"]().reproduce(case, last if operation is None else operation)
 
 
 def said(failed: Completed) -> str:
-    """Where the program failed, the handout's sentence and what was met; the student's own words go before them."""
+    """Return the last lines of its output, after the student's own: where it failed, the handout, what was found."""
     text = failed.stderr.decode(errors="replace")
     found = re.search(r"^repro\.c:\d+: .+\n  the handout: .+\n(  .+\n){1,3}\Z", text, re.MULTILINE)
     assert found is not None, failed
@@ -44,7 +44,7 @@ def said(failed: Completed) -> str:
 
 
 class Bench:
-    """A folder to compile in, and the samples that were compiled there."""
+    """A folder for compiling, and the samples that were compiled there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,11 +55,11 @@ class Bench:
 
     @cached_property
     def first(self) -> Path:
-        """The library that programs are linked with; another may take its place when they run."""
+        """The library that programs are linked with; another one may replace it when they run."""
         return self.library(ACCEPTED[0])
 
     def library(self, source: Path) -> Path:
-        """A folder with the sample as a library."""
+        """Compile the sample as a library, once, and return the folder with it."""
         if source not in self.libraries:
             place = self.libraries[source] = self.folder / f"library{len(self.libraries)}"
             place.mkdir()
@@ -68,7 +68,7 @@ class Bench:
         return self.libraries[source]
 
     def program(self, text: str) -> Path:
-        """The program, to be run beside any library; not optimised, which would take three times as long."""
+        """Compile a program that runs with any library; without optimisation, which would take three times as long."""
         if text not in self.programs:
             name = f"shared{len(self.programs)}"
             (self.folder / "repro.c").write_text(text, encoding="utf-8")
@@ -78,7 +78,7 @@ class Bench:
         return self.programs[text]
 
     def linked(self, text: str, source: Path) -> Path:
-        """The program, made by the handout's command beside a student's file."""
+        """Compile a program together with a student's file, with the handout's command."""
         (self.folder / "repro.c").write_text(text, encoding="utf-8")
         (self.folder / "llm_memory.c").write_bytes(source.read_bytes())
         (self.folder / "llm_memory.h").write_bytes(_HEADER.read_bytes())
@@ -88,12 +88,12 @@ class Bench:
         return self.folder / "repro"
 
     def compile(self, *arguments: str) -> None:
-        """Compile with the strict flags; a warning is our fault."""
+        """Compile with the strict flags; there must be no warning."""
         done = self.run("gcc", *FLAGS, *arguments)
         assert done.succeeded, done.stderr.decode()
 
     def run(self, *command: str, library: Path | None = None) -> Completed:
-        """Run a command in the folder, with a sample's library."""
+        """Run a command in the folder, with a sample's library if one is given."""
         environment = {"PATH": "/usr/bin:/bin"}
         if library is not None:
             environment["LD_LIBRARY_PATH"] = str(library)

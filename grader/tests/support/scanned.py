@@ -1,4 +1,4 @@
-"""Programs for the tests of the object scan, and what is made of them."""
+"""Programs for the tests of the object scan, and functions that grade them."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ __all__ = [
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs hold x86-64 instructions")
 
 ORDER = "rolq $3,%rdi\\nrolq $13,%rdi\\nrolq $61,%rdi\\nrolq $51,%rdi\\n"
-"""The rotations with which an order to Valgrind begins, as in assembly."""
+"""The rotations with which a client request to Valgrind begins, in assembly."""
 
 BYTES = bytes.fromhex("48c1c703 48c1c70d 48c1c73d 48c1c733 4887db")
-"""A whole order."""
+"""A complete client request."""
 
 ASKS = """static void ask(void)
 {
     __asm__ volatile("ORDER" ::: "rdi", "cc"); /* HERE */
 }
 """.replace("ORDER", (ORDER + "xchgq %rbx,%rbx").replace("%", "%%"))
-"""A function that gives an order."""
+"""A C function that makes a client request."""
 
 
 def graded(source: str, *allowed: str) -> Record:
-    """The record of this source for two cases, natively."""
+    """Return the record of this source for two cases, run natively."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "llm_memory.c").write_text(source, encoding="utf-8")
         cases = (first_case(), second_case())
@@ -54,7 +54,7 @@ def graded(source: str, *allowed: str) -> Record:
 
 
 def rejected(source: str) -> tuple[Finding, ...]:
-    """Why somebody has to look at this source; nothing of it was run."""
+    """Return the findings for which this source is rejected; nothing of it may have been run."""
     record = graded(source)
 
     assert (record.verdict, record.score, record.would_score) == (Verdict.REJECTED, 0, None)
@@ -65,7 +65,7 @@ def rejected(source: str) -> tuple[Finding, ...]:
 
 
 def accepted(source: str) -> Record:
-    """The record of a source in which nothing is found and that loses no point."""
+    """Return the record of a source, which must have no finding and lose no points."""
     record = graded(source)
 
     assert (record.findings, record.verdict) == ((), Verdict.ACCEPTED)
@@ -73,12 +73,12 @@ def accepted(source: str) -> Record:
 
 
 def below(*lines: str) -> str:
-    """The right program with lines behind it."""
+    """Return the right program with lines after it."""
     return "\n".join([right(), *lines, ""])
 
 
 def assembly(*lines: str) -> str:
-    """The right program with assembly behind it."""
+    """Return the right program with assembly after it."""
     return below("__asm__(" + "".join(f'"{line}\\n"' for line in lines) + '".text\\n");')
 
 

@@ -1,4 +1,4 @@
-"""Who reads a web page of ours, without a browser: elements, attributes and links, each of them known."""
+"""A reader of the grader's web pages without a browser: all elements, attributes and links must be known."""
 
 from __future__ import annotations
 
@@ -45,31 +45,31 @@ _OURS = {
     "rect": "class x y width height rx",
     "path": "d",
 }
-"""What may stand in a web page: elements with attributes, none of which does anything by itself."""
+"""The elements that may have attributes, with these attributes; none of these does anything by itself."""
 
 _BARE = (
     "head title style body script main footer h1 h4 br i strong small code ul dl dd thead tbody details summary label g"
 )
-"""And those without."""
+"""The other elements."""
 
 
 class _Links(Page):
-    """What a browser sees, with what links lead to."""
+    """A page with the targets of its links."""
 
     def __init__(self, html: str) -> None:
         self.links: list[str] = []
         super().__init__(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep the address."""
+        """Store the target of a link."""
         self.links += [value or "" for name, value in attrs if name == "href"]
         super().handle_starttag(tag, attrs)
 
 
 def reads_page(report: str, view: View) -> None:
-    """As a browser does, and a runner whose log it is printed to.
+    """Read a page as a browser does, and as a runner whose log it is printed to.
 
-    No element but ours, one script and one style, links to lines and to files beside it.
+    It may have only known elements, one script and one style, and links to lines and to files beside it.
     """
     page = _Links(report)
 

@@ -1,11 +1,12 @@
-"""Public bundles from their first minute on: each sets itself up, with the network, and then grades without it, and
-imports nothing of what lies beside the submission.
+"""Public bundles from the start: each must set itself up, with the network, then grade without it, and import nothing
+that is beside the submission.
 
     python -m grader.tests.trials.bundles_set_up             in folders of this machine
     python -m grader.tests.trials.bundles_set_up --root DIR  in a root of its own, where nothing else is; as root
 
-Such a root: debootstrap --variant=minbase --include=python3,git,ca-certificates bookworm DIR; then copy what /etc says
-of names, packages and certificates into it and mount /proc and /dev there. It is changed. Takes minutes.
+To make such a root: debootstrap --variant=minbase --include=python3,git,ca-certificates bookworm DIR; then copy the
+files of /etc for names, packages and certificates into it, and mount /proc and /dev there. The trial changes the root.
+It takes minutes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SUDO = '#!/bin/sh\nexec "$@"\n'
 
 
 def main() -> int:
-    """Try all; 0 when each did what it must."""
+    """Try all bundles; return 0 when each behaved as it must, else 1."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path)
     root: Path | None = parser.parse_args().root
@@ -49,7 +50,7 @@ def main() -> int:
 
 
 def _life(name: str, place: Path, root: Path | None) -> list[str]:
-    """Set up, then both programs; what was not as it must be."""
+    """Set a bundle up and grade both programs with it; return the problems."""
     bundle = packed(name, place / name)
     if name == "actions":
         _unrolled(bundle)
@@ -75,7 +76,7 @@ def _life(name: str, place: Path, root: Path | None) -> list[str]:
 
 
 def _unrolled(bundle: Path) -> None:
-    """The workflow's shell steps as one script, each in a shell as a runner starts it."""
+    """Write the workflow's shell steps as one script that runs each in a shell as a runner starts it."""
     (path,) = (bundle / ".github" / "workflows").iterdir()
     (job,) = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values()
     steps = [step["run"] for step in job["steps"] if "run" in step]
@@ -111,7 +112,7 @@ _LIVES = {
     "classroom50": "mkdir -p runner checkout && cd checkout && python3 ../autograders/paged-kv/autograder.py",
     "actions": 'mkdir -p runner && rm -rf checkout && PATH="$PWD/bin:$PATH" sh steps.sh',
 }
-"""What is typed in each, or started by a runner."""
+"""The command that a user types, or a runner starts, in each bundle."""
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,11 +1,12 @@
-"""The README's two commands on machines that have python3 and git, and nothing else of what they need.
+"""The README's two commands on machines that have python3 and git, but nothing else that the commands need.
 
     python -m grader.tests.trials.fresh_machines FOLDER                        all: bookworm, trixie and sid; hours
-    python -m grader.tests.trials.fresh_machines FOLDER --suite sid --quick    one, and grading alone; minutes
+    python -m grader.tests.trials.fresh_machines FOLDER --suite sid --quick    one, and grading only; minutes
 
-As root, where debootstrap is. Each machine is a root of its own in FOLDER, made once and kept; what this machine's /etc
-says of names, packages and certificates is copied into it. Each command has namespaces of its own for processes and
-mounts, so that it neither sees nor changes anything of this machine. Nothing else should compute meanwhile.
+It needs root and debootstrap. Each machine is a root of its own in FOLDER, made once and reused; this machine's files
+of /etc for names, packages and certificates are copied into it. Each command has namespaces of its own for
+processes and mounts, so that it neither sees nor changes anything of this machine. Nothing else should compute
+meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _WRONG = "submissions/paged_kv/wrong_answer/no_copy_on_write"
 _GRADE = f"scripts/grade run {_WRONG}"
 _MOST_PACKAGES, _MOST_MEGABYTES = 20, 70
 
-# What makes a folder ($1) the root of a machine on which a user ($2) types something ($3).
+# Make a folder ($1) the root of a machine on which a user ($2) runs a command ($3).
 _ENTER = """
 mount --bind "$1" "$1"
 cd "$1"
@@ -59,7 +60,7 @@ exec chroot "--userspec=$2" / sh -c "$3"
 
 
 class Step(NamedTuple):
-    """What is typed by whom, and whether it did what it must."""
+    """A user, the command that this user types, and a function that checks its result."""
 
     who: str
     typed: str
@@ -67,7 +68,7 @@ class Step(NamedTuple):
 
 
 def main() -> int:
-    """Go through all machines; 0 when each command did what it must."""
+    """Try all machines; return 0 when each command behaved as it must, else 1."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--suite", choices=_SUITES, action="append")
@@ -79,9 +80,9 @@ def main() -> int:
 
 
 def _machine(suite: str, root: Path, quick: bool) -> Iterator[str]:  # noqa: FBT001 - of our own command line
-    """All steps on one machine; what was not as it must be."""
+    """Run all steps on one machine, and yield the problems."""
     _made(suite, root)
-    has_tools = (root / "usr" / "bin" / "gcc").exists()  # from the last time
+    has_tools = (root / "usr" / "bin" / "gcc").exists()  # from an earlier run
     for step in [*([] if has_tools else [_WITHOUT_TOOLS]), *_GRADING, *([] if quick else _TESTING)]:
         started = time.monotonic()
         done = _typed(root, step)
@@ -93,7 +94,7 @@ def _machine(suite: str, root: Path, quick: bool) -> Iterator[str]:  # noqa: FBT
 
 
 def _made(suite: str, root: Path) -> None:
-    """A new root, or the kept one, with new clones of this repository for root and for a user."""
+    """Make a new root, or reuse an existing one, with new clones of this repository for root and for a user."""
     if not (root / "etc" / "passwd").exists():
         included = "--include=python3,git,ca-certificates"
         _must("debootstrap", "--variant=minbase", included, suite, root)
@@ -109,7 +110,7 @@ def _made(suite: str, root: Path) -> None:
     for home in ("root", f"home/{_USER}"):
         shutil.rmtree(root / home / "clone", ignore_errors=True)
         _must("git", "clone", "--quiet", "--no-hardlinks", ROOT, root / home / "clone")
-        documents = root / home / "shared"  # the handout, which a test reads where it is
+        documents = root / home / "shared"  # the handout, which a test reads from there
         if (ROOT.parent / "shared").is_dir() and not documents.exists():
             shutil.copytree(ROOT.parent / "shared", documents)
     _must("chroot", root, "chown", "-R", f"{_USER}:{_USER}", f"/home/{_USER}")
@@ -141,7 +142,7 @@ def _ended_with(code: int, done: subprocess.CompletedProcess[str]) -> bool:
 
 
 def _names_what_to_type(done: subprocess.CompletedProcess[str]) -> bool:
-    """One who may not install is told what is missing, and how it is installed."""
+    """Whether a user who may not install packages gets the command that installs what is missing."""
     return done.returncode == 3 and "sudo apt-get" in done.stderr.splitlines()[-1]
 
 

@@ -1,7 +1,7 @@
-"""Write into every `expect.toml` the range of points that its sample may keep, from what it keeps now.
+"""Write into every `expect.toml` the range of points that its sample may keep, computed from its points now.
 
-Run by `scripts/golden`; then read `git diff`: a range that moved is a decision, not a detail. Verdicts and rules are
-people's words and are never touched.
+It is run by `scripts/golden`. Then read `git diff`: a changed range is a decision, not a detail. Verdicts and rules are
+written by people and are never changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grader.labs import LABS
 from grader.tests.support.command import ROOT
 
 _SLACK = 2
-"""Points by which another gcc or Valgrind may count a sample differently."""
+"""The points by which the score of a sample may differ with another gcc or Valgrind."""
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
-"""`python -m grader.tests.trials.gradescope_life [ROOT]`: our autograder's whole life in a bare Debian; 3 minutes.
+"""`python -m grader.tests.trials.gradescope_life [ROOT]`: the autograder in a bare Debian, from set-up to results.
 
-As root, with debootstrap: a minimal root of this machine's own release, the zip unpacked in it, its `setup.sh` with
-network, and then submissions, each with the network really off and half a processor. Says seconds, memory and size, and
-what of the rest does not hold. A ROOT that is there is used again. The ordinary tests do the same with a few cases and
-without an image (test_gradescope.py).
+It needs root and debootstrap, and takes 3 minutes. It makes a minimal root of this machine's own release, unpacks the
+zip in it, runs `setup.sh` with network, and then grades submissions, each with the network really off and half a
+processor. It prints times, memory and sizes, and which conditions hold. An existing ROOT is reused. The ordinary tests
+do the same with a few cases and without an image (test_gradescope.py).
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from grader.tests.support.command import ROOT, SAMPLES, environment, grade
 __all__ = ["main"]
 
 _LENT = ("resolv.conf", "hosts", "pip.conf", "apt", "ssl/certs")
-"""Of /etc: how to reach what packages come from."""
+"""Files of /etc that are needed to reach the sources of packages."""
 _SETUP = ("bash", "/autograder/source/setup.sh")
 _MOST_MEMORY = 768 << 10
 _IN_ROOT = 'mount --bind /proc "$0/proc" && mount --bind /dev "$0/dev" && cd "$0" && exec chroot "$0" "$@"'
 _CONNECT = "import socket; socket.create_connection(('127.0.0.1', 9), timeout=5)"
-"""Nobody listens there: refused where there is a network, unreachable where there is none."""
+"""No process listens there: the connection is refused with a network, and unreachable without one."""
 _STUDENT = 61_184
-"""The first of the users that student code gets."""
+"""The first of the user ids that student code runs with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one program with all that it started."""
+    """The cost of one program with all its children."""
 
     code: int
     wall: float
     cpu: float
     memory: int
-    """In kB, all its processes together, at the worst moment that was looked at."""
+    """In kB, all its processes together: the highest value that was measured."""
     out: str
 
     @property
     def fits(self) -> bool:
-        """Into the smallest container that Gradescope has?"""
+        """Whether the memory fits into Gradescope's smallest container."""
         return self.memory < _MOST_MEMORY
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Cost:
 
 
 def main(place: Path | None = None) -> int:
-    """Do it and say how it went; returns the exit code."""
+    """Run the trial and print the results; return the exit code."""
     with tempfile.TemporaryDirectory(prefix="gradescope-life-") as temporary:
         root = place or Path(temporary) / "root"
         if not root.is_dir():
@@ -96,7 +96,7 @@ def _after_setup(root: Path, box: Autograder) -> Iterator[tuple[str, bool]]:
 
 
 def _closed(root: Path, box: Autograder) -> Iterator[tuple[str, bool]]:
-    """To a student's user, who may read other files: whatever a sandbox might let through."""
+    """Check that a student's user, who may read other files, cannot read the grader's, even without a sandbox."""
     user = ("setpriv", "--reuid", str(_STUDENT), "--regid", str(_STUDENT), "--clear-groups", "test", "-r")
     ours = ("source", "results", "submission", box.results.relative_to(box.place), "submission_metadata.json")
     ends = [_run(root, *user, path).code for path in ("/etc/passwd", *(f"/autograder/{one}" for one in ours))]
@@ -110,11 +110,11 @@ _SAMPLES = (
     *("memory_leak/hostile_allocates_until_it_gets_nothing", "wrong_answer/hostile_forks_until_it_may_not"),
     *("wrong_answer/hostile_reads_files_by_system_calls", "wrong_answer/hostile_prints_forged_results_everywhere"),
 )
-"""One of each kind, and those that take most memory or want what is not theirs."""
+"""One of each kind, and those that take the most memory or try to read or write other files."""
 
 
 def _samples(root: Path, box: Autograder) -> Iterator[tuple[str, bool]]:
-    """Each with half a processor, the points that its label says, and nothing that Gradescope would not take."""
+    """Check that each sample gets the points of its label on half a processor, in results that Gradescope accepts."""
     for name in _SAMPLES:
         least, most = _keeps(name)
         done, results = _graded(root, box, SAMPLES / name)
@@ -128,7 +128,7 @@ def _samples(root: Path, box: Autograder) -> Iterator[tuple[str, bool]]:
 
 
 def _keeps(sample: str) -> tuple[int, int]:
-    """The least and the most points that it may have."""
+    """Return the least and the most points that a sample may have."""
     label = SAMPLES / sample / "expect.toml"
     if not label.exists():
         return 100, 100
@@ -146,7 +146,7 @@ def _graded(root: Path, box: Autograder, *sources: Path, inside: str = ".") -> t
 
 @contextlib.contextmanager
 def _rival() -> Iterator[None]:
-    """Somebody who always wants the first processor: whoever else is there has half of it."""
+    """Run a process that keeps the first processor busy: any other process there gets half of it."""
     rival = subprocess.Popen(["taskset", "--cpu-list", "0", sys.executable, "-c", "while True: pass"])
     try:
         yield
@@ -156,7 +156,7 @@ def _rival() -> Iterator[None]:
 
 
 def _kills(root: Path, box: Autograder) -> Iterator[tuple[str, bool]]:
-    """Gradescope's time limit, later each time until there is no need of it: what was earned is always there, whole."""
+    """Kill the grading as Gradescope's time limit does, later each time until it ends itself; results must be whole."""
     seen: list[int | None] = []
     ended = False
     for moment in range(1, 100):
@@ -177,7 +177,7 @@ def _say(line: str) -> None:
 
 
 def _bootstrap(root: Path) -> float:
-    """Make a minimal root from where this machine's own packages come; returns seconds."""
+    """Make a minimal root from the source of this machine's own packages; return the seconds that it took."""
     started = time.monotonic()
     release = re.search(r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
     targets = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, check=True)
@@ -198,7 +198,7 @@ def _bootstrap(root: Path) -> float:
 
 
 def _run(root: Path, *command: str, network: bool = False, around: Sequence[str] = ()) -> Cost:
-    """Run it in the root, whose mounts end with it."""
+    """Run a command in the root, whose mounts end with the command."""
     around = [*around, "unshare", "--mount", *([] if network else ["--net"]), "sh", "-c", _IN_ROOT, str(root)]
     started = time.monotonic()
     with tempfile.TemporaryFile() as said:
@@ -220,7 +220,7 @@ def _run(root: Path, *command: str, network: bool = False, around: Sequence[str]
 
 @contextlib.contextmanager
 def _looking_at(pid: int) -> Iterator[list[int]]:
-    """What all descendants of a process take, in kB, again and again; what they share is counted once."""
+    """Yield a list that grows by the memory of a process and its descendants, in kB; shared memory counts once."""
     seen: list[int] = []
     ended = threading.Event()
 

@@ -1,11 +1,12 @@
 """`python -m grader.tests.trials.hostile_levels [--only TEXT]... [NAME]...`: hostile samples at all levels.
 
-Each sample is graded at each level of protection, as root and as an ordinary user. What must hold: no sample has more
-points than its label says, an accepted one has all, nothing of a hidden case is told, none ends the grader, and each
-takes at most 10 s, by the processors and by the clock, and 500 MB of the grader and its children together. A machine
-with less is this one under a filter that refuses what would protect. It wants root, and `bwrap` for the last two.
-Prints a line for each machine (NAME is such a one) and each sample that does not hold; exit code 1 when there is one.
-About 5 minutes for each machine; `--only` takes the samples whose path has the TEXT.
+Each sample is graded at each level of protection, as root and as an ordinary user. What must hold: no sample gets more
+points than its label says, an accepted one gets all, no report shows anything of a hidden case, no sample ends the
+grader, and each takes at most 10 s, both CPU and wall time, and 500 MB of the grader and its children together. A
+machine with less protection is this one under a filter that refuses the system calls of the missing protection. The
+trial needs root, and `bwrap` for the last two machines. It prints a line for each machine (NAME is one of them) and for
+each sample that does not hold; the exit code is 1 when there is one. It takes about 5 minutes for each machine;
+`--only` selects the samples whose path contains TEXT.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from grader.tests.test_hostile_suite import told_hidden
 
 _MOST_SECONDS, _MOST_MEMORY = 10.0, 500 << 20
 _LOOK_SECONDS = 0.05
-_USER = 61_007  # nobody's
+_USER = 61_007  # belongs to no account
 _CALLS = {
     "x86_64": {"landlock": 444, "seccomp": 317, "mount": 165, "prctl": 157},
     "aarch64": {"landlock": 444, "seccomp": 277, "mount": 40, "prctl": 167},
@@ -52,7 +53,7 @@ _LOAD, _IF, _RETURN, _ALLOW, _ERROR = 0x20, 0x15, 0x06, 0x7FFF0000, 0x50000  # o
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """What the kernel refuses there, who grades, and which of `sandbox.LEVELS` that is."""
+    """The calls that the kernel refuses, whether an ordinary user grades, and which of `sandbox.LEVELS` results."""
 
     name: str
     refused: tuple[str, ...]
@@ -74,7 +75,7 @@ _MACHINES = tuple(
 
 
 def main() -> int:
-    """Try all; 0 when each holds."""
+    """Try the selected machines; return 0 when all samples hold, else 1."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="TEXT")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
@@ -89,7 +90,7 @@ def main() -> int:
 
 
 def _on(machine: _Machine, only: Sequence[str]) -> Iterator[str]:
-    """What does not hold on a machine like that."""
+    """Yield the problems on such a machine."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         path = os.environ["PATH"]
@@ -122,7 +123,7 @@ def _on(machine: _Machine, only: Sequence[str]) -> Iterator[str]:
 
 
 def _become(machine: _Machine) -> None:
-    """In the child: somebody who may less, on a machine that gives less, with System V tables of its own."""
+    """In the child: take the machine's user and less protection, with System V tables of its own."""
     if ctypes.CDLL(None).unshare(_NEW_IPC):
         raise OSError("no namespace for System V's objects")
     if machine.user:
@@ -133,7 +134,7 @@ def _become(machine: _Machine) -> None:
 
 
 def _refuse(names: Sequence[str]) -> None:
-    """A filter under which the kernel seems to have none of these; it stays, for children too."""
+    """Install a filter under which the kernel seems to lack these calls; it is permanent, for children too."""
     if not names:
         return
     calls = _CALLS[os.uname().machine]
@@ -152,11 +153,11 @@ def _refuse(names: Sequence[str]) -> None:
 
 
 def _here(only: Sequence[str]) -> int:
-    """Grade the samples on this machine as it is: the level, then a line for each."""
+    """Grade the samples on this machine as it is; print the level, then a line for each sample."""
     folders = [*(one.folder for one in suite()), *sorted(SAMPLES.glob("accepted/*"))]
     hostile = {one.folder: one for one in suite()}
     _say(sandbox.protection().level)
-    _graded(LAST, None)  # what is made once is made, and no sample pays for it
+    _graded(LAST, None)  # one-time work is done here, so that it counts for no sample
     for folder in dict.fromkeys(folders):
         if not only or any(text in str(folder) for text in only):
             _say(_weighed(folder, hostile.get(folder)))
@@ -169,12 +170,12 @@ def _say(value: object) -> None:
 
 
 def _weighed(folder: Path, label: Hostile | None) -> dict[str, object]:
-    """Grade one in a process of its own: what it took, and what does not hold."""
+    """Grade one sample in a process of its own; return its cost and its problems."""
     reader, writer = os.pipe()
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        with suppress(BaseException):  # its end is an end without a word
+        with suppress(BaseException):  # on any exception it exits without output
             os.write(writer, json.dumps(_graded(folder, label)).encode())
             os._exit(0)
         os._exit(1)
@@ -198,7 +199,7 @@ def _weighed(folder: Path, label: Hostile | None) -> dict[str, object]:
 
 
 def _graded(folder: Path, label: Hostile | None) -> dict[str, object]:
-    """What a grading took, and what does not hold of it."""
+    """Grade one sample in this process; return the time that it took, and its problems."""
     chosen = lab()
     cases = select_cases(chosen, seed=1).cases
     started, before = time.monotonic(), _cpu_seconds()
@@ -235,7 +236,7 @@ def _tree(process: int) -> Iterator[int]:
 
 
 def _memory(process: int) -> int:
-    """Its share of what it has in memory, in bytes; of another's that may not be read, all of it."""
+    """Return the proportional memory of a process in bytes; all its resident memory where that cannot be read."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))

@@ -1,8 +1,8 @@
-"""`python -m grader.tests.trials.whole_class [COUNT] [KILLS]`: a class of 300, killed 20 times; some ten minutes.
+"""`python -m grader.tests.trials.whole_class [COUNT] [KILLS]`: a class of 300, killed 20 times; about ten minutes.
 
-What must hold of a batch at its full size: a killed and resumed one ends with the store of an undisturbed one, record
-by record; a second run takes under 5 % of the time; the parent's memory does not grow with the class.
-The ordinary tests do the same with a dozen (test_batch_killed.py).
+What must hold of a batch of full size: a killed and resumed batch ends with the same records in its store as an
+undisturbed one; a second run takes under 5 % of the time; the parent's memory does not grow with the class.
+The ordinary tests do the same with a dozen submissions (test_batch_killed.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_OF_FIRST = 0.05
 
 
 def main(count: int = 300, kills: int = 20) -> int:
-    """Do it and say how it went; returns the exit code."""
+    """Run the trial and print the results; return the exit code."""
     with tempfile.TemporaryDirectory(prefix="whole-class-") as name:
         place = Path(name)
         place.chmod(0o755)
@@ -48,7 +48,7 @@ def main(count: int = 300, kills: int = 20) -> int:
 
 
 def _run(folder: Path, store: Path) -> tuple[float, int]:
-    """A batch to its end: seconds, and the most memory that its own process had, in kB."""
+    """Run a batch to its end; return the seconds, and the peak memory of its own process in kB."""
     started = time.monotonic()
     process = start(folder, store, "--jobs", "2")
     most = 0
