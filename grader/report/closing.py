@@ -98,10 +98,12 @@ def graded_how(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _memory(record: Record) -> str:
-    if not record.outcomes or all(rule.judged not in _OF_MEMORY for rule in record.rules):
+    if not record.outcomes:
         return ""
     if record.memcheck:
         return f"checked by {record.environment.valgrind or 'Valgrind'}"
+    if all(rule.judged not in _OF_MEMORY for rule in record.rules):
+        return ""
     return (
         "Valgrind did not run. Not checked: reads outside an allocation, use of freed memory, values used "
         "before they are set. Leaks and bad calls of free were counted all the same."

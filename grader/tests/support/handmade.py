@@ -43,7 +43,7 @@ def record_of(*outcomes: Outcome, **changes: object) -> Record:
     """Return a record of these cases, with five of six points lost."""
     made = Record(
         lab="paged_kv",
-        submission=Submission(name="alice"),
+        submission=Submission(name="alice", source_file="solution.c"),
         verdict=Verdict.WRONG_ANSWER,
         score=1,
         max_score=6,

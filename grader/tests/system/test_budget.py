@@ -150,7 +150,7 @@ def test_a_hang_late_in_a_long_case_is_found() -> None:
 
     assert [comparison.end for comparison in attempt.comparisons] == [End.REACHED, End.HANG]
     assert attempt.comparisons[1].ended_at == 101
-    assert attempt.spent["replay"] < 1
+    assert attempt.spent["play"] < 1
 
 
 def test_a_submission_that_does_not_compile_and_hangs_costs_three_seconds() -> None:

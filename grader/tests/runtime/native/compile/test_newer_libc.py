@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.compile import harness_objects
 from grader.runtime.native.compile.elf import Elf
 from grader.runtime.native.compile.project import FLAGS
 from grader.runtime.native.compile.symbols import Symbols
 from grader.system import process
 from grader.system.process import Patience
+from grader.tests.support.programs import native
 
 _MACROS = {
     "string.h": {
@@ -52,11 +52,10 @@ def newer(tmp_path: Path) -> Path:
 
 def test_our_side_is_made(newer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Natively, for Valgrind, and the start without libc, which has a `strchr` of its own."""
-    project = lab().build.args[0]  # type: ignore[attr-defined]
     monkeypatch.setattr(harness_objects, "_OUR_FLAGS", (*harness_objects._OUR_FLAGS, f"-I{newer}"))
     made = tmp_path / "made"
     made.mkdir()
-    harness_objects._make(project, made)
+    harness_objects._make(native().project, made)
 
     assert {"marker.o", "native.o", "valgrind.o", "starts"} <= {path.name for path in made.iterdir()}
     if os.uname().machine == "x86_64":
