@@ -50,7 +50,7 @@ def grade(
     case_selection). `draw` says how many failing cases get pictures (grader.result.draw_states).
     """
     tools.require(*lab.runtime.tools(options))
-    with sandbox.workspace() as work:
+    with sandbox.workspace(tools=lab.runtime.programs) as work:
         attempt = Attempt(
             lab=lab,
             path=path,
@@ -163,9 +163,8 @@ def _would_score(attempt: Attempt) -> int | None:
         return None
     if any(finding.verdict is Verdict.REJECTED for finding in built.findings):  # it would be again
         return None
-    with sandbox.workspace(attempt.work.budget) as work:
-        options = replace(attempt.options, valgrind=False)
-        again = replace(attempt, work=work, relaxed=True, options=options)
+    with sandbox.workspace(attempt.work.budget, tools=attempt.work.tools) as work:
+        again = replace(attempt, work=work, relaxed=True)
         for step in STEPS[1:]:
             again = step(again)
     return total(again.scores) if again.can_run else None

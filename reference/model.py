@@ -112,6 +112,8 @@ class Judgement:
     expected: Reply
     actual: Reply
     differences: tuple[Difference, ...]
+    unchanged: bool = False
+    """Whether the program left the state that it was in."""
 
 
 class Step(NamedTuple):

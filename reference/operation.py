@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Argument", "Operation", "Reply", "Trace"]
+__all__ = ["Argument", "Operation", "Reply", "Trace", "written"]
 
-Argument = int | str | None
-"""A literal of a case file; None is the handout's NULL."""
+Argument = int | str | tuple["Argument", ...] | None
+"""A value of a case file: a number, a bare word, a list of values; None is a handout's NULL."""
+
+
+def written(value: Argument) -> str:
+    """Return a value as a case file writes it: JSON without spaces, words without quotes."""
+    if isinstance(value, tuple):
+        return json.dumps(value, separators=(",", ":"))
+    return "NULL" if value is None else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +36,13 @@ class Operation:
     implicit: bool = False
     comment: str = ""
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The arguments of a call that takes only numbers; NULL counts as 0."""
+        return tuple(argument if isinstance(argument, int) else 0 for argument in self.arguments)
+
     def __str__(self) -> str:
-        words = [self.name, *("NULL" if argument is None else str(argument) for argument in self.arguments)]
+        words = [self.name, *map(written, self.arguments)]
         if self.target != 1:
             words.insert(0, "@NULL" if self.target is None else f"@{self.target}")
         return " ".join(words)

@@ -90,6 +90,9 @@ class Lab:
     reproduce: Callable[[Case, int], str]
     """The case up to and including that operation, as a standalone program."""
     reproduce_command: str
+    labels_hold: Callable[[], bool]
+    """Whether the tools of this machine are those that the labels of the lab's samples were made with. An attack often
+    targets a certain release; with another one its label names more verdicts."""
     starter: Mapping[str, Path]
     """The files that students begin with, by name: they build, and earn no points yet."""
 

@@ -160,7 +160,7 @@ class _Reader:
                     self._complain_of(
                         operation, f"engine @{target} is still alive; destroy it first or use another number"
                     )
-                if operation.claim not in ("NULL", "-1"):
+                if operation.claim != signature.refusal:
                     alive.add(target)
             elif target not in alive:
                 self._complain_of(operation, f"engine @{target} is not alive here; create it first, or write @NULL")
@@ -185,6 +185,7 @@ class _Reader:
 
     def _check_success(self, trace: Trace) -> None:
         """Check that some call must succeed: a program that refuses everything must not pass."""
-        claims = [operation.claim for operation in trace.operations if not operation.implicit]
-        if all(claim in ("NULL", "-1", None) for claim in claims) and all(not o.implicit for o in trace.operations):
+        refusals = {name: ("", None, signature.refusal) for name, signature in self.grammar.operations.items()}
+        refused = (one.claim in refusals[one.name] and not one.implicit for one in trace.operations)
+        if all(refused):
             self.table.complain("operations", "every call is refused; add calls that must succeed")

@@ -108,15 +108,15 @@ class OperationReader:
         if signature.null_first and words[:1] == ["NULL"]:
             values.append(None)
             words = words[1:]
-        wanted = " ".join([name, *(number.name for number in signature.arguments)])
+        wanted = " ".join([name, *(parameter.name for parameter in signature.arguments)])
         if len(words) != len(signature.arguments):
             self._complain(line, f"{name} takes {len(signature.arguments)} arguments ({wanted}), not {len(words)}")
             return ()
-        for word, number in zip(words, signature.arguments, strict=True):
-            if _NUMBER.fullmatch(word) and int(word) in number:
-                values.append(int(word))
-            else:
-                self._complain(line, f"{number.name} of {name} must be a number {number.values}, not {short(word)}")
+        for word, parameter in zip(words, signature.arguments, strict=True):
+            try:
+                values.append(parameter.read(word))
+            except ValueError:
+                self._complain(line, f"{parameter.name} of {name} must be {parameter.wanted}, not {short(word)}")
         return tuple(values)
 
     def _claim(self, line: int, name: str, written: str | None, signature: Signature) -> str | None:
@@ -124,11 +124,12 @@ class OperationReader:
             if written is not None:
                 self._complain(line, f"{name} is a poke and returns nothing; leave {short(f'-> {written}')} away")
             return None
-        if written not in signature.replies:
+        try:
+            return signature.read_reply(written or "")
+        except ValueError:
             said = "has no reply" if written is None else f"cannot return {short(written)}"
-            self._complain(line, f"{name} {said}; write -> {' or -> '.join(signature.replies)}")
+            self._complain(line, f"{name} {said}; write {signature.wanted_replies}")
             return None
-        return written
 
 
 def _indexed(index: re.Match[str], name: str, value: int) -> str:

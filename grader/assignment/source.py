@@ -227,7 +227,7 @@ def _some(folder: Path, paths: Sequence[Path]) -> Iterator[str]:
 
 
 def _finding(rule: str, message: str) -> Finding:
-    return Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.GCC, kind="source", message=message)
+    return Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.BUILD, kind="source", message=message)
 
 
 def _readable(path: Path) -> str:

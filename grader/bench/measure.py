@@ -2,6 +2,9 @@
 
 CPU time is user + system time of this process and of all children that it waited for, as getrusage reports it. On a
 machine with other load the CPU times of two candidates vary together, so their quotient stays stable.
+
+`pyperf` is not used: it measures one piece of work after the other by wall time, each in processes of its own, and does
+not count the CPU time of children, in which nearly all of a grading is spent.
 """
 
 from __future__ import annotations

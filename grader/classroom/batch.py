@@ -217,7 +217,7 @@ def _source(store: Store, lab: Lab, known: str) -> Source:
     finding = None
     if trouble:
         rule = lab.rubric.judged(Judged.BUILD)
-        finding = Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.GCC, kind="source", message=trouble)
+        finding = Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.BUILD, kind="source", message=trouble)
     return Source(name=lab.source_name, content=content, own_headers=headers, finding=finding)
 
 

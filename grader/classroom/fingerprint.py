@@ -70,7 +70,7 @@ def grading_plan(settings: Settings) -> GradingPlan:
     made_of = {
         "grader": house(),
         "cases": _digest([repr(chosen.hidden), *_files(lab, chosen.cases)]),
-        **_versions(settings),
+        **_versions(lab, settings),
         **_machine(settings),
     }
     return GradingPlan(
@@ -126,9 +126,8 @@ def meant_headers(source: Source) -> Mapping[str, bytes]:
     return dict(sorted(meant.items()))
 
 
-def _versions(settings: Settings) -> dict[str, str]:
-    needed = ("gcc", "objcopy", *(["valgrind"] if settings.valgrind or settings.instructions else []))
-    return {tool: tools.version(tool) for tool in needed}
+def _versions(lab: Lab, settings: Settings) -> dict[str, str]:
+    return {tool.name: tools.version(tool.name) for tool in lab.runtime.tools(settings)}
 
 
 def _machine(settings: Settings) -> dict[str, str]:

@@ -13,20 +13,14 @@ from rich.table import Table
 from grader import __version__, pipeline
 from grader.assignment.settings import Settings
 from grader.classroom.fingerprint import grading_plan
-from grader.core.errors import ExitCode, GraderError
+from grader.core.errors import CannotStart, ExitCode, GraderError
 from grader.core.verdict import Verdict
-from grader.labs import DEFAULT
+from grader.labs import DEFAULT, LABS
+from grader.runtime.options import DEFAULTS
 from grader.system import sandbox, tools
 from grader.system.confine.machine import machine
 
 __all__ = ["doctor"]
-
-_TOOLS = {
-    "gcc": "compiles the submission with the handout's flags",
-    "objcopy": "keeps the submission's names apart from ours",
-    "addr2line": "finds source lines of crashes and leaks",
-    "valgrind": "looks for memory errors and leaks (or --without-valgrind)",
-}
 
 
 def _protection() -> Table:
@@ -72,7 +66,7 @@ def _tried() -> str:
             record = pipeline.grade(Path(folder), chosen.lab, chosen.cases)
         except (GraderError, OSError) as error:
             return str(error)
-    ran = record.complete and record.outcomes and record.memcheck and record.verdict is not Verdict.JUDGE_ERROR
+    ran = record.complete and record.outcomes and record.verdict is not Verdict.JUDGE_ERROR
     return "" if ran else "it came to no end, and nothing says why"
 
 
@@ -88,16 +82,19 @@ def doctor() -> ExitCode:
     for heading in ("tool", "version", "what for"):
         table.add_column(heading, overflow="fold")
     missing = []
-    for tool, purpose in _TOOLS.items():
-        version = tools.version(tool)
+    for tool in LABS[DEFAULT]().runtime.tools(DEFAULTS):
+        version = tools.version(tool.name)
         if not version:
             missing.append(tool)
-        table.add_row(tool, version or "[bold]missing[/bold]", purpose)
+        table.add_row(tool.name, version or "[bold]missing[/bold]", tool.purpose)
     console.print(table)
-    console.print(_protection() if "gcc" not in missing else "protection: cannot be tried without gcc")
-    if "gcc" not in missing and (remains := _remains()):
-        console.print(remains)
-    for command in dict.fromkeys(tools.install_command(tool) for tool in missing):
+    try:
+        console.print(_protection())
+        if remains := _remains():
+            console.print(remains)
+    except CannotStart as error:
+        console.print(f"protection: cannot be tried: {escape(str(error))}")
+    for command in dict.fromkeys(tool.install_command for tool in missing):
         console.print(f"install what is missing:  {command}")
     if missing:
         return ExitCode.JUDGE_ERROR

@@ -24,7 +24,7 @@ __all__ = ["export", "options"]
 _ENDINGS = {
     "text": "txt",
     "annotations": "txt",
-    "gcc": "txt",
+    "gnu": "txt",
     "summary": "md",
     "junit": "xml",
     "gradescope": "json",

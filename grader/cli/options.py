@@ -23,6 +23,7 @@ __all__ = [
     "chosen_selection",
     "grading_options",
     "lab_option",
+    "memory_checker_option",
     "public_option",
     "sandbox_option",
     "seed_option",
@@ -48,13 +49,18 @@ def seed_option(parser: Parser) -> None:
 
 def grading_options(parser: Parser) -> None:
     """Add the options that change a record."""
-    text = "Go on without Valgrind; record and report say so."
-    parser.option("--without-valgrind", action="store_true", help=text)
+    memory_checker_option(parser)
     parser.option("--advice", action="store_true", help="Look also for what costs no point, but twice the time.")
     text = "Also count the instructions of the demanded functions, for a leaderboard."
     parser.option("--instructions", action="store_true", help=text)
     text = "Reject nothing for this symbol: you have looked at it."
     parser.option("--allow", metavar="SYMBOL", action="append", default=[], help=text)
+
+
+def memory_checker_option(parser: Parser) -> None:
+    """Add --without-memory-checker."""
+    text = "Go on without the tool that looks for wrong uses of memory; record and report say so."
+    parser.option("--without-memory-checker", action="store_true", help=text)
 
 
 def public_option(parser: Parser) -> None:

@@ -12,6 +12,7 @@ from grader.cli.options import (
     chosen_lab,
     chosen_selection,
     lab_option,
+    memory_checker_option,
     public_option,
     seed_option,
 )
@@ -36,7 +37,7 @@ def options(parser: Parser) -> None:
     public_option(parser)
     parser.option("--output", metavar="FILE", type=Path, help="Write it there.")
     seed_option(parser)
-    parser.option("--without-valgrind", action="store_true", help="Go on without Valgrind.")
+    memory_checker_option(parser)
 
 
 def repro(
@@ -47,7 +48,7 @@ def repro(
     public_only: bool,
     output: Path | None,
     seed: int | None,
-    without_valgrind: bool,
+    without_memory_checker: bool,
 ) -> ExitCode:
     """Write a failing case as one C program that needs nothing but the handout's header.
 
@@ -64,7 +65,7 @@ def repro(
         cases = chosen_selection(chosen, "*", seed, public_only=public_only).cases
     else:
         cases = (chosen_case(chosen, case, seed),)
-    options = GradingOptions(seed=seed, valgrind=not without_valgrind)
+    options = GradingOptions(seed=seed, memory_checker=not without_memory_checker)
     record = pipeline.grade(path, chosen, cases, options)
     failing = _failing(record)
     if failing is None:
@@ -79,8 +80,10 @@ def repro(
     sys.stderr.write(
         f"grade: {outcome.case} up to operation {operation}; build it with\n  {chosen.reproduce_command}\n"
     )
-    if all(one.tool is Tool.VALGRIND for one in findings_of(record, outcome)):
-        sys.stderr.write("Only Valgrind saw it; should the program be silent, run it as\n  valgrind ./repro\n")
+    checker = record.environment.used(Tool.MEMORY_CHECKER)
+    if checker is not None and all(one.tool is checker.tool for one in findings_of(record, outcome)):
+        name, command = checker.name, checker.name.lower()
+        sys.stderr.write(f"Only {name} saw it; should the program be silent, run it as\n  {command} ./repro\n")
     return ExitCode.ACCEPTED
 
 

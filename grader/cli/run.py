@@ -32,7 +32,7 @@ from grader.report import DRAWN, FORMATS, GRADEBOOKS
 from grader.report.document import Document
 from grader.report.view import Gradebook, View
 from grader.runtime.options import GradingOptions
-from grader.system.sandbox import require
+from grader.system.sandbox import LEVELS, require
 
 __all__ = ["options", "run"]
 
@@ -80,7 +80,7 @@ def run(
     output: Path | None,
     also: list[str],
     seed: int | None,
-    without_valgrind: bool,
+    without_memory_checker: bool,
     advice: bool,
     instructions: bool,
     allow: list[str],
@@ -95,7 +95,6 @@ def run(
     graded, 3 the grader's own fault, 130 interrupted.
 
     Examples:
-        grade run llm_memory.c
         grade run my-homework/ --case 'append/*'
         grade run llm_memory.c --format html --output report.html
         grade run llm_memory.c --format gradescope --output results.json
@@ -109,8 +108,7 @@ def run(
     chosen = chosen_lab(lab)
     selected = chosen_selection(chosen, case, seed, public_only=public_only)
     _check_paths(paths, chosen.source_name)
-    if require_sandbox is not None:
-        require(require_sandbox)
+    require(require_sandbox or LEVELS[0])
     view = view_of(instructor=instructor, everything=everything, to_file=output is not None)
     grade = partial(
         pipeline.grade,
@@ -118,7 +116,11 @@ def run(
         cases=selected.cases,
         hidden=selected.hidden,
         options=GradingOptions(
-            seed=seed, valgrind=not without_valgrind, advise=advice, instructions=instructions, allowed=tuple(allow)
+            seed=seed,
+            memory_checker=not without_memory_checker,
+            advise=advice,
+            instructions=instructions,
+            allowed=tuple(allow),
         ),
         draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (format, *others)),
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.core.verdict import Visibility
 from reference.model import ModelFactory, Span, Step
-from reference.operation import Operation, Reply, Trace
+from reference.operation import Argument, Operation, Reply, Trace, written
 
-__all__ = ["Case", "Expected", "Grammar", "Number", "Signature"]
+__all__ = ["Case", "Expected", "Grammar", "JsonValue", "Number", "Signature"]
 
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
@@ -33,13 +36,55 @@ class Number:
         steps = f" in steps of {self.step}" if self.step > 1 else ""
         return f"from {self.least} to {self.most}{steps}"
 
+    @property
+    def wanted(self) -> str:
+        """What must be written, in words."""
+        return f"a number {self.values}"
+
+    def read(self, word: str) -> Argument:
+        """Return the value of a word of a case file. Raises `ValueError` for another one than wanted."""
+        if not _NUMBER.fullmatch(word) or int(word) not in self:
+            raise ValueError(word)
+        return int(word)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonValue:
+    """An argument or a reply that is written as JSON without spaces: a list, a number, or a text."""
+
+    name: str
+    wanted: str
+    """What must be written, in words, such as "a list of block ids"."""
+    fits: Callable[[Argument], bool] = field(default=lambda _: True)
+
+    def read(self, word: str) -> Argument:
+        """Return the value; a list becomes a tuple. Raises `ValueError` for another one than wanted."""
+        value = _frozen(json.loads(word))
+        if not self.fits(value):
+            raise ValueError(word)
+        return value
+
+
+def _frozen(value: object) -> Argument:
+    """Return a value of JSON as an argument. Raises `ValueError` for objects, fractions, true and false."""
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    if isinstance(value, int | str | None) and not isinstance(value, bool):
+        return value
+    raise ValueError(str(value))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """How an operation is written in a case file. `replies` is empty for a poke, for which no reply is claimed."""
+    """How an operation is written in a case file. A poke has no replies, and none is claimed for it."""
 
-    arguments: tuple[Number, ...]
+    arguments: tuple[Number | JsonValue, ...]
     replies: tuple[str, ...] = ()
+    """The bare words that it may return when it does its work."""
+    returns: Number | JsonValue | None = None
+    """The other values that it may return."""
+    refusal: str = ""
+    """What it returns when it must not do its work; empty when it always does."""
     null_first: bool = False
     """Whether NULL may be written before the arguments (`llm_init NULL 64`)."""
     null_target: bool = True
@@ -52,7 +97,21 @@ class Signature:
     @property
     def is_poke(self) -> bool:
         """Whether it is not one of the handout's calls."""
-        return not self.replies
+        return not self.replies and self.returns is None
+
+    def read_reply(self, word: str) -> str:
+        """Return a claimed reply in the form in which models return it. Raises `ValueError` for one that cannot be."""
+        if word and word in (*self.replies, self.refusal):
+            return word
+        if self.returns is None:
+            raise ValueError(word)
+        return written(self.returns.read(word))
+
+    @property
+    def wanted_replies(self) -> str:
+        """What may be claimed, in words."""
+        words = [f"-> {word}" for word in (*self.replies, self.refusal) if word]
+        return " or ".join([*words, *([f"{self.returns.wanted} behind ->"] if self.returns is not None else [])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grader.core.picture import Picture
 from grader.core.sanitize import plain_parts
-from grader.core.verdict import Advice, CallStage, Diagnosis, Finding, Outcome, RuleScore, Verdict
+from grader.core.verdict import Advice, CallStage, Diagnosis, Finding, Outcome, RuleScore, Tool, Verdict
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -24,6 +24,7 @@ __all__ = [
     "Record",
     "Student",
     "Submission",
+    "UsedTool",
     "from_json",
     "schema",
     "to_json",
@@ -87,14 +88,34 @@ class Protection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
-    """The tools that a result depends on."""
+class UsedTool:
+    """A tool that made findings, or would have: its name in reports, and what it says of its version."""
 
-    compiler: str = ""
+    tool: Tool
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a result depends on besides submission and cases."""
+
+    tools: tuple[UsedTool, ...] = ()
     command: str = ""
-    valgrind: str = ""
+    """The command that builds the submission."""
+    reproduce: str = ""
+    """The command that builds the program of a failing case (`grade repro`) together with the submission."""
     kernel: str = ""
     grader: str = ""
+
+    def used(self, tool: Tool) -> UsedTool | None:
+        """Return the tool of this kind; None when it was not used."""
+        return next((one for one in self.tools if one.tool is tool), None)
+
+    def version(self, tool: Tool) -> str:
+        """Return the version of the tool of this kind; "" when it was not used."""
+        used = self.used(tool)
+        return used.version if used is not None else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +156,8 @@ class Record:
     """The meaning of the abbreviations in the shown operations."""
     output: str = ""
     """What the program printed, bounded. It is shown, never parsed."""
-    memcheck: bool = True
-    """Whether Valgrind was enabled."""
+    unchecked: str = ""
+    """What the runtime did not check because it was told not to, in sentences; empty when it checked everything."""
     instructions: int | None = None
     """The instructions that the demanded functions executed in the public cases that ran to their end; None when they
     were not counted."""

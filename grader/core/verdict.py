@@ -73,11 +73,11 @@ class Stage(StrEnum):
 
 
 class Tool(StrEnum):
-    """The tool that made a finding."""
+    """What made a finding. A record's environment says by which names and versions."""
 
-    GCC = "gcc"
+    BUILD = "build"
     REPLAY = "replay"
-    VALGRIND = "valgrind"
+    MEMORY_CHECKER = "memory-checker"
     SCAN = "scan"
 
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from grader.assignment.lab import Lab
 from grader.core.verdict import CallStage, Stage, Visibility
-from grader.runtime.comparison import REFUSALS, Comparison, End
+from grader.runtime.comparison import Comparison, End
 
 __all__ = ["stages"]
 
@@ -59,6 +59,6 @@ def _reached(comparison: Comparison) -> Iterator[tuple[int, _Did]]:
         if not reply.text or reply.refused:
             continue
         if place < len(actual):
-            yield place, _Did.NOTHING if actual[place] in REFUSALS else _Did.ITS_WORK
+            yield place, _Did.NOTHING if actual[place].refused else _Did.ITS_WORK
         elif place == comparison.ended_at and comparison.end is not End.REACHED:
             yield place, _Did.NO_RETURN

@@ -16,9 +16,8 @@ from grader.core.verdict import Finding, Judged, Stage, Tool, Verdict
 from grader.judge.call_stages import stages
 from grader.judge.case_findings import CaseFindings
 from grader.judge.clue_choice import best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
-from grader.judge.memory_symptoms import AT_ALLOCATION, FAULTS
 from grader.judge.patterns import Patterns, calls_of
-from grader.judge.symptom import Symptom, finding_of
+from grader.judge.symptom import Symptom, finding_of, without_tool
 from grader.judge.symptoms import symptoms
 from grader.runtime.comparison import Comparison
 from grader.runtime.memory_faults import Checked
@@ -150,8 +149,8 @@ def _faulting(one: CaseFindings) -> Symptom | None:
     if one.cause.difference is None:
         return one.cause if one.cause.source else None
     named = [symptom for symptom in one.first() if symptom.difference is None and symptom.source]
-    faults = [symptom for symptom in named if symptom.kind in FAULTS]
-    return min(faults, key=lambda symptom: symptom.kind in AT_ALLOCATION, default=None)
+    faults = [symptom for symptom in named if symptom.explains_state]
+    return min(faults, key=lambda symptom: symptom.at_allocation, default=None)
 
 
 def _beside(one: CaseFindings) -> str:
@@ -159,8 +158,8 @@ def _beside(one: CaseFindings) -> str:
     faulting = _faulting(one)
     if faulting is None or faulting is one.cause or faulting.finding is None:
         return ""
-    said = faulting.finding.message.removeprefix("Valgrind: ")
-    place = "" if faulting.kind in AT_ALLOCATION else f", at {faulting.source[0]}"
+    said = without_tool(faulting.finding)
+    place = "" if faulting.at_allocation else f", at {faulting.source[0]}"
     difference = one.cause.difference if one.cause is not None else None
     lead = (
         "This leads to a memory error" if difference is not None and difference.facet == "reply" else "In the same call"
@@ -220,7 +219,7 @@ def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, tol
     line that was searched for (`told`).
     """
     cause, named = one.cause, _named(one)
-    if cause is not None and cause.finding is not None and cause.kind in AT_ALLOCATION:
+    if cause is not None and cause.finding is not None and cause.at_allocation:
         access = next((other for other in one.first() if _is_access(other)), cause)
         one.cause = replace(cause, finding=replace(cause.finding, source=access.source))
     if cause is not None and told is not None and told.freed:
@@ -232,7 +231,7 @@ def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, tol
     faulting = _faulting(one)
     if named is not None and clue is not None and one.clue is not None and clue.rule == one.clue.rule:
         one.cause = replace(cause, culprits=named.culprits)
-    elif faulting is not None and faulting.kind not in AT_ALLOCATION:
+    elif faulting is not None and not faulting.at_allocation:
         one.cause = replace(cause, culprits=faulting.source)
     elif told is not None:
         one.cause = replace(cause, culprits=told.lines)
@@ -240,7 +239,7 @@ def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, tol
 
 def _is_access(symptom: Symptom) -> bool:
     """Whether an instrument names the line of a wrong access."""
-    return symptom.kind in FAULTS - AT_ALLOCATION and bool(symptom.source)
+    return symptom.explains_state and not symptom.at_allocation and bool(symptom.source)
 
 
 def _named(one: CaseFindings) -> Symptom | None:
@@ -264,4 +263,4 @@ def _breach(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Finding
         message=f"here {_call(one)} writes something wrong",
         source=named.culprits,
     )
-    yield replace(finding, rule=clue.rule if clue is not None else one.comparison.case.rule, tool=Tool.VALGRIND)
+    yield replace(finding, rule=clue.rule if clue is not None else one.comparison.case.rule, tool=Tool.MEMORY_CHECKER)

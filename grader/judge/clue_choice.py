@@ -9,7 +9,7 @@ from functools import cached_property
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
 from grader.core.verdict import Verdict
 from grader.judge.patterns import Patterns
-from grader.judge.symptom import Symptom
+from grader.judge.symptom import Symptom, without_tool
 from grader.runtime.comparison import Comparison
 from reference.model import NEVER_SET, Difference
 from reference.operation import Operation
@@ -76,7 +76,7 @@ def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
         note=difference.note if difference else "",
         reply=expected.text,
         wanted=difference.wanted if difference else "",
-        refusal=next(iter(lab.grammar.operations[operation_of(cause, comparison).name].replies[-1:]), ""),
+        refusal=lab.grammar.operations[operation_of(cause, comparison).name].refusal,
         said=_said(cause),
     )
     return " ".join(text.split())
@@ -87,8 +87,7 @@ def _actual(difference: Difference) -> str:
 
 
 def _said(cause: Symptom) -> str:
-    message = cause.finding.message if cause.finding is not None else ""
-    return message.removeprefix("Valgrind: ")
+    return without_tool(cause.finding) if cause.finding is not None else ""
 
 
 def sentence(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from grader.runtime.comparison import ALLOCATED, LOST, REFUSALS, Comparison, Deviation, End
+from grader.runtime.comparison import ALLOCATED, DAMAGED, LOST, RELEASED_WRONGLY, Comparison, Deviation, End
 from grader.runtime.heap_events import Event
 from grader.runtime.observation import Played, PlayedStep
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory
@@ -17,7 +17,6 @@ from reference.operation import Reply
 
 __all__ = ["compare"]
 
-_REPLY_BYTES = 8
 _TIMES_LARGER, _MORE_BYTES, _MORE_OPERATIONS = 4, 2048, 16
 """The limit of a record: a multiple of the reference's largest, plus bytes for each operation and for extra ones."""
 
@@ -31,7 +30,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
     right = played.case.expected
     follows = _followed_by(right.records, steps)  # nearly every operation of nearly every program
     most_bytes = _most_bytes(right.records)
-    actual = [reply.text for reply in right.replies[:follows]]
+    actual = list(right.replies[:follows])
     deviations = list(_heap_alone(right.replies, steps[:follows]))
     allowed = list(right.allowed[:follows])
     own: Model | None = None
@@ -56,13 +55,13 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         if number == follows:
             allowed.append(own.allowed())  # after the program's own choice of blocks
         judgement = _with_heap(judgement, steps[number])
-        actual.append(judgement.actual.text)
+        actual.append(judgement.actual)
         if judgement.differences:
             deviations.append(Deviation(number, judgement))
-        pretends = judgement.expected.refused and _does_nothing(before, steps[number].record)
+        pretends = judgement.expected.refused and judgement.unchanged
         if number:
             steps[number - 1].forget()
-        if refused is None and not right.replies[number].refused and (pretends or judgement.actual.text in REFUSALS):
+        if refused is None and not right.replies[number].refused and (pretends or judgement.actual.refused):
             refused = number
     end = End.UNREADABLE if unreadable else End.NO_TIME if unjudged else _end(played, deviations)
     lost = _lost(played) if played.complete and not unjudged else 0
@@ -99,11 +98,6 @@ def _most_bytes(records: Sequence[bytes]) -> int:
     return _TIMES_LARGER * max(map(len, records)) + _MORE_BYTES * (len(records) + _MORE_OPERATIONS)
 
 
-def _does_nothing(before: bytes | None, after: bytes) -> bool:
-    """Whether the state is the same as before; a record begins with the two words of the reply (harness/frames.c)."""
-    return before is not None and before[_REPLY_BYTES:] == after[_REPLY_BYTES:]
-
-
 def _heap_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
     """Yield deviations for operations that left the right state but misused memory."""
     for number, step in enumerate(steps):
@@ -132,10 +126,10 @@ def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
     if step.bad_frees:
         yield Difference(
             facet="heap",
-            field="bad calls of free",
+            field="wrong releases of memory",
             expected="0",
             actual=str(step.bad_frees),
-            tags=frozenset({"bad-free"}),
+            tags=frozenset({RELEASED_WRONGLY}),
         )
     if step.broken:
         yield Difference(
@@ -143,7 +137,7 @@ def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
             field="allocations written outside their bounds",
             expected="0",
             actual=str(step.broken),
-            tags=frozenset({"broken"}),
+            tags=frozenset({DAMAGED}),
         )
 
 

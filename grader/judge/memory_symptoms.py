@@ -1,4 +1,4 @@
-"""Symptoms of memory misuse in a case: bad frees, broken canaries, leaks, and what Valgrind reported."""
+"""Symptoms of memory misuse in a case: wrong releases, broken canaries, leaks, and what a memory checker reported."""
 
 from __future__ import annotations
 
@@ -9,113 +9,58 @@ from grader.core.verdict import SourceLine, Tool, Verdict
 from grader.judge.symptom import Symptom, finding_of
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.heap_events import HELD, BlockEvent, Event
-from grader.runtime.memory_faults import LEAK, UNSET, Checked, MemoryFault
+from grader.runtime.memory_faults import Checked, MemoryFault
 from grader.runtime.source_lines import Lines, stack_of
 
-__all__ = ["AT_ALLOCATION", "FAULTS", "STRAYS_UNDER_VALGRIND", "frees_and_canaries", "known", "leaks", "valgrind"]
+__all__ = ["checker_symptoms", "known", "leaks", "misuses"]
 
-_FREE_KINDS = {
-    1: "double-free",
-    2: "free-inside",
-    3: "free-foreign",
-    7: "free-pool",
-    8: "free-static",
-    9: "free-stack",
-}
-
-_FREE_WORDS = {
-    "double-free": "frees {size} bytes{made} that were already freed{freed}",
-    "free-inside": "frees an address inside an allocation of {size} bytes{made}, {number} bytes behind its start",
-    "free-foreign": "frees an address that malloc never returned",
-    "free-pool": "frees the pool, which the caller owns",
-    "free-static": "frees a global or static variable",
-    "free-stack": "frees a local variable",
-}
-
-_BROKEN_KINDS = {4: "underrun", 5: "overrun", 6: "write-after-free"}
-
-_BROKEN_WORDS = {
-    "underrun": "writes before the start of an allocation of {size} bytes{made}",
-    "overrun": "writes past the end of an allocation of {size} bytes{made}",
-    "write-after-free": "writes into {size} bytes{made} that were already freed{freed}",
-}
-
-_SMALL_WORDS = "an allocation of {size} bytes{made} is too small for what it holds: {number} bytes are needed"
-
-STOPS_UNDER_VALGRIND = "stops-under-valgrind"
-STRAYS_UNDER_VALGRIND = "strays-under-valgrind"
-_OTHERWISE = {STOPS_UNDER_VALGRIND: "goes on by chance", STRAYS_UNDER_VALGRIND: "does so in another way"}
-
-FAULTS = frozenset(
-    {
-        *(
-            "InvalidRead",
-            "InvalidWrite",
-            "InvalidFree",
-            "FreedRead",
-            "FreedWrite",
-            "double-free",
-            "free-inside",
-            "free-foreign",
-            "free-pool",
-        ),
-        *("UninitCondition", "UninitValue", "overrun", "underrun", "too-small"),
-    }
-)
-"""Kinds that probably caused a wrong state of the same call."""
-
-AT_ALLOCATION = frozenset({"overrun", "underrun"})
-"""Kinds for which only the line that allocated the memory is known, not the line that wrote outside it."""
+STOPS_WHEN_CHECKED = "stops-when-checked"
+STRAYS_WHEN_CHECKED = "strays-when-checked"
+_OTHERWISE = {STOPS_WHEN_CHECKED: "goes on by chance", STRAYS_WHEN_CHECKED: "does so in another way"}
 
 _MOST_LEAKS = 4
 
 
 def known(symptom: Symptom, others: Iterable[Symptom]) -> bool:
-    """Whether Valgrind and the grader's own table of allocations report the same leak."""
+    """Whether the memory checker and the grader's own table of allocations report the same leak."""
     return symptom.verdict is Verdict.MEMORY_LEAK and any(
         other.verdict is Verdict.MEMORY_LEAK and _line(other) == _line(symptom) for other in others
     )
 
 
 def _line(symptom: Symptom) -> list[tuple[str, int]]:
-    """The innermost line without its function: Valgrind does not know the names of inlined functions."""
+    """The innermost line without its function: a memory checker may not know the names of inlined functions."""
     return [(line.file, line.line) for line in symptom.source[:1]]
 
 
-def frees_and_canaries(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
-    """Yield bad calls of free, writes outside of allocations or into freed ones, and allocations that are too small."""
+def misuses(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
+    """Yield wrong releases, writes outside of allocations or into freed ones, and allocations that are too small."""
     for event in comparison.played.events:
-        at = event.allocated_at
-        if event.event is Event.BAD_FREE:
-            kind, at = _FREE_KINDS.get(event.detail, "free-foreign"), event.caller
-            words = _FREE_WORDS[kind]
-        elif event.event is Event.BROKEN:
-            kind = _BROKEN_KINDS.get(event.detail, "overrun")
-            words = _BROKEN_WORDS[kind]
-        elif event.event is Event.TOO_SMALL:
-            kind, words = "too-small", _SMALL_WORDS
-        else:
+        misuse = event.misuse
+        if misuse is None or (event.operation >= comparison.ended_at and comparison.end is End.REACHED):
             continue
-        message = words.format(
+        message = misuse.words.format(
             size=event.size,
             number=event.number,
             made=_made(event, comparison, lines),
             freed=_freed(event, comparison, lines),
         )
-        if event.operation < comparison.ended_at or comparison.end is not End.REACHED:
-            yield Symptom(
-                operation=event.operation,
+        at = event.caller if event.event is Event.BAD_FREE else event.allocated_at
+        yield Symptom(
+            operation=event.operation,
+            verdict=Verdict.MEMORY_ERROR,
+            kind=misuse.kind,
+            explains_state=misuse.explains_state,
+            at_allocation=misuse.at_allocation,
+            finding=finding_of(
+                comparison,
+                event.operation,
                 verdict=Verdict.MEMORY_ERROR,
-                kind=kind,
-                finding=finding_of(
-                    comparison,
-                    event.operation,
-                    verdict=Verdict.MEMORY_ERROR,
-                    kind=kind,
-                    message=message,
-                    source=lines.get(stack_of(at), ()),
-                ),
-            )
+                kind=misuse.kind,
+                message=message,
+                source=lines.get(stack_of(at), ()),
+            ),
+        )
 
 
 def _made(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
@@ -192,40 +137,55 @@ def _lost_whole(comparison: Comparison) -> set[int]:
     }
 
 
-def valgrind(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield (case number, symptom) for everything that Valgrind reported."""
+def checker_symptoms(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
+    """Yield (case number, symptom) for everything that the memory checker reported."""
     yield from _cut_off(comparisons, checked)
     for error in checked.errors:
-        comparison = comparisons[error.case]
-        last = len(comparison.case.trace.operations) - 1
-        leak = error.kind.startswith(LEAK)
-        verdict = Verdict.MEMORY_LEAK if leak else Verdict.MEMORY_ERROR
-        kind = "leak" if leak else error.kind
-        made = f"; {_origin(error)} at {error.auxiliary[0]}" if error.auxiliary else ""
-        operation = min(error.operation, last)
-        what = "memory that was allocated here is never freed" if leak else _what(error)
-        finding = finding_of(
-            comparison,
-            operation,
-            verdict=verdict,
-            kind=kind,
-            message=f"Valgrind: {what}{made}",
-            source=error.lines or error.auxiliary,
-        )
-        yield (
-            error.case,
-            Symptom(
-                operation=operation,
-                verdict=verdict,
-                kind="leak" if leak else _kind(error),
-                finding=replace(finding, tool=Tool.VALGRIND),
-            ),
-        )
+        last = len(comparisons[error.case].case.trace.operations) - 1
+        yield error.case, _of_error(comparisons[error.case], min(error.operation, last), error, checked.tool)
     yield from _repeated(comparisons, checked)
+    yield from _unread(comparisons, checked)
+
+
+def _of_error(comparison: Comparison, operation: int, error: MemoryFault, tool: str) -> Symptom:
+    """The symptom of an error at an operation of a case."""
+    made = f"; {error.origin} at {error.auxiliary[0]}" if error.auxiliary else ""
+    return _checkers(
+        comparison,
+        operation,
+        verdict=Verdict.MEMORY_LEAK if error.leak else Verdict.MEMORY_ERROR,
+        kind=error.kind,
+        symptom=error.symptom,
+        message=f"{tool}: {error.message}{made}",
+        source=error.lines or error.auxiliary,
+        explains_state=error.explains_state,
+    )
+
+
+def _checkers(
+    comparison: Comparison,
+    operation: int,
+    *,
+    verdict: Verdict,
+    kind: str,
+    message: str,
+    source: tuple[SourceLine, ...] = (),
+    symptom: str = "",
+    explains_state: bool = False,
+) -> Symptom:
+    """Make a symptom with a finding of the memory checker."""
+    finding = finding_of(comparison, operation, verdict=verdict, kind=kind, message=message, source=source)
+    return Symptom(
+        operation=operation,
+        verdict=verdict,
+        kind=symptom or kind,
+        explains_state=explains_state,
+        finding=replace(finding, tool=Tool.MEMORY_CHECKER),
+    )
 
 
 def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield cases that crash, hang or diverge under Valgrind only."""
+    """Yield cases that crash, hang or diverge with the checker only."""
     crashed = [(case, at, Verdict.RUN_TIME_ERROR, "crashes", ()) for case, at in checked.stopped.items()]
     hung = [
         (case, at, Verdict.TIME_LIMIT_EXCEEDED, "does not come back", lines)
@@ -239,56 +199,24 @@ def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
     for case, operation, verdict, does, lines in (*crashed, *hung, *diverged):
         operations = comparisons[case].case.trace.operations
         at = min(operation, len(operations) - 1)
-        kind = STRAYS_UNDER_VALGRIND if verdict is Verdict.MEMORY_ERROR else STOPS_UNDER_VALGRIND
-        finding = finding_of(
-            comparisons[case],
-            at,
-            verdict=verdict,
-            kind=kind,
-            message=f"Valgrind: {operations[at].name} {does}; without Valgrind it {_OTHERWISE[kind]}",
-            source=lines,
-        )
-        symptom = Symptom(operation=at, verdict=verdict, kind=kind, finding=replace(finding, tool=Tool.VALGRIND))
-        yield case, symptom
-
-
-def _origin(error: MemoryFault) -> str:
-    if error.freed:
-        return "it was freed"
-    return "the value comes from memory allocated" if error.kind.startswith(UNSET) else "the memory was allocated"
-
-
-def _kind(error: MemoryFault) -> str:
-    """The kind of an error; Valgrind has one kind for freed memory and for memory that was never allocated."""
-    return error.kind.replace("Invalid", "Freed") if error.freed else error.kind
-
-
-def _what(error: MemoryFault) -> str:
-    """The error in Valgrind's words, or in plainer words."""
-    return {"FreedRead": "reads memory that was freed", "FreedWrite": "writes to memory that was freed"}.get(
-        _kind(error), error.message
-    )
+        kind = STRAYS_WHEN_CHECKED if verdict is Verdict.MEMORY_ERROR else STOPS_WHEN_CHECKED
+        message = f"{checked.tool}: {operations[at].name} {does}; without {checked.tool} it {_OTHERWISE[kind]}"
+        yield case, _checkers(comparisons[case], at, verdict=verdict, kind=kind, message=message, source=lines)
 
 
 def _repeated(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield the errors that Valgrind only counted: it prints an error of the same stack once, but counts each one."""
+    """Yield the errors that the checker only counted: it prints an error of the same stack once, but counts each."""
     told = {(error.case, error.operation) for error in checked.errors}
-    same = next((error for error in checked.errors if not error.kind.startswith(LEAK)), None)
+    same = next((error for error in checked.errors if not error.leak), None)
     for case, operation in checked.counted:
-        if same is None or (case, operation) in told:
-            continue
-        comparison = comparisons[case]
-        made = f"; {_origin(same)} at {same.auxiliary[0]}" if same.auxiliary else ""
-        message = f"Valgrind: {_what(same)}{made}"
-        finding = finding_of(
-            comparison, operation, verdict=Verdict.MEMORY_ERROR, kind=same.kind, message=message, source=same.lines
-        )
-        yield (
-            case,
-            Symptom(
-                operation=operation,
-                verdict=Verdict.MEMORY_ERROR,
-                kind=_kind(same),
-                finding=replace(finding, tool=Tool.VALGRIND),
-            ),
-        )
+        if same is not None and (case, operation) not in told:
+            yield case, _of_error(comparisons[case], operation, same, checked.tool)
+
+
+def _unread(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
+    """Yield (case number, symptom) where a report of the checker could not be read to its end."""
+    for (number, operation), why, _ in checked.unread:
+        at = min(operation, len(comparisons[number].case.trace.operations) - 1)
+        message = f"{checked.tool}: its report on the cases up to this one {why}, so none of them counts as seen"
+        verdict, kind = Verdict.MEMORY_ERROR, STRAYS_WHEN_CHECKED
+        yield number, _checkers(comparisons[number], at, verdict=verdict, kind=kind, message=message)

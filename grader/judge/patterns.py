@@ -17,7 +17,7 @@ from math import comb
 from grader.assignment.lab import ONLY, Lab
 from grader.core.identity_key import Same
 from grader.core.verdict import Visibility
-from grader.runtime.comparison import REFUSALS, Comparison
+from grader.runtime.comparison import Comparison
 from reference.operation import Reply, Trace
 
 __all__ = ["Call", "Patterns", "calls_of"]
@@ -38,14 +38,9 @@ class Call:
     name: str
     words: frozenset[str]
     expected: Reply
-    replied: str | None
-    """None: it did not return."""
+    refused: bool
+    """Whether it did not do its work."""
     wrong: bool
-
-    @property
-    def refused(self) -> bool:
-        """Whether it did not do its work."""
-        return self.replied is None or self.replied in REFUSALS
 
 
 class Patterns:
@@ -111,7 +106,7 @@ def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int
                 name=operation.name,
                 words=words[place],
                 expected=one.expected[place],
-                replied=one.actual[place] if place < len(one.actual) else None,
+                refused=place >= len(one.actual) or one.actual[place].refused,
                 wrong=place == bad,
             )
 

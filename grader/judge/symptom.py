@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.core.verdict import Finding, SourceLine, Verdict
+from grader.core.verdict import Finding, SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison
 from reference.model import Difference, Judgement
 
-__all__ = ["Symptom", "finding_of"]
+__all__ = ["Symptom", "finding_of", "without_tool"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,10 @@ class Symptom:
     finding: Finding | None = None
     culprits: tuple[SourceLine, ...] = ()
     """The student's lines behind a difference, where they are known."""
+    explains_state: bool = False
+    """Whether it is a misuse of memory that probably caused a wrong state of the same call."""
+    at_allocation: bool = False
+    """Whether its line is the one that made the allocation, not the one that misused it."""
 
     @property
     def source(self) -> tuple[SourceLine, ...]:
@@ -49,3 +53,8 @@ def finding_of(
         message=message,
         source=source,
     )
+
+
+def without_tool(finding: Finding) -> str:
+    """What a finding says, without the name of the memory checker before it."""
+    return finding.message.partition(": ")[2] if finding.tool is Tool.MEMORY_CHECKER else finding.message

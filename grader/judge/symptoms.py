@@ -1,4 +1,4 @@
-"""The symptoms of each case by operation: differences, ends, bad frees, broken canaries, leaks, Valgrind's reports.
+"""The symptoms of each case by operation: differences, ends, misuse of memory, leaks, a memory checker's reports.
 
 A symptom has its operation and its verdict; case_causes.py finds the rule that it breaks.
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import chain
 
-from grader.core.verdict import SourceLine, Tool, Verdict
-from grader.judge.memory_symptoms import STRAYS_UNDER_VALGRIND, frees_and_canaries, known, leaks, valgrind
+from grader.core.verdict import SourceLine, Verdict
+from grader.judge.memory_symptoms import checker_symptoms, known, leaks, misuses
 from grader.judge.symptom import Symptom, finding_of
-from grader.runtime.comparison import ALLOCATED, LOST, Comparison, End
+from grader.runtime.comparison import ALLOCATED, DAMAGED, LOST, RELEASED_WRONGLY, Comparison, End
 from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.memory_faults import Checked
 from grader.runtime.source_lines import Lines, Place, stack_of
@@ -49,27 +47,16 @@ def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked |
         [
             *_differences(comparison, number, lines, checked),
             *_endings(comparison, lines),
-            *frees_and_canaries(comparison, lines),
+            *misuses(comparison, lines),
             *leaks(comparison, lines),
         ]
         for number, comparison in enumerate(comparisons)
     ]
     if checked is not None:
-        for number, symptom in chain(valgrind(comparisons, checked), _unread(comparisons, checked)):
+        for number, symptom in checker_symptoms(comparisons, checked):
             if not known(symptom, found[number]):
                 found[number].append(symptom)
     return found
-
-
-def _unread(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield (case number, symptom) where a report of Valgrind could not be read to its end."""
-    for (number, operation), why, _ in checked.unread:
-        comparison = comparisons[number]
-        at = min(operation, len(comparison.case.trace.operations) - 1)
-        message = f"Valgrind: its report on the cases up to this one {why}, so none of them counts as seen"
-        verdict, kind = Verdict.MEMORY_ERROR, STRAYS_UNDER_VALGRIND
-        finding = finding_of(comparison, at, verdict=verdict, kind=kind, message=message, source=())
-        yield number, Symptom(operation=at, verdict=verdict, kind=kind, finding=replace(finding, tool=Tool.VALGRIND))
 
 
 def _differences(comparison: Comparison, number: int, lines: Lines, checked: Checked | None) -> Iterator[Symptom]:
@@ -90,29 +77,30 @@ def _differences(comparison: Comparison, number: int, lines: Lines, checked: Che
 
 
 _COUNTED = {
-    "bad-free": ("free-foreign", {Event.BAD_FREE}),
-    "broken": ("overrun", {Event.BROKEN, Event.TOO_SMALL}),
-    LOST: ("leak", {Event.LIVE}),
+    RELEASED_WRONGLY: {Event.BAD_FREE},
+    DAMAGED: {Event.BROKEN, Event.TOO_SMALL},
+    LOST: {Event.LIVE},
 }
-"""By the tag of a heap fault that the harness counts: its kind, and the events that say more about it."""
+"""By the tag of a heap fault that the harness counts: the events that say more about it."""
 
 
 def _untold(comparison: Comparison, operation: int, difference: Difference) -> Iterator[Symptom]:
     """Yield what the harness counted but did not report: a program may have written into the harness's memory."""
     told = {event.event for event in comparison.played.events}
-    for kind, events in (_COUNTED[tag] for tag in difference.tags if tag in _COUNTED):
-        if told.isdisjoint(events):
-            verdict = Verdict.MEMORY_LEAK if Event.LIVE in events else Verdict.MEMORY_ERROR
+    for tag in _COUNTED.keys() & difference.tags:
+        if told.isdisjoint(_COUNTED[tag]):
+            kind, verdict = (tag, Verdict.MEMORY_ERROR) if tag != LOST else ("leak", Verdict.MEMORY_LEAK)
             message = (
                 f"{difference.field}: {difference.actual}, and nothing says which. Does the program write to memory "
                 "that is not its own?"
             )
             finding = finding_of(comparison, operation, verdict=verdict, kind=kind, message=message, source=())
-            yield Symptom(operation=operation, verdict=verdict, kind=kind, finding=finding)
+            unplaced = tag == DAMAGED
+            yield Symptom(operation=operation, verdict=verdict, kind=kind, finding=finding, at_allocation=unplaced)
 
 
 def _culprits(difference: Difference, place: Place, checked: Checked | None) -> tuple[SourceLine, ...]:
-    """The lines that Valgrind observed as the origin of a difference in shared memory."""
+    """The lines that the memory checker observed as the origin of a difference in shared memory."""
     if checked is None or SHARED_MEMORY not in difference.tags:
         return ()
     copies = checked.copies if COPIED_MEMORY in difference.tags else {}

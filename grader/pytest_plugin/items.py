@@ -19,7 +19,6 @@ from grader.core.errors import CaseFileError, GraderError
 from grader.core.record import Record
 from grader.core.verdict import Outcome, Verdict
 from grader.labs import LABS
-from grader.system import tools
 
 __all__ = ["CaseItem", "SampleItem", "accepted_samples", "collector", "graded", "may_get"]
 
@@ -44,8 +43,6 @@ def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
 _CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
 _SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
 _ROOT = Path(__file__).parents[2]
-_LABELS_GCC = 12
-"""The release of gcc for which the labels hold; Valgrind is that of the same Debian."""
 
 
 class CaseFile(pytest.File):
@@ -113,7 +110,7 @@ class SampleItem(CaseItem):
             if record.score != record.max_score or record.verdict is not expected:
                 raise CaseFailed(f"{folder.name} must be accepted: {_result(record)}")
             return
-        problems = list(_label_problems(record, label, expected))
+        problems = list(_label_problems(self.lab, record, label, expected))
         if problems:
             raise CaseFailed("\n".join([f"{folder.name}: {_result(record)}", *problems]))
 
@@ -155,14 +152,13 @@ def _label(folder: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def may_get(label: dict[str, Any], expected: Verdict) -> dict[Verdict, tuple[int, int]]:
+def may_get(lab: Lab, label: dict[str, Any], expected: Verdict) -> dict[Verdict, tuple[int, int]]:
     """Return the verdicts that a sample may get, each with the lowest and the highest points that it may keep.
 
-    They are the verdict of its folder and, with another gcc or Valgrind than that of the labels, the verdicts in
-    `elsewhere`: an attack often targets a certain release.
+    They are the verdict of its folder and, with other tools than those of the labels, the verdicts in `elsewhere`.
     """
     found = {expected: tuple(label["keeps"])}
-    if tools.gcc_major() != _LABELS_GCC:
+    if not lab.labels_hold():
         found |= {Verdict(name): tuple(keeps) for name, keeps in label.get("elsewhere", {}).items()}
     return found
 
@@ -185,10 +181,10 @@ def _why(record: Record, outcome: Outcome) -> Iterator[str]:
         yield f"  {at}{finding.field}{values} {finding.message}{where}"
 
 
-def _label_problems(record: Record, label: dict[str, Any], expected: Verdict) -> Iterable[str]:
+def _label_problems(lab: Lab, record: Record, label: dict[str, Any], expected: Verdict) -> Iterable[str]:
     if label["verdict"] != expected:
         yield f"expect.toml says verdict {label['verdict']}, the folder {expected}"
-    verdicts = may_get(label, expected)
+    verdicts = may_get(lab, label, expected)
     if record.verdict not in verdicts:
         yield f"verdict {record.verdict}, expected {' or '.join(verdicts)}"
     least, most = verdicts.get(record.verdict, verdicts[expected])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from grader.core.picture import Drawing
 from grader.core.record import Record
-from grader.report import annotate, classroom50, gcc, gradebook, gradescope, html, junit, sarif, summary, text
+from grader.report import annotate, classroom50, gnu, gradebook, gradescope, html, junit, sarif, summary, text
 from grader.report.document import Document, as_json, as_log
 from grader.report.view import Format, Gradebook, View
 
@@ -33,7 +33,7 @@ FORMATS: dict[str, Format] = {
     "junit": junit.render,
     "sarif": sarif.render,
     "annotations": annotate.render,
-    "gcc": gcc.render,
+    "gnu": gnu.render,
     "summary": summary.render,
 }
 """The formats that make a report of one record."""

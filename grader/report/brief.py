@@ -11,6 +11,7 @@ from grader.core.record import Record
 from grader.core.verdict import RuleScore, Verdict
 from grader.report.closing import MORE, advised, graded_briefly, printed, reproduce
 from grader.report.fit import Section, fit
+from grader.report.focus import Focus, focus
 from grader.report.head import all_well, headline
 from grader.report.hidden import hidden_briefly
 from grader.report.page import Page, bad, dim, glued, strong
@@ -67,10 +68,11 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
         groups = grouped(record, (one for one in record.outcomes if not is_hidden(one, audience)))
     if is_unfinished(record):
         yield Section(rank=9, versions=(partial(how_far, record=record), partial(how_far_briefly, record=record)))
-    start = partial(_start, record=record, audience=audience, groups=groups)
+    shown = focus(record, audience)
+    start = partial(_start, record=record, shown=shown, audience=audience, groups=groups)
     yield Section(rank=2, versions=tuple(partial(start, most=most) for most in (20, 8, 3)))
     if groups:
-        yield Section(rank=3, versions=(partial(show_memory, record=record, audience=audience),))
+        yield Section(rank=3, versions=(partial(show_memory, shown=shown),))
         trace = partial(_first, record=record, group=groups[0])
         yield Section(
             rank=3, versions=tuple(partial(trace, fold=fold) for fold in (Fold(), Fold(1, 3, 1), Fold(1, 1, 0)))
@@ -87,9 +89,11 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
         yield Section(rank=5, versions=tuple(partial(hidden, most=most) for most in (4, 2, 1)))
 
 
-def _start(page: Page, record: Record, audience: Audience, groups: Sequence[Group], *, most: int) -> None:
+def _start(
+    page: Page, record: Record, *, shown: Focus | None, audience: Audience, groups: Sequence[Group], most: int
+) -> None:
     """Write the cause to look at first, and what it costs. Its case follows, if the reader may see it."""
-    start_here(page, record, audience, most, also=False)
+    start_here(page, record, shown, audience, most=most)
     if not groups or not _is_first(record, groups[0]):
         return
     count = counted(len(groups[0].outcomes), "case")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from grader.core.causes import Audience, grouped, is_hidden
 from grader.core.record import Record
-from grader.core.verdict import Judged
+from grader.core.verdict import Tool
 from grader.report.escape import escape_lines
 from grader.report.page import Page, dim, strong
 
@@ -17,7 +16,6 @@ __all__ = ["advised", "footer", "graded_briefly", "graded_how", "printed", "repr
 
 _MOST_LINES = 20
 _MOST_ADVICE = 8
-_OF_MEMORY = (Judged.LEAK, Judged.MEMORY_ERROR)
 
 MORE = "--all"
 """The option that shows everything."""
@@ -66,16 +64,16 @@ def graded_briefly(page: Page, record: Record) -> None:
     """Write the same in a line or two: what was not checked, tools, protection, and how to see more."""
     environment = record.environment
     told = [
-        environment.compiler,
-        environment.valgrind if record.memcheck and record.outcomes else "",
+        environment.version(Tool.BUILD),
+        environment.version(Tool.MEMORY_CHECKER) if record.outcomes else "",
         f"protection {record.protection.level}",
         f"seed {record.seed}",
         _work(record),
         f"grader {environment.grader}" if environment.grader else "",
         f"{', '.join(record.allowed)} allowed" if record.allowed else "",
     ]
-    if _memory(record) and not record.memcheck:
-        page.write(dim(_memory(record)), indent=2, hang=4)
+    if record.unchecked and record.outcomes:
+        page.write(dim(record.unchecked), indent=2, hang=4)
     how = ", ".join(text for text in told if text)
     page.write(dim(f"Graded with {how}. More of everything: {MORE}"), indent=2, hang=4)
 
@@ -85,7 +83,7 @@ def graded_how(record: Record) -> Iterator[tuple[str, str]]:
     environment, protection = record.environment, record.protection
     active = f": {', '.join(protection.active)}" if protection.active else ""
     for label, text in (
-        ("compiler", environment.compiler),
+        ("compiler", environment.version(Tool.BUILD)),
         ("memory", _memory(record)),
         ("work", _work(record)),
         ("protection", f"{protection.level}{active}"),
@@ -98,16 +96,10 @@ def graded_how(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _memory(record: Record) -> str:
-    if not record.outcomes:
-        return ""
-    if record.memcheck:
-        return f"checked by {record.environment.valgrind or 'Valgrind'}"
-    if all(rule.judged not in _OF_MEMORY for rule in record.rules):
-        return ""
-    return (
-        "Valgrind did not run. Not checked: reads outside an allocation, use of freed memory, values used "
-        "before they are set. Leaks and bad calls of free were counted all the same."
-    )
+    checker = record.environment.used(Tool.MEMORY_CHECKER)
+    if not record.outcomes or checker is None:
+        return record.unchecked if record.outcomes else ""
+    return f"checked by {checker.version or checker.name}"
 
 
 def _work(record: Record) -> str:
@@ -122,17 +114,10 @@ def reproduce(page: Page, record: Record, audience: Audience) -> None:
     page.write("To see the first case yourself, or in a debugger, write it as a program beside your file:", indent=2)
     path, case = shlex.quote(record.submission.name), groups[0].shown.case
     page.command("scripts/grade", "repro", path, case, f"> {_repro_name(record)}", indent=4)
-    build = _build_command(record.environment.command)
-    if build:
-        page.command(*build, "&& ./repro", indent=4)
+    if record.environment.reproduce:
+        page.command(*record.environment.reproduce.split(), "&& ./repro", indent=4)
 
 
 def _repro_name(record: Record) -> str:
     """The name of the program, in the language of the submission."""
     return f"repro{Path(record.submission.source_file).suffix}"
-
-
-def _build_command(compile_command: str) -> list[str]:
-    """Return the handout's second command, derived from its first; empty when the lab compiles nothing."""
-    match = re.fullmatch(r"(gcc .*) -c (\S+\.c) -o \S+", compile_command)
-    return [*match[1].split(), match[2], "repro.c", "-o", "repro"] if match else []

@@ -36,7 +36,7 @@ __all__ = [
     "Document",
     "as_command",
     "as_csv",
-    "as_gcc_message",
+    "as_gnu_message",
     "as_html",
     "as_json",
     "as_log",
@@ -139,8 +139,8 @@ def as_command(name: str, message: str, **properties: str | int) -> Document:
     return Document(f"::{name}{' ' if written else ''}{written}::{workflow_message(message)}\n")
 
 
-def as_gcc_message(kind: str, message: str, file: str, *place: int | None) -> Document:
-    """Return a line in gcc's format: `as_gcc_message("error", text, "llm_memory.c", 3, 7)`.
+def as_gnu_message(kind: str, message: str, file: str, *place: int | None) -> Document:
+    """Return a line in the format of GNU compilers: `as_gnu_message("error", text, "llm_memory.c", 3, 7)`.
 
     The column, or both line and column, may be missing.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grader.core.record import Record
+from grader.core.verdict import Tool
 from grader.report.decided import decisions_of
 from grader.report.page import Page, bad, dim, glued, good, strong
 from grader.report.words import all_pass, points_of, result_of
@@ -36,7 +37,6 @@ def headline(page: Page, record: Record, most_notes: int = _MOST_NOTES) -> None:
 def all_well(page: Page, record: Record) -> None:
     """Write that nothing is wrong."""
     page.write(all_pass(record), indent=2)
-    if record.memcheck:
-        page.write("Valgrind has nothing to say: no bad access, 0 bytes lost. Well done.", indent=2)
-    else:
-        page.write("Well done.", indent=2)
+    checker = record.environment.used(Tool.MEMORY_CHECKER)
+    said = f"{checker.name} has nothing to say: no bad access, 0 bytes lost. " if checker is not None else ""
+    page.write(f"{said}Well done.", indent=2)

@@ -23,10 +23,9 @@ from grader.report.colours import coloured
 from grader.report.decided import decisions_of
 from grader.report.document import Document
 from grader.report.drawn import DrawnScene, drawn
-from grader.report.focus import focus
+from grader.report.focus import focus, what_it_means
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
 from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next, is_unfinished
-from grader.report.start import what_it_means
 from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
 from grader.report.view import View
 from grader.report.web import web_page
@@ -39,7 +38,7 @@ _MOST_TITLES = 12
 _MOST_SAID = 6
 """The most messages shown at one line of the source."""
 
-_TOOLS = {Tool.GCC: "gcc", Tool.VALGRIND: "Valgrind", Tool.REPLAY: "the cases", Tool.SCAN: "the grader"}
+_OURS = {Tool.REPLAY: "the cases", Tool.SCAN: "the grader"}
 
 
 def render(record: Record, view: View) -> Document:
@@ -199,7 +198,11 @@ def _marks(record: Record, audience: Audience) -> dict[int, list[_Mark]]:
     for finding in record.findings:
         line = _line(record, finding.source)
         if line and finding.case not in secret:
-            _add(found, line, _Mark(by=_TOOLS[finding.tool], message=_said(finding), meaning=what_it_means(finding)))
+            _add(
+                found,
+                line,
+                _Mark(by=_name(record, finding.tool), message=_said(finding), meaning=what_it_means(finding)),
+            )
     for one in record.advice:
         if (line := _line(record, one.source)) and one.case not in secret:
             _add(found, line, _Mark(by="advice", message=one.message, advice=True))
@@ -208,6 +211,11 @@ def _marks(record: Record, audience: Audience) -> dict[int, list[_Mark]]:
         if len(marks.setdefault(line, [])) < _MOST_SAID:
             marks[line].append(mark)
     return marks
+
+
+def _name(record: Record, tool: Tool) -> str:
+    used = record.environment.used(tool)
+    return _OURS.get(tool) or (used.name if used is not None else tool.value)
 
 
 def _add(found: dict[tuple[int, str], _Mark], line: int, mark: _Mark) -> None:

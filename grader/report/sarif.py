@@ -30,8 +30,8 @@ def render(record: Record, view: View) -> Document:
     """Return the whole log."""
     found = list(each_found(record, view.audience))
     runs = [
-        _run(record, tool, version, [problem for problem in found if problem.tool is tool])
-        for tool, version in _tools(record, found)
+        _run(record, name, version, [problem for problem in found if problem.tool is tool])
+        for tool, name, version in _tools(record, found)
     ]
     if record.outcomes or record.advice:
         runs.append(_run(record, "advice", record.environment.grader, list(advised(record))))
@@ -40,18 +40,23 @@ def render(record: Record, view: View) -> Document:
     return as_sarif({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs})
 
 
-def _tools(record: Record, found: list[Problem]) -> Iterator[tuple[Tool, str]]:
-    """Yield the tools that were used, with their versions."""
+_ORDER = (Tool.BUILD, Tool.SCAN, Tool.REPLAY, Tool.MEMORY_CHECKER)
+
+
+def _tools(record: Record, found: list[Problem]) -> Iterator[tuple[Tool, str, str]]:
+    """Yield what made findings, or would have, with its name and its version."""
     environment = record.environment
-    tools = {problem.tool for problem in found}
-    if record.submission.sha256 or Tool.GCC in tools:
-        yield Tool.GCC, environment.compiler
-    if record.outcomes or Tool.SCAN in tools:
-        yield Tool.SCAN, environment.grader
+    used = {one.tool: one for one in environment.tools}
+    wanted = {problem.tool for problem in found}
+    if record.submission.sha256:
+        wanted.add(Tool.BUILD)
     if record.outcomes:
-        yield Tool.REPLAY, environment.grader
-        if record.memcheck:
-            yield Tool.VALGRIND, environment.valgrind
+        wanted |= {Tool.SCAN, Tool.REPLAY} | (used.keys() & {Tool.MEMORY_CHECKER})
+    for tool in _ORDER:
+        if tool in wanted and tool in used:
+            yield tool, used[tool].name.lower(), used[tool].version
+        elif tool in wanted:
+            yield tool, tool.value, "" if tool is Tool.BUILD else environment.grader
 
 
 def _run(record: Record, tool: str, version: str, found: list[Problem]) -> dict[str, Any]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from grader.core.causes import Audience, bad_operation, is_hidden
-from grader.core.record import Record
 from grader.report.compared import Compared, ComparedPanel, Mark
 from grader.report.escape import cells, escape
-from grader.report.focus import states_of
+from grader.report.focus import Focus
 from grader.report.page import Page, Span, Style, dim, pad, strong
 
 __all__ = ["show_memory"]
@@ -30,17 +28,13 @@ _STYLES = {
 _Cells = Sequence[tuple[str, Mark]]
 
 
-def show_memory(page: Page, record: Record, audience: Audience) -> None:
+def show_memory(page: Page, shown: Focus | None) -> None:
     """Write what the operation with which the report begins left wrong in memory, if that may be shown and was drawn.
 
     A row of the table has one label and its cells in each state. When the table is too wide, the state before the
     operation is left out. When it is still too wide, nothing is written.
     """
-    case = record.diagnosis.case if record.diagnosis is not None else None
-    outcome = next((one for one in record.outcomes if one.case == case and not is_hidden(one, audience)), None)
-    if outcome is None:
-        return
-    _, states = states_of(record, outcome, bad_operation(record, outcome))
+    states = shown.states if shown is not None else None
     if states is None or not states.is_wrong:
         return
     sides = {"before": states.before, "yours": states.yours, "expected": states.expected}

@@ -10,6 +10,7 @@ from grader.core.verdict import RuleScore, Verdict
 from grader.report.brief import Part, brief
 from grader.report.closing import advised, footer, printed
 from grader.report.document import Document
+from grader.report.focus import focus
 from grader.report.head import all_well, headline
 from grader.report.hidden import hidden_cases
 from grader.report.page import Page, bad, dim, glued, pad, strong
@@ -56,9 +57,12 @@ def _everything(page: Page, record: Record, reader: Audience, without: Container
         all_well(page, record)
     else:
         how_far(page, record)
-        start_here(page, record, reader)
+        shown = focus(record, reader)
+        start_here(page, record, shown, reader)
+        if shown is not None and shown.also:
+            page.labelled("also seen", f"{shown.also}; some of it may go away with this one")
         page.blank()
-        show_memory(page, record, reader)
+        show_memory(page, shown)
         if Part.POINTS not in without:
             _points(page, record)
         if Part.CASES not in without and record.verdict is not Verdict.ACCEPTED:

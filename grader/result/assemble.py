@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 
 import grader
@@ -10,7 +11,7 @@ from grader.assignment.lab import Lab
 from grader.attempt import Attempt
 from grader.core.errors import DriverError
 from grader.core.picture import Drawing
-from grader.core.record import Environment, Record, Submission
+from grader.core.record import Environment, Record, Submission, UsedTool
 from grader.core.sanitize import decoded, decoded_lines
 from grader.core.verdict import (
     Diagnosis,
@@ -18,6 +19,7 @@ from grader.core.verdict import (
     Outcome,
     OutcomeDifference,
     StepShown,
+    Tool,
     Verdict,
 )
 from grader.judge.case_findings import CaseFindings
@@ -50,7 +52,6 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         places = tuple(range(len(findings), len(findings) + len(one.findings)))
         findings += one.findings
         outcomes.append(_outcome(one, lab, places))
-    memcheck = "valgrind" in lab.runtime.tools(attempt.options) and attempt.options.valgrind
     score = total(attempt.scores)
     max_score = sum(rule.max_points for rule in attempt.scores)
     made = Record(
@@ -77,20 +78,27 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         allowed=built.allowed,
         notation=dict(lab.notation),
         output=_output(attempt),
-        memcheck=memcheck,
+        unchecked=lab.runtime.unchecked(attempt.options),
         instructions=attempt.instructions,
         seed=attempt.seed,
         protection=sandbox.protection(),
         environment=Environment(
-            compiler=built.compiler,
+            tools=tuple(_used(attempt)),
             command=built.command,
-            valgrind=tools.version("valgrind") if memcheck else "",
+            reproduce=lab.reproduce_command if built.command else "",
             kernel=f"{os.uname().sysname} {os.uname().release}",
             grader=grader.__version__,
         ),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
     )
     return replace(made, pictures=pictures(made, attempt.comparisons, lab, draw))
+
+
+def _used(attempt: Attempt) -> Iterator[UsedTool]:
+    """Yield the tools that make findings; those that were wanted for something else make none."""
+    for tool in attempt.lab.runtime.tools(attempt.options):
+        if tool.makes is not None and (attempt.options.memory_checker or tool.makes is not Tool.MEMORY_CHECKER):
+            yield UsedTool(tool=tool.makes, name=tool.title or tool.name, version=tools.version(tool.name))
 
 
 def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:
@@ -181,7 +189,7 @@ def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
                 line=operation.line,
                 call=str(operation),
                 expected=comparison.expected[number].text,
-                actual=comparison.actual[number] if number < len(comparison.actual) else None,
+                actual=comparison.actual[number].text if number < len(comparison.actual) else None,
                 comment=operation.comment,
                 note=lab.describe_poke(operation) if poke else "",
             )

@@ -12,13 +12,16 @@ from grader.runtime.observation import Played
 from reference.model import Judgement, Span
 from reference.operation import Reply
 
-__all__ = ["ALLOCATED", "LOST", "REFUSALS", "Comparison", "Deviation", "End"]
-
-REFUSALS = ("NULL", "-1")
-"""The return values of a call that does not do its work."""
+__all__ = ["ALLOCATED", "DAMAGED", "LOST", "RELEASED_WRONGLY", "Comparison", "Deviation", "End"]
 
 ALLOCATED = "allocated"
 """Tag of a difference: a call that must fail allocated memory."""
+
+RELEASED_WRONGLY = "released-wrongly"
+"""Tag of a difference: memory was released that may not be."""
+
+DAMAGED = "damaged"
+"""Tag of a difference: something was written outside of allocations."""
 
 LOST = "lost"
 """Tag of a difference: memory that was never freed."""
@@ -53,7 +56,7 @@ class Comparison:
     played: Played
     expected: tuple[Reply, ...]
     """The reference run's reply to every operation."""
-    actual: tuple[str, ...]
+    actual: tuple[Reply, ...]
     """The program's reply to every operation that returned."""
     deviations: tuple[Deviation, ...]
     end: End

@@ -45,7 +45,7 @@ def run_confirmed(
     first = run(work, program)
     if not first.unexplained_end:
         return first
-    with sandbox.workspace() as place:
+    with sandbox.workspace(tools=work.tools) as place:
         failure = run(place, known_good(place)).unexplained_end
     if failure:
         raise DriverError(f"not even a known-good program comes to its end here: {failure}")

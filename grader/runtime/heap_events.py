@@ -1,17 +1,14 @@
-"""What the harness reports of one of the student's allocations: a bad free, damage, or a loss."""
+"""What a harness reports of one of the student's allocations: a wrong release, damage, or a loss."""
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["HELD", "UNKNOWN", "BlockEvent", "Event"]
+__all__ = ["HELD", "UNKNOWN", "BlockEvent", "Event", "Misuse"]
 
 UNKNOWN, HELD = -1, -2
 """Values in the place of an operation number."""
-
-_BODY = struct.Struct("<5i4x4Qq")
 
 
 class Event(IntEnum):
@@ -29,12 +26,24 @@ class Event(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Misuse:
+    """A way to misuse memory, in the runtime's words."""
+
+    kind: str
+    """The word for it in findings and clues."""
+    words: str
+    """What the call does, where {size}, {number}, {made} and {freed} stand for what is known of the allocation."""
+    explains_state: bool = False
+    """Whether it probably caused a wrong state of the same call."""
+    at_allocation: bool = False
+    """Whether only the line that made the allocation is known, not the line that misused it."""
+
+
+@dataclass(frozen=True, slots=True)
 class BlockEvent:
     """One allocation and what is wrong with it. Operations count from 0."""
 
     event: Event
-    detail: int
-    """A value of `enum detail` in inside.h."""
     operation: int
     allocated_by: int
     size: int
@@ -45,25 +54,7 @@ class BlockEvent:
     lost_by: int = UNKNOWN
     """The operation since which nothing points to it, where that was traced; `HELD` when something still does."""
     number: int = 0
-    """In bytes: how far inside the block a bad free points, or how large an allocation that is too small should be."""
-
-    @classmethod
-    def read(cls, body: bytes, operation: int) -> BlockEvent:
-        """Decode the body of a BLOCK frame.
-
-        Raises `struct.error` or `ValueError` for a body that the harness did not send.
-        """
-        event, detail, made_by, freed_by, lost_by, size, made_at, freed_at, caller, number = _BODY.unpack(body)
-        return cls(
-            event=Event(event),
-            detail=detail,
-            operation=operation,
-            allocated_by=made_by,
-            size=size,
-            allocated_at=made_at,
-            caller=caller,
-            freed_at=freed_at,
-            freed_by=freed_by,
-            lost_by=lost_by,
-            number=number,
-        )
+    """In bytes: how far inside the block a wrong release points, or how large an allocation that is too small should
+    be."""
+    misuse: Misuse | None = None
+    """For `BAD_FREE`, `BROKEN` and `TOO_SMALL`: what was done."""

@@ -1,4 +1,4 @@
-"""What Valgrind observed of a program's use of memory, case by case."""
+"""What a memory checker observed of a program's use of memory, case by case."""
 
 from __future__ import annotations
 
@@ -7,49 +7,52 @@ from dataclasses import dataclass, field
 from grader.core.verdict import SourceLine
 from grader.runtime.source_lines import Place
 
-__all__ = ["LEAK", "STORE", "UNSET", "Checked", "MemoryFault"]
-
-LEAK = "Leak"
-"""Prefix of Valgrind's error kinds for lost memory."""
-
-UNSET = "Uninit"
-"""Prefix of Valgrind's error kinds for values that were never set."""
-
-STORE = "InvalidWrite"
-"""Valgrind's error kind for a store to memory that must not be written."""
+__all__ = ["Checked", "MemoryFault"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFault:
-    """One error that Valgrind reported. `operation` counts from 0; for a leak it is the number of operations."""
+    """One error that the checker reported. `operation` counts from 0; for a leak it is the number of operations."""
 
     case: int
     operation: int
     kind: str
+    """The word for it in findings."""
+    symptom: str
+    """The word for it in clues."""
     message: str
     lines: tuple[SourceLine, ...]
     auxiliary: tuple[SourceLine, ...]
     """Where the memory was allocated or freed."""
+    origin: str = ""
+    """What happened at `auxiliary`, as a sentence that its place ends."""
+    leak: bool = False
+    unset: bool = False
+    """Whether a value was used that was never set."""
+    stores: bool = False
+    """Whether it was a store to memory that must not be written."""
     breach: bool = False
     """Whether it was an access to shared memory that its operation may not touch."""
-    freed: bool = False
-    """Whether it was an access to freed memory. Then `auxiliary` says where the memory was freed."""
+    explains_state: bool = False
+    """Whether it probably caused a wrong state of the same call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What Valgrind reported on all cases that it ran."""
+    """What the checker reported on all cases that it ran."""
 
+    tool: str
+    """The checker's name, as reports write it."""
     errors: tuple[MemoryFault, ...]
     counted: dict[Place, int]
     """The number of errors that it counted in each operation. It includes repeated errors, which are printed once."""
     stopped: dict[int, int]
-    """Cases that ran to their end natively but not under Valgrind, with the operation (from 0) where they stopped."""
+    """Cases that ran to their end alone but not with the checker, with the operation (from 0) where they stopped."""
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]]
-    """Cases that end natively but hang twice under Valgrind, or need far more time than Valgrind needs for what they do
-    natively. With the operation and the lines where they were."""
+    """Cases that end alone but hang twice with the checker, or need far more time than it needs for what they do
+    alone. With the operation and the lines where they were."""
     diverged: dict[int, int]
-    """Cases that allocate and free differently than natively without an error, with the first such operation."""
+    """Cases that allocate and free differently than alone without an error, with the first such operation."""
     unchecked: tuple[int, ...]
     """Cases that were not observed to their end because the time or the processes were used up."""
     processes: int
@@ -63,22 +66,22 @@ class Checked:
     unexplained: bool = False  # or in the middle of a case, and neither the grader nor the harness ended it
     unread: tuple[tuple[Place, str, tuple[int, ...]], ...] = ()
     """For each process whose report could not be read in full: where it was at its end, the reason, and all its cases.
-    The program caused the loss, because Valgrind's own report is short and complete."""
+    The program caused the loss, because the checker's own report is short and complete."""
     refused: str = ""  # what it printed when it did not begin any case
 
     @property
     def unexplained_end(self) -> str:
-        """How Valgrind ended, where something outside the program could have caused that too; "" otherwise."""
+        """How the checker ended, where something outside the program could have caused that too; "" otherwise."""
         middle = "of its report" if self.cut else "of a case" if self.unexplained else ""
-        ended = f"Valgrind ended in the middle {middle}, and nobody says why" if middle else ""
-        return f"Valgrind did not start the program: {self.refused}" if self.refused else ended
+        ended = f"{self.tool} ended in the middle {middle}, and nobody says why" if middle else ""
+        return f"{self.tool} did not start the program: {self.refused}" if self.refused else ended
 
     @property
     def unseen(self) -> frozenset[int]:
         """Cases that were not observed in full because of the program itself.
 
-        These are the cases of each process whose report is incomplete. When cases stopped or hung under Valgrind only,
-        or a report is incomplete, the unchecked cases are added.
+        These are the cases of each process whose report is incomplete. When cases stopped or hung with the checker
+        only, or a report is incomplete, the unchecked cases are added.
         """
         unseen = frozenset(number for _, _, cases in self.unread for number in cases)
         return unseen.union(self.unchecked if self.stopped or self.hung or self.unread else ())

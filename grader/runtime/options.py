@@ -13,7 +13,8 @@ class GradingOptions:
 
     seed: int | None = None
     """The seed of the pools' magic words; None: the rubric's seed."""
-    valgrind: bool = True
+    memory_checker: bool = True
+    """Whether a tool looks for wrong uses of memory that the grader itself cannot see, where the runtime has one."""
     advise: bool = False
     """Whether to look for advice, which costs no points but takes time."""
     instructions: bool = False
@@ -23,4 +24,4 @@ class GradingOptions:
 
 
 DEFAULTS = GradingOptions()
-"""A grading with Valgrind, without advice and without a count of instructions."""
+"""A grading with the memory checker, without advice and without a count of instructions."""

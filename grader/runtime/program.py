@@ -37,7 +37,6 @@ class Built:
     """Symbols that would have been rejected if they had not been allowed."""
     stopped: bool = False
     """Whether the compiler needed so much that it had to be stopped; then it is not run again."""
-    compiler: str = ""
     command: str = ""
     cpu_seconds: float = 0.0
 

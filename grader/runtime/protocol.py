@@ -16,6 +16,7 @@ from grader.runtime.program import Built, Program
 from grader.runtime.source_lines import Lines, Named, Place
 from grader.runtime.suspicion import Suspicion
 from grader.system.sandbox import Workspace
+from grader.system.tools import NeededTool
 
 __all__ = ["Advised", "Observations", "Runtime", "Suspect", "Suspected"]
 
@@ -64,8 +65,15 @@ class Runtime(Protocol):
     def source_name(self) -> str:
         """The file that students submit."""
 
-    def tools(self, options: GradingOptions) -> tuple[str, ...]:
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names of all programs that it may start in the sandbox."""
+
+    def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The programs that must be installed for a grading with these options, such as a compiler."""
+
+    def unchecked(self, options: GradingOptions) -> str:
+        """What a grading with these options does not check, in sentences; empty when nothing is left out."""
 
     def build(
         self,

@@ -60,9 +60,9 @@ def check_room(folder: Path) -> None:
         system = os.statvfs(folder)
     except OSError as error:
         raise no_room(folder, error) from error
-    free = system.f_bavail * system.f_frsize
-    if system.f_blocks and free < _LEAST_BYTES:
-        left = f"{free / _MEGABYTE:.1f} MB left, and a grading may need {_LEAST_BYTES // _MEGABYTE} MB"
+    available = system.f_bavail * system.f_frsize
+    if system.f_blocks and available < _LEAST_BYTES:
+        left = f"{available / _MEGABYTE:.1f} MB left, and a grading may need {_LEAST_BYTES // _MEGABYTE} MB"
     elif system.f_files and system.f_favail < _LEAST_FILES:
         left = f"room for {system.f_favail} more files, and a grading may need {_LEAST_FILES}"
     else:

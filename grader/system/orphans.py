@@ -1,4 +1,8 @@
-"""End what a program leaves behind: children that changed their session, and dead processes that are not reaped."""
+"""End what a program leaves behind: children that changed their session, and dead processes that are not reaped.
+
+`psutil` is not used here nor in watchdog.py: it finds the children of a process by reading the parents of all processes
+of the machine. The kernel has a list of each process's children, and it is read fifty times a second.
+"""
 
 from __future__ import annotations
 

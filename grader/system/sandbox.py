@@ -31,7 +31,6 @@ __all__ = [
     "RUN_LIMITS",
     "Limits",
     "Workspace",
-    "is_of_the_system",
     "protection",
     "require",
     "sweep",
@@ -53,7 +52,7 @@ class Limits(Patience):
     processes: int | None = None
     open_files: int | None = 64
     sees_processes: bool = False
-    """Whether it may read /proc, as the harness and Valgrind must."""
+    """Whether it may read /proc, as a harness must."""
 
     def words(self) -> Iterator[str]:
         """Yield the launcher's arguments for these limits."""
@@ -88,9 +87,8 @@ _SYSTEM = (
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/alternatives"),
     *("/etc/ld.so.cache", "/etc/ld.so.preload"),
 )
-"""What compilers, Valgrind and the dynamic loader read. Not all of /usr: it may hold the cases."""
+"""What compilers, other tools and the dynamic loader read. Not all of /usr: it may hold the cases."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-_TOOLS = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +100,8 @@ class Workspace:
     confined: bool = False
     """Whether a process can give up rights by itself, as the harness does before it runs student code."""
     budget: Budget = field(default_factory=Budget)
+    tools: tuple[str, ...] = ()
+    """The programs that are started here, and by these; they may be installed outside the system's folders."""
 
     def run(
         self,
@@ -120,7 +120,7 @@ class Workspace:
             # the limit counts all processes of a user: with the grader's user it would count the grader's
             processes=limits.processes if self.user is not None else None,
         )
-        reads = (*_readable(environment["PATH"]), *(["/proc"] if limits.sees_processes else []))
+        reads = (*_readable(environment["PATH"], self.tools), *(["/proc"] if limits.sees_processes else []))
 
         bubblewrap = machine().bubblewrap
         around = bubble(bubblewrap, readable=reads, folder=self.folder) if bubblewrap else []
@@ -158,6 +158,11 @@ class Workspace:
             yield from (f"read={path}" for path in reads)
             yield from ("write=/dev/null", f"write={self.folder}")
 
+    def may_be_read(self, path: Path) -> bool:
+        """Whether a path is in a folder that every program may read here, apart from /dev and /etc."""
+        places = _readable(_PATH, self.tools)
+        return any(path.is_relative_to(place) for place in places if not place.startswith(("/dev", "/etc")))
+
     def add(self, name: str, content: bytes, mode: int = 0o644) -> Path:
         """Write a file of the grader to the folder and replace what is there; programs may not write to the file."""
         path = self.folder / name
@@ -193,8 +198,10 @@ class Workspace:
 
 
 @contextlib.contextmanager
-def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
+def workspace(budget: Budget | None = None, *, tools: tuple[str, ...] = ()) -> Iterator[Workspace]:
     """Make a new private folder, removed with its contents at the end, with the rest of a budget or a new one.
+
+    `tools` are started in it; they may be installed outside the system's folders.
 
     Raises `OutOfRoom` when this machine has less left than a grading may need.
     """
@@ -203,7 +210,8 @@ def workspace(budget: Budget | None = None) -> Iterator[Workspace]:
     capacity.check_limits()
     capacity.check_room(temporary_folder())
     with private_folder(user) as folder:
-        yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget or Budget())
+        budget = budget or Budget()
+        yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget, tools=tools)
 
 
 def sweep() -> None:
@@ -247,15 +255,10 @@ def require(level: str) -> None:
         )
 
 
-def is_of_the_system(path: Path) -> bool:
-    """Whether a path is in a folder that every program may read, apart from /dev and /etc."""
-    return any(path.is_relative_to(place) for place in _readable(_PATH) if not place.startswith(("/dev", "/etc")))
-
-
 @cache
-def _readable(path: str) -> tuple[str, ...]:
-    """Return the places that every program may read: the system's, and the real places of the tools on this PATH."""
-    found = [shutil.which(tool, path=path) for tool in _TOOLS]
+def _readable(path: str, tools: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the places that every program may read: the system's, and the real places of `tools` on this PATH."""
+    found = [shutil.which(tool, path=path) for tool in tools]
     places = {place for one in found if one for place in (Path(one).parent, Path(one).resolve().parents[1])}
     elsewhere = [str(place) for place in sorted(places) if not any(place.is_relative_to(known) for known in _SYSTEM)]
     return (*_SYSTEM, *(place for place in elsewhere if place not in ("/", "/usr", "/usr/local")))

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from grader.core.errors import ToolMissing
+from grader.core.verdict import Tool
 from grader.system import process
 from grader.system.process import Patience
 
-__all__ = ["gcc_major", "install_command", "processor", "require", "version"]
+__all__ = ["NeededTool", "processor", "require", "version"]
 
-_PACKAGES = {
-    "gcc": "gcc libc6-dev",
-    "objcopy": "binutils",
-    "addr2line": "binutils",
-    "valgrind": "valgrind libc6-dbg",
-}
 _MANAGERS = {
     "apt-get": "sudo apt-get install -y {}",
     "dnf": "sudo dnf install -y {}",
@@ -28,21 +24,35 @@ _MANAGERS = {
 }
 
 
-def install_command(tool: str) -> str:
-    """Return the command that installs `tool` on this machine."""
-    manager = next((name for name in _MANAGERS if shutil.which(name)), "apt-get")
-    packages = _PACKAGES.get(tool, tool) if manager == "apt-get" else _PACKAGES.get(tool, tool).split()[0]
-    return _MANAGERS[manager].format(packages)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeededTool:
+    """A program that must be installed for gradings of a lab."""
+
+    name: str
+    """What is typed to start it."""
+    purpose: str
+    title: str = ""
+    """Its name in reports, where that is another one."""
+    packages: str = ""
+    """The packages that bring it on Debian; the first one has the same name elsewhere. Empty: that of its name."""
+    makes: Tool | None = None
+    """What its findings are, where it makes any."""
+    instead: str = ""
+    """What to do without it, in a sentence; empty: nothing."""
+
+    @property
+    def install_command(self) -> str:
+        """The command that installs it on this machine."""
+        manager = next((name for name in _MANAGERS if shutil.which(name)), "apt-get")
+        packages = self.packages or self.name
+        return _MANAGERS[manager].format(packages if manager == "apt-get" else packages.split()[0])
 
 
-def require(*tools: str) -> None:
+def require(*tools: NeededTool) -> None:
     """Raise `ToolMissing` for the first of `tools` that is not installed."""
     for tool in tools:
-        if shutil.which(tool) is None:
-            instead = ""
-            if tool == "valgrind":
-                instead = "Or grade without it, by the grader's own instruments only: --without-valgrind"
-            raise ToolMissing(tool, install_command(tool), instead)
+        if shutil.which(tool.name) is None:
+            raise ToolMissing(tool.name, tool.install_command, tool.instead)
 
 
 @cache
@@ -58,19 +68,6 @@ def version(tool: str) -> str:
         environment={"PATH": "/usr/bin:/bin"},
     )
     return done.stdout.decode(errors="replace").partition("\n")[0]
-
-
-@cache
-def gcc_major() -> int:
-    """Return gcc's major version, 0 when it is unknown."""
-    done = process.run(
-        ["gcc", "-dumpversion"],
-        cwd=Path("/"),
-        limits=Patience(wall_seconds=30),
-        environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-    )
-    major = done.stdout.decode(errors="replace").strip().partition(".")[0]
-    return int(major) if major.isdecimal() else 0
 
 
 @cache

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.assignment import load
-from grader.core.case import Case
+from grader.core.case import Case, Number
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.compile.project import FLAGS
@@ -189,6 +189,7 @@ def test_kv_count_is_poked_within_its_range() -> None:
     (_, count) = lab().grammar.operations["set_kv_count"].arguments
     poked = [number for case in every_case() for number in numbers(case, "set_kv_count", 1)]
 
+    assert isinstance(count, Number)
     assert (count.least, count.most) == (0, 4096)
     assert 4096 in poked or 4095 in poked
     assert len(poked) > 10

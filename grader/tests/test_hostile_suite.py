@@ -175,7 +175,7 @@ def test_instructors_read_what_hidden_cases_ask() -> None:
     """Without it the search for that in students' reports could not fail."""
     folder = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
     chosen = lab()
-    record = grade(folder, chosen, select_cases(chosen, seed=1).cases, GradingOptions(seed=1, valgrind=False))
+    record = grade(folder, chosen, select_cases(chosen, seed=1).cases, GradingOptions(seed=1, memory_checker=False))
 
     assert told_hidden(record, instructor=True)
     assert not told_hidden(record)

@@ -19,6 +19,8 @@ _WORDS_OF_LABS = re.compile(
     r"paged_kv|llm_|append_kv|create_sequence|free_sequence|fork_sequence|ref_count|kv_count|block_table|seq_id"
 )
 
+_TOOLS_OF_C = re.compile(r"gcc|valgrind|malloc|\bfree\b", re.IGNORECASE)
+
 
 @cache
 def house_files() -> tuple[Path, ...]:
@@ -33,23 +35,35 @@ def house_files() -> tuple[Path, ...]:
     return tuple(path for path in paths if path.is_file())
 
 
+def mentioned(words: re.Pattern[str], allowed: tuple[str, ...]) -> list[str]:
+    """Where names and texts match, except in docstrings and in modules whose names begin as allowed."""
+    found = []
+    for path in (path for module, path in modules().items() if not f"{module}.".startswith(allowed)):
+        nodes = list(ast.walk(tree(path)))
+        docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
+        for node in nodes:
+            texts = [node.value] if isinstance(node, ast.Constant) and id(node) not in docs else []
+            texts += [getattr(node, name) for name in ("id", "attr", "name", "arg") if hasattr(node, name)]
+            if any(isinstance(text, str) and words.search(text) for text in texts):
+                found.append(here(path, node.lineno))  # type: ignore[attr-defined]
+    return found
+
+
 def test_generic_modules_know_no_lab() -> None:
     """Not by name, not by the name of a call; docstrings may give examples."""
-    known = []
-    know_labs = ("reference.", "grader.labs.", "grader.bench.")
-    for path in (path for module, path in modules().items() if not module.startswith(know_labs)):
-        nodes = list(ast.walk(tree(path)))
-        said = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
-        for node in nodes:
-            words = [node.value] if isinstance(node, ast.Constant) and id(node) not in said else []
-            words += [getattr(node, name) for name in ("id", "attr", "name", "arg") if hasattr(node, name)]
-            if any(isinstance(word, str) and _WORDS_OF_LABS.search(word) for word in words):
-                known.append(here(path, node.lineno))  # type: ignore[attr-defined]
+    known = mentioned(_WORDS_OF_LABS, ("reference.", "grader.labs.", "grader.bench."))
     for path in (ROOT / "grader" / "runtime" / "native" / "harness").glob("*.[ch]"):
         code = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
         known += [f"{path.name}: {word}" for word in _WORDS_OF_LABS.findall(code)]
 
     assert known == []
+
+
+def test_only_the_native_runtime_knows_the_tools_of_c() -> None:
+    """Pipeline, judge, reports and commands take the names of compiler and memory checker from a runtime's record."""
+    of_c = ("reference.", "grader.runtime.native.", "grader.labs.paged_kv.", "grader.bench.", "grader.bundles.")
+
+    assert mentioned(_TOOLS_OF_C, of_c) == []
 
 
 _NOWHERE = {

@@ -16,7 +16,7 @@ from grader.attempt import Attempt, stage_name
 from grader.cli.run import _STAGES as STAGES_SHOWN
 from grader.core.case import Case
 from grader.core.errors import DriverError, GraderError, ToolMissing, UsageError
-from grader.core.verdict import Verdict, Visibility
+from grader.core.verdict import Tool, Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS, grade
 from grader.runtime.native import plan
@@ -67,7 +67,11 @@ def test_progress_is_told_each_step_as_it_begins(tmp_path: Path) -> None:
     """Whoever waits wants to know for what."""
     told: list[str] = []
     grade(
-        written(tmp_path, right()), lab(), [first_case()], GradingOptions(seed=1, valgrind=False), progress=told.append
+        written(tmp_path, right()),
+        lab(),
+        [first_case()],
+        GradingOptions(seed=1, memory_checker=False),
+        progress=told.append,
     )
 
     assert told == [stage_name(step) for step in STEPS]
@@ -108,7 +112,7 @@ def test_a_hopeless_build_would_have_scored_nothing() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2**31 - 1])
 def test_the_seed_changes_the_pool_and_not_the_score(tmp_path: Path, seed: int) -> None:
     """Magic words are others, what is right stays right."""
-    record = grade(written(tmp_path, right()), lab(), few_cases(seed), GradingOptions(seed=seed, valgrind=False))
+    record = grade(written(tmp_path, right()), lab(), few_cases(seed), GradingOptions(seed=seed, memory_checker=False))
 
     assert (record.score, record.seed) == (record.max_score, seed)
 
@@ -181,7 +185,7 @@ def test_the_folder_and_the_file_are_the_same_submission(tmp_path: Path) -> None
     (tmp_path / "deep" / "in").mkdir(parents=True)
     path = written(tmp_path / "deep" / "in", right())
     by_file, by_folder = (
-        grade(one, lab(), [first_case()], GradingOptions(seed=1, valgrind=False)) for one in (path, tmp_path)
+        grade(one, lab(), [first_case()], GradingOptions(seed=1, memory_checker=False)) for one in (path, tmp_path)
     )
 
     assert by_file.submission.sha256 == by_folder.submission.sha256 != ""
@@ -227,8 +231,11 @@ def test_what_was_really_active_is_in_the_record() -> None:
     assert record.environment.command == (
         "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb -c llm_memory.c -o llm_memory.o"
     )
-    assert "gcc" in record.environment.compiler
-    assert "valgrind" in record.environment.valgrind
+    assert [(tool.tool, tool.name) for tool in record.environment.tools] == [
+        (Tool.BUILD, "gcc"),
+        (Tool.MEMORY_CHECKER, "Valgrind"),
+    ]
+    assert all(tool.version.startswith(tool.name.lower()) for tool in record.environment.tools)
     assert record.protection == sandbox.protection()
     assert {"build", "play", "memcheck"} <= set(record.cpu_seconds)
     assert sum(record.cpu_seconds.values()) < 10

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from grader import pipeline
 from grader.assignment.case_selection import select_cases
+from grader.assignment.load import load
+from grader.core.errors import CaseFileError
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import Verdict
@@ -20,6 +23,7 @@ RIGHT = """
 start() { total=0; }
 stop() { total=-1; }
 add() { total=$((total + $1)); }
+add_all() { for one; do add "$one"; done; }
 take() { [ "$1" -le "$total" ] && total=$((total - $1)); }
 """
 BELOW = RIGHT.replace('[ "$1" -le "$total" ] && ', "")
@@ -67,13 +71,44 @@ def test_a_wrong_counter_is_judged_from_its_own_state(tmp_path: Path) -> None:
     assert {finding.case for finding in record.findings} == {"basic/never_below"}
 
 
+def test_a_list_of_numbers_is_an_argument(tmp_path: Path) -> None:
+    """And a number is the reply; what a case may claim is said in words."""
+    stops_early = RIGHT.replace('add "$one"; done', 'add "$one"; break; done')
+    record = graded(tmp_path, stops_early)
+
+    assert record.diagnosis is not None
+    assert (record.diagnosis.case, record.diagnosis.operation) == ("basic/adds_all", 2)
+    assert (record.findings[0].expected, record.findings[0].actual) == ("6", "1")
+    assert next(step.call for one in record.outcomes for step in one.steps if step.number == 2) == "add_all [1,2,3]"
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        ("add_all [1,x] -> 6", "numbers of add_all must be a list of numbers, not '[1,x]'"),
+        ("add_all 7 -> 6", "numbers of add_all must be a list of numbers, not '7'"),
+        ("add_all [1] -> [1]", "add_all cannot return '[1]'; write a number from 0 to 10000 behind ->"),
+        ("add_all [1]", "add_all has no reply; write a number from 0 to 10000 behind ->"),
+        ("take 1 -> 1", "take cannot return '1'; write -> 0 or -> -1"),
+    ],
+)
+def test_a_wrong_value_in_a_case_is_told(tmp_path: Path, operation: str, message: str) -> None:
+    """With what to write instead."""
+    text = (lab().cases / "basic" / "adds_all.toml").read_text(encoding="utf-8")
+    (tmp_path / "x.toml").write_text(text.replace("add_all [1,2,3] -> 6", operation), encoding="utf-8")
+
+    with pytest.raises(CaseFileError, match=re.escape(message)):
+        load(tmp_path / "x.toml", lab().grammar, seed=1)
+
+
 def test_without_a_clue_the_rule_of_the_case_is_named(tmp_path: Path) -> None:
     """A lab's table of clues need not know every mistake."""
     record = graded(tmp_path, FORGETS)
 
     assert record.diagnosis is not None
-    assert (record.diagnosis.rule, record.diagnosis.case) == ("counts", "basic/adds_up")
-    assert (record.findings[0].field, record.findings[0].expected, record.findings[0].actual) == ("total", "12", "7")
+    assert (record.diagnosis.rule, record.diagnosis.case) == ("counts", "basic/adds_all")
+    first = record.findings[0]
+    assert (first.field, first.expected, first.actual) == ("what add_all returns", "6", "3")
 
 
 def test_a_file_that_the_shell_cannot_read(tmp_path: Path) -> None:

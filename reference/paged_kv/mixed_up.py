@@ -27,7 +27,7 @@ def with_notes(
     if outcome.copied is not None:
         noted = [_of_copy(difference, outcome.copied) for difference in noted]
     if want is not None and have is not None and operation.name in _IDS:
-        ids = [int(argument or 0) for argument in operation.arguments[: _IDS[operation.name]]]
+        ids = list(operation.numbers[: _IDS[operation.name]])
         noted = list(_other_sequence(noted, ids, want, have))
         noted = list(_misplaced(noted, want, have))
         if operation.name == "free_sequence":

@@ -16,8 +16,9 @@ from reference.paged_kv.engine import Engine, llm_init, null_engine
 from reference.paged_kv.outcome import Outcome, call
 from reference.paged_kv.pool import Pool
 from reference.paged_kv.readable import readable, reply_text, requested_id
-from reference.paged_kv.record import MORE_SEQUENCES, RecordState, ReplyKind, decode, encode
+from reference.paged_kv.record import MORE_SEQUENCES, RecordState, ReplyKind, decode, encode, same_state
 from reference.paged_kv.restored import believed, recounted, restored_engine
+from reference.paged_kv.words import REFUSALS
 
 __all__ = ["PagedKV"]
 
@@ -124,10 +125,12 @@ class PagedKV:
             known = standing(operation.target or 1, believed=start, left=left)
         others = differences(operation, self.outcome, expected=expected, actual=found, seed=self.seed, known=known)
         self._judged = actual, right
+        text = reply_text(operation, found.reply_kind, found.reply_value)
         return Judgement(
             expected=reply,
-            actual=Reply(text=reply_text(operation, found.reply_kind, found.reply_value)),
+            actual=Reply(text=text, refused=text in REFUSALS),
             differences=(*([choice.difference] if choice is not None else []), *others),
+            unchanged=before is not None and same_state(before, actual),
         )
 
     def describe(self, record: bytes) -> dict[str, object]:

@@ -84,4 +84,4 @@ class PoolFacets:
         """The word that an append stores."""
         if self.operation.name != "append_kv":
             return None
-        return int(self.operation.arguments[1] or 0) & 0xFFFFFFFF
+        return self.operation.numbers[1] & 0xFFFFFFFF

@@ -144,6 +144,11 @@ def encode(kind: ReplyKind, value: int, slots: Iterable[tuple[Engine | None, Poo
     return words.tobytes()
 
 
+def same_state(record: bytes, other: bytes) -> bool:
+    """Return whether two records differ at most in the reply, their first two ints."""
+    return record[8:] == other[8:]
+
+
 def _sequence_words(sequence: Sequence) -> list[int]:
     l1 = [Pointer.NULL if l2_table is None else Pointer.OK for l2_table in sequence.block_table]
     entries = [block for l2_table in sequence.block_table if l2_table is not None for block in l2_table]

@@ -122,7 +122,7 @@ def _of(operation: Operation, engine: Engine, sequence: Sequence) -> Iterator[st
     if operation.name == "fork_sequence" and len(blocks) > engine.free_local_blocks:
         yield "fewer-free"
     if operation.name == "append_kv":
-        if int(operation.arguments[1] or 0) < 0:
+        if operation.numbers[1] < 0:
             yield "data-negative"
         yield from _append(engine, sequence)
 
@@ -136,7 +136,7 @@ def _compared(engine: Engine, seq_id: int) -> Iterator[str]:
 
 def _ids(operation: Operation) -> tuple[int, ...]:
     count = {"create_sequence": 1, "free_sequence": 1, "append_kv": 1, "fork_sequence": 2}.get(operation.name, 0)
-    return tuple(int(argument or 0) for argument in operation.arguments[:count])
+    return operation.numbers[:count]
 
 
 def _init(pool_size: int) -> Iterator[str]:

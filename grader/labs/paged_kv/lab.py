@@ -16,6 +16,7 @@ from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
 from grader.labs.paged_kv.words import NOTATION, describe_poke, draw
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.driver import Driver
+from grader.runtime.native.needed_tools import gcc_major
 from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
 from reference.paged_kv import PagedKV
@@ -29,6 +30,8 @@ _ROOT = Path(__file__).parents[3]
 _CASES = _ROOT / "cases" / "paged_kv"
 _HERE = Path(__file__).parent
 _STARTER = _HERE / "starter"
+
+_LABELS_GCC = 12
 
 FACETS = frozenset(
     {
@@ -50,19 +53,22 @@ _SLOT = Number("L1 slot", 0, L1_PT_SIZE - 1)
 _OPERATIONS = {  # in the order of the driver's enum code
     "llm_init": Signature(
         arguments=(Number("pool_size", 0, _MOST_POOL_BYTES),),
-        replies=("engine", "NULL"),
+        replies=("engine",),
+        refusal="NULL",
         null_first=True,
         null_target=False,
         opens=True,
         task="Task 1",
     ),
-    "create_sequence": Signature(arguments=(_ID, Number("initial_kv_len")), replies=("seq", "NULL"), task="Task 2"),
-    "free_sequence": Signature(arguments=(_ID,), replies=("0", "-1"), task="Task 2"),
-    "fork_sequence": Signature(
-        arguments=(Number("parent_seq_id"), Number("new_seq_id")), replies=("seq", "NULL"), task="Task 3"
+    "create_sequence": Signature(
+        arguments=(_ID, Number("initial_kv_len")), replies=("seq",), refusal="NULL", task="Task 2"
     ),
-    "append_kv": Signature(arguments=(_ID, Number("kv_data")), replies=("0", "-1"), task="Task 4"),
-    "llm_destroy": Signature(arguments=(), replies=("0", "-1"), closes=True, task="Task 5"),
+    "free_sequence": Signature(arguments=(_ID,), replies=("0",), refusal="-1", task="Task 2"),
+    "fork_sequence": Signature(
+        arguments=(Number("parent_seq_id"), Number("new_seq_id")), replies=("seq",), refusal="NULL", task="Task 3"
+    ),
+    "append_kv": Signature(arguments=(_ID, Number("kv_data")), replies=("0",), refusal="-1", task="Task 4"),
+    "llm_destroy": Signature(arguments=(), replies=("0",), refusal="-1", closes=True, task="Task 5"),
     "move_l2": Signature(arguments=(_ID, _SLOT, _SLOT), null_target=False),
     "unmap": Signature(arguments=(_ID, Number("logical block", 0, MAX_LOGICAL_BLOCKS - 1)), null_target=False),
     "set_kv_count": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
@@ -128,6 +134,7 @@ def lab() -> Lab:
         picture=picture,
         reproduce=partial(reproduce, clauses=grammar.clauses),
         reproduce_command=COMMAND,
+        labels_hold=_labels_hold,
         starter={
             project.source_name: _STARTER / "llm_memory.c",
             project.header.name: project.header,
@@ -158,7 +165,7 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
                 f"llm_init refuses fewer than {BLOCK_SIZE} bytes; write it out: llm_init {size} -> NULL",
             )
         operations.insert(0, Operation(name="llm_init", arguments=(size,), claim="engine", implicit=True))
-    pools = sum(int(one.arguments[0]) for one in operations if one.name == "llm_init" and one.arguments[0] is not None)
+    pools = sum(one.numbers[0] for one in operations if one.name == "llm_init")
     if pools > _MOST_BYTES_IN_ALL:
         yield "operations", f"all pools together have {pools} bytes; at most {_MOST_BYTES_IN_ALL} are played"
     alive: dict[int, None] = {}
@@ -168,6 +175,11 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
         elif operation.target is not None and operation.name == "llm_destroy":
             alive.pop(operation.target, None)
     operations += [Operation(name="llm_destroy", target=target, claim="0", implicit=True) for target in alive]
+
+
+def _labels_hold() -> bool:
+    """The labels are those of Debian 12's gcc and Valgrind."""
+    return gcc_major() == _LABELS_GCC
 
 
 def _is_odd(trace: Trace) -> bool:

@@ -29,7 +29,7 @@ _LEAST_RUN = 3
 
 def describe_poke(operation: Operation) -> str:
     """Return one sentence for students: what the grader itself does to the structures here, and why."""
-    seq_id, *places = (int(argument or 0) for argument in operation.arguments)
+    seq_id, *places = operation.numbers
     sequence = f"sequence {seq_id}" + ("" if operation.target == 1 else f" of engine {operation.target}")
     if operation.name == "move_l2":
         source, target = places

@@ -17,7 +17,7 @@ from pathlib import Path
 from grader.core.case import Case
 from grader.core.errors import GraderError
 from grader.core.verdict import Advice, SourceLine, Visibility
-from grader.runtime.comparison import REFUSALS, Comparison, End
+from grader.runtime.comparison import Comparison, End
 from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.native.driver import Driver
 from grader.runtime.native.plan import WATCH
@@ -206,15 +206,15 @@ def _what_came(base: Comparison, one: Comparison, at: int, driver: Driver) -> st
     before = base.played.steps[at - 1].record if at else b""
     after = one.played.steps[at].record
     reply = one.actual[at]
-    if reply not in REFUSALS:
+    if not reply.refused:
         wrong = any(deviation.operation == at for deviation in one.deviations)
         done = after == base.played.steps[at].record or not wrong
         return "" if done else f"{call} does not notice that the allocation {{lines}} fails, and reports success"
     if not driver.operations[call].opens and after[_REPLY:] != before[_REPLY:]:
-        return f"{call} returns {reply} when the allocation {{lines}} fails, but leaves its work half done"
+        return f"{call} returns {reply.text} when the allocation {{lines}} fails, but leaves its work half done"
     lost = any(event.event is Event.LIVE and event.allocated_by == at for event in one.played.events)
     if lost and one.end is End.REACHED and not base.lost:
-        return f"{call} returns {reply} when the allocation {{lines}} fails, but loses what it allocated before"
+        return f"{call} returns {reply.text} when the allocation {{lines}} fails, but loses what it allocated before"
     return ""
 
 

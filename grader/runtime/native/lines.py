@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from grader.core.errors import GraderError
 from grader.core.verdict import Visibility
-from grader.runtime.comparison import ALLOCATED, REFUSALS
+from grader.runtime.comparison import ALLOCATED
 from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.native.call_path import before_crash, return_taken
 from grader.runtime.native.driver import Driver
@@ -151,7 +151,7 @@ def _named(told: _Told, lines: Lines, driver: Driver, text: Sequence[str], *, ri
         wild = told.suspicion.kind == "crash-wild"  # no function returns such a pointer
         return Named() if wild else before_crash(told.way, lines, text)
     if difference.facet == "reply":
-        refused = told.suspicion.comparison.actual[told.suspicion.operation] in REFUSALS
+        refused = told.suspicion.comparison.actual[told.suspicion.operation].refused
         return return_taken(told.way, lines, text, refused=refused) if _decides(told.suspicion) else Named()
     return _stored(told, difference, lines, driver, right=right)
 
@@ -159,7 +159,7 @@ def _named(told: _Told, lines: Lines, driver: Driver, text: Sequence[str], *, ri
 def _decides(suspicion: Suspicion) -> bool:
     """Whether the `return` is what goes wrong. It is not where a call did its work although it must refuse."""
     judgement = suspicion.judgement
-    if judgement is None or not judgement.expected.refused or judgement.actual.text in REFUSALS:
+    if judgement is None or not judgement.expected.refused or judgement.actual.refused:
         return True
     return not any(other.facet == "failing" and other.field != "the call" for other in judgement.differences)
 

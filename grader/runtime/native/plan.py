@@ -85,7 +85,6 @@ def _encode_all(trace: Same[Trace], driver: Same[Driver]) -> bytes:
 
 
 def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
-    values = [argument if isinstance(argument, int) else 0 for argument in operation.arguments]
     nulls = sum(1 << i for i, argument in enumerate(operation.arguments) if argument is None)
-    padded = (values + [0] * 5)[:5]
+    padded = [*operation.numbers, *[0] * 5][:5]
     return _CALL.pack(codes[operation.name], operation.target or 0, nulls, *padded)

@@ -16,7 +16,8 @@ from functools import partial
 from grader.core.case import Case
 from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
-from grader.runtime.heap_events import BlockEvent, Event
+from grader.runtime.heap_events import Event
+from grader.runtime.native.block_reports import block_event
 from grader.runtime.native.delta import length_after, whole
 from grader.runtime.native.delta_step import DeltaStep
 from grader.runtime.native.driver import Driver
@@ -168,7 +169,7 @@ def _take_down(played: list[Played], frame: Frame) -> None:
         case Kind.STEP | Kind.DELTA if frame.operation == len(one.steps) < operations:
             one.steps.append(_step_of(frame, one.steps[-1] if one.steps else None, is_whole=frame.kind == Kind.STEP))
         case Kind.BLOCK if -1 <= frame.operation < operations:
-            event = BlockEvent.read(frame.body, frame.operation)
+            event = block_event(frame.body, frame.operation)
             if len(one.events) < _MOST_EVENTS + _MOST_LIVE * (event.event is Event.LIVE):
                 one.events.append(event)
         case Kind.UNDEFINED if len(one.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:

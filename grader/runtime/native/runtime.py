@@ -18,6 +18,7 @@ from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.driver import Driver
 from grader.runtime.native.leaks import find_lost
 from grader.runtime.native.lines import find_lines
+from grader.runtime.native.needed_tools import ADDR2LINE, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
 from grader.runtime.native.plan import apart
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
@@ -31,6 +32,7 @@ from grader.runtime.protocol import Advised, Observations, Suspect
 from grader.runtime.source_lines import Lines
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
+from grader.system.tools import NeededTool
 
 __all__ = ["NativeRuntime"]
 
@@ -47,9 +49,19 @@ class NativeRuntime:
         """The file that students submit."""
         return self.project.source_name
 
-    def tools(self, options: GradingOptions) -> tuple[str, ...]:
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The compiler, what it starts, and the instruments."""
+        return STARTED
+
+    def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The compiler and its neighbours; Valgrind where it is wanted."""
-        return ("gcc", "objcopy", "addr2line", *(["valgrind"] if options.valgrind or options.instructions else []))
+        valgrind = [VALGRIND] if options.memory_checker or options.instructions else []
+        return (GCC, OBJCOPY, ADDR2LINE, *valgrind)
+
+    def unchecked(self, options: GradingOptions) -> str:
+        """What only Valgrind would see."""
+        return "" if options.memory_checker else UNCHECKED
 
     def build(
         self,
@@ -87,7 +99,7 @@ class NativeRuntime:
         found, seconds = find_lost(work, program, comparisons, self.driver)
         observed = Observations(comparisons=found, spent={"find lost": seconds})
         sound = [i for i, one in enumerate(found) if one.played.complete or one.played.misfit]
-        if sound and options.valgrind:
+        if sound and options.memory_checker:
             observed = self._checked(work, program, observed, sound, building=building)
         if options.instructions:
             public = [i for i in sound if found[i].case.visibility is Visibility.PUBLIC]
@@ -154,7 +166,9 @@ class NativeRuntime:
         suspicions = suspect(observed).suspicions
         if not suspicions:
             return observed
-        with sandbox.workspace(work.budget) as place:  # what ran in the other one may have left something there
+        with sandbox.workspace(
+            work.budget, tools=work.tools
+        ) as place:  # what ran in the other one may have left something there
             build_it = partial(build_with_lines, self.project, source=source)
             named, seconds = find_lines(place, suspicions, driver=self.driver, build=build_it, source=source)
         return replace(observed, named=named, spent={**observed.spent, "find lines": seconds})
@@ -173,6 +187,8 @@ class NativeRuntime:
         judge: Callable[[Played], Comparison],
     ) -> Advised:
         """Look for undefined behaviour, for allocations that fail unnoticed, and for needless ones."""
-        with sandbox.workspace(work.budget) as place:  # what ran in the other one may have left something there
+        with sandbox.workspace(
+            work.budget, tools=work.tools
+        ) as place:  # what ran in the other one may have left something there
             build_it = partial(build_sanitized, self.project, source=source)
             return look_for_advice(place, self.driver, build_it, program=program, comparisons=comparisons, judge=judge)

@@ -162,7 +162,7 @@ static struct sock_filter natively_filter[] __attribute__((unused)) = {
     {0x06, 0, 0, 0x00000000},
 };
 
-static struct sock_filter under_valgrind_filter[] __attribute__((unused)) = {
+static struct sock_filter instrumented_filter[] __attribute__((unused)) = {
     {0x20, 0, 0, 0x00000004},
     {0x15, 0, 92, 0xc00000b7},
     {0x20, 0, 0, 0x00000000},

@@ -191,7 +191,7 @@ static struct sock_filter natively_filter[] __attribute__((unused)) = {
     {0x06, 0, 0, 0x00000000},
 };
 
-static struct sock_filter under_valgrind_filter[] __attribute__((unused)) = {
+static struct sock_filter instrumented_filter[] __attribute__((unused)) = {
     {0x20, 0, 0, 0x00000004},
     {0x15, 0, 140, 0xc000003e},
     {0x20, 0, 0, 0x00000000},

@@ -122,7 +122,7 @@ def _confined() -> Iterator[_Rule]:
     yield _Rule("prlimit64", compares=((0, _NOT_EQUAL, 0, 0),))
 
 
-def _under_valgrind() -> Iterator[_Rule]:
+def _instrumented() -> Iterator[_Rule]:
     """Yield further rules for Valgrind running student code: no new process, no signals to others, no file changes.
 
     Valgrind itself needs far more calls than the student's functions. It may also open the executable when it first
@@ -154,7 +154,7 @@ def header(architecture: str) -> str:
     filters = {
         "confine_filter": _Filter(_ALLOW, tuple(_confined())),
         "natively_filter": _Filter(_REFUSE, tuple(_natively())),
-        "under_valgrind_filter": _Filter(_ALLOW, tuple(_under_valgrind())),
+        "instrumented_filter": _Filter(_ALLOW, tuple(_instrumented())),
     }
     tables = [_table(name, _compiled(one, ARCHITECTURES[architecture])) for name, one in filters.items()]
     made = f"/* Made by scripts/filter with libseccomp {version()}; what is refused, and why, stands in filters.py. */"

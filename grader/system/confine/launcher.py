@@ -22,7 +22,7 @@ _PATIENCE = Patience(wall_seconds=60)
 def launcher() -> Path:
     """Return the launcher; it is compiled if this version is not cached.
 
-    Raises `DriverError`, and `CannotStart` without gcc.
+    Raises `DriverError`, and `CannotStart` without a C compiler.
     """
     sources = sorted(_HERE.glob("*.[ch]"))
     return cached([source.read_bytes() for source in sources], _make) / "confine"
@@ -43,7 +43,7 @@ def _make(folder: Path) -> None:
 
 def _compiled(folder: Path, *options: str) -> Completed:
     return process.run(
-        ["gcc", *_FLAGS, *options, "-o", "confine", str(_HERE / "confine.c")],
+        ["cc", *_FLAGS, *options, "-o", "confine", str(_HERE / "confine.c")],
         cwd=folder,
         limits=_PATIENCE,
         environment={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"},

@@ -111,7 +111,7 @@ def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 def test_a_bad_path_among_good_ones() -> None:
     """All of them are told, and nothing is graded: half of the reports would look like all of them."""
-    said = grade("run", RIGHT, "nowhere", WRONG, "gone", "--without-valgrind", *FEW)
+    said = grade("run", RIGHT, "nowhere", WRONG, "gone", "--without-memory-checker", *FEW)
 
     assert (said.code, said.out) == (2, "")
     assert "nowhere: there is no such file or folder" in said.err
@@ -136,7 +136,7 @@ def test_a_file_of_an_old_editor(tmp_path: Path) -> None:
     source = (RIGHT / NAME).read_bytes()
     for encoding, comment in (("gbk", "内存"), ("latin-1", "für")):
         (tmp_path / NAME).write_bytes(f"/* {comment} */\n".encode(encoding) + source)
-        said = grade("run", tmp_path, *FEW, "--without-valgrind", "--format", "json")
+        said = grade("run", tmp_path, *FEW, "--without-memory-checker", "--format", "json")
 
         assert (said.code, said.err) == (0, "")
         assert json.loads(said.out)["submission"]["source"][:2] == [f"/* {comment} */", source.decode().splitlines()[0]]

@@ -51,7 +51,7 @@ def public(name: str) -> Record:
     """The public part of a sample's grading, without Valgrind."""
     chosen = select_cases(lab(), seed=1, public_only=True)
     return pipeline.grade(
-        SAMPLES / name, lab(), chosen.cases, GradingOptions(seed=1, valgrind=False), hidden=chosen.hidden
+        SAMPLES / name, lab(), chosen.cases, GradingOptions(seed=1, memory_checker=False), hidden=chosen.hidden
     )
 
 
@@ -148,14 +148,14 @@ def test_all_formats_tell_the_same_most(sample: str) -> None:
 
 def test_the_whole_grading_says_nothing_of_a_part() -> None:
     """Nor does a grading of all cases of a lab that hides none."""
-    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], GradingOptions(seed=1, valgrind=False))
+    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], GradingOptions(seed=1, memory_checker=False))
 
     assert all("public part" not in render(record, View()) for render in FORMATS.values())
 
 
 def test_records_of_before_are_read() -> None:
     """They are of whole gradings; so are runs whose settings know nothing of parts."""
-    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], GradingOptions(seed=1, valgrind=False))
+    record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], GradingOptions(seed=1, memory_checker=False))
     old = json.loads(to_json(record))
     del old["public_only"]
     settings = json.dumps({"lab": "paged_kv", "case": "*", "seed": None, "allowed": []})
@@ -168,7 +168,7 @@ def test_records_of_before_are_read() -> None:
 
 def test_the_public_part_is_graded_from_the_command_line(tmp_path: Path) -> None:
     """0 when it has all points that can be had so; the cases that are listed are those that are run."""
-    said = grade("run", SAMPLES / _SOME[0], "--public-only", "--without-valgrind", "--format", "json")
+    said = grade("run", SAMPLES / _SOME[0], "--public-only", "--without-memory-checker", "--format", "json")
     record = from_json(said.out)
     few = grade("cases", "--public-only", "--case", "append/*")
 
@@ -183,9 +183,9 @@ def test_a_class_is_graded_by_its_public_part(tmp_path: Path) -> None:
     """Its records are not those of whole gradings, and its last line says what was left out."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "ann.c").write_bytes((SAMPLES / _SOME[1] / "llm_memory.c").read_bytes())
-    settings = Settings(lab="paged_kv", case=FEW[1], valgrind=False)
+    settings = Settings(lab="paged_kv", case=FEW[1], memory_checker=False)
     whole, mine = grading_plan(settings), grading_plan(replace(settings, public_only=True))
-    options = ("--store", tmp_path / "s", "--without-valgrind", "--jobs", "1", *FEW, "--public-only")
+    options = ("--store", tmp_path / "s", "--without-memory-checker", "--jobs", "1", *FEW, "--public-only")
 
     said = grade("batch", tmp_path / "in", *options)
 

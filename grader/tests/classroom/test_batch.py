@@ -29,7 +29,7 @@ from grader.core.record import from_json
 from grader.tests.support.command import ROOT, SAMPLES, environment
 from grader.tests.support.handmade import outcome, record_of
 
-_FEW = Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
+_FEW = Settings(lab="paged_kv", case="append/copy_*", memory_checker=False)
 _NAMES = ("accepted/yoda_crlf", "compile_error/sign_compare", "wrong_answer/no_copy_on_write", "wrong_answer/all_null")
 
 

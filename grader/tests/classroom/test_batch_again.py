@@ -28,7 +28,7 @@ from grader.tests.support.command import SAMPLES, grade
 
 __all__ = ["folder", "store"]
 
-_QUICK = ("--case", "append/copy_*", "--without-valgrind", "--jobs", "2")
+_QUICK = ("--case", "append/copy_*", "--without-memory-checker", "--jobs", "2")
 
 
 def test_names_and_patterns_choose_and_all_that_fit_none_are_said() -> None:

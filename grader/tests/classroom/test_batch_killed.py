@@ -22,7 +22,7 @@ from grader.classroom.workers import processes
 from grader.tests.cli.test_interrupted import wait_for_silence
 from grader.tests.support.classes import children, finished, killed_and_resumed, made_class, records, start, until
 
-_OPTIONS = ("--case", "append/copy_*", "--without-valgrind", "--jobs", "2")
+_OPTIONS = ("--case", "append/copy_*", "--without-memory-checker", "--jobs", "2")
 _COUNT = 14
 
 

@@ -13,7 +13,7 @@ import pytest
 from grader.core.record import from_json
 from grader.tests.support.command import SAMPLES, Said, copy_of_the_house, grade
 
-_QUICK = ("--case", "append/*", "--without-valgrind", "--jobs", "2")
+_QUICK = ("--case", "append/*", "--without-memory-checker", "--jobs", "2")
 _ROSTER = "folder,name,sid,email\nyoda_crlf,Yoda,007,yoda@example.edu\nno_copy_on_write,=Luke,2,\ngone,Jar Jar,3,\n"
 _DECIDED = """[[override]]
 submission = "no_copy_on_write"

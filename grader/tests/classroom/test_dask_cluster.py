@@ -37,8 +37,8 @@ from grader.tests.support.classes import children, finished, made_class, records
 from grader.tests.support.command import ROOT
 
 _COUNT = 7
-_OPTIONS = ("--case", "append/copy_*", "--without-valgrind", "--require-sandbox", "limits")
-_FEW = Settings(lab="paged_kv", case="append/copy_*", valgrind=False)
+_OPTIONS = ("--case", "append/copy_*", "--without-memory-checker", "--require-sandbox", "limits")
+_FEW = Settings(lab="paged_kv", case="append/copy_*", memory_checker=False)
 
 
 @pytest.fixture(scope="module")

@@ -249,7 +249,7 @@ def test_batch_grades_a_zip_of_a_class(tmp_path: Path) -> None:
     """Points for who can be graded; the others are listed apart, and the same command finds the same run."""
     files = {"jane.zip": packed({NAME: RIGHT.read_bytes()}), "bad.zip": encrypted(packed({NAME: C}))}
     put(tmp_path / "class.zip", packed(files))
-    first, again = (grade("batch", "class.zip", "--without-valgrind", *FEW, cwd=tmp_path) for _ in range(2))
+    first, again = (grade("batch", "class.zip", "--without-memory-checker", *FEW, cwd=tmp_path) for _ in range(2))
     shown = grade("show", "jane", cwd=tmp_path)
 
     assert (first.code, again.code) == (3, 3)

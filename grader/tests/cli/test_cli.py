@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.record import Record, from_json
-from grader.core.verdict import Verdict
+from grader.core.verdict import Tool, Verdict
 from grader.tests.support.command import FEW, ROOT, SAMPLES, Said, command, environment, grade, tools
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
@@ -62,7 +62,10 @@ def test_something_not_accepted_is_1() -> None:
 
 def test_everything_is_shown_on_demand() -> None:
     """Without --all a report names the other causes; with it each has its case, and how it was graded is told."""
-    short, whole = ran("run", WRONG, "--without-valgrind", *FEW), ran("run", WRONG, "--without-valgrind", "--all", *FEW)
+    short, whole = (
+        ran("run", WRONG, "--without-memory-checker", *FEW),
+        ran("run", WRONG, "--without-memory-checker", "--all", *FEW),
+    )
 
     assert (short.code, whole.code) == (1, 1)
     assert "How it was graded" not in short.out
@@ -73,7 +76,7 @@ def test_everything_is_shown_on_demand() -> None:
 
 def test_several_submissions_each_have_their_report() -> None:
     """One that fails makes it 1, wherever it stands."""
-    said = ran("run", RIGHT, WRONG, RIGHT / "llm_memory.c", "--format", "json", "--without-valgrind", *FEW)
+    said = ran("run", RIGHT, WRONG, RIGHT / "llm_memory.c", "--format", "json", "--without-memory-checker", *FEW)
     found = records(said.out)
 
     assert said.code == 1
@@ -149,8 +152,8 @@ def test_explain_draws_each_operation() -> None:
 
 def test_repro_writes_a_program() -> None:
     """Of a right submission there is nothing to write, which is no error."""
-    wrong = ran("repro", WRONG, "append/copy_takes_all_64_bytes", "--without-valgrind")
-    right = ran("repro", RIGHT, "--without-valgrind", "append/copy_takes_all_64_bytes")
+    wrong = ran("repro", WRONG, "append/copy_takes_all_64_bytes", "--without-memory-checker")
+    right = ran("repro", RIGHT, "--without-memory-checker", "append/copy_takes_all_64_bytes")
 
     assert wrong.code == 0
     assert "int main(void)" in wrong.out
@@ -205,16 +208,16 @@ def test_without_valgrind(tmp_path: Path) -> None:
     """It can be installed, or done without, which record and report then say."""
     path = {"PATH": tools(tmp_path / "bin", *BINUTILS)}
     refused = grade("run", RIGHT, *FEW, variables=path)
-    text = grade("run", RIGHT, *FEW, "--without-valgrind", variables=path)
-    (record,) = records(grade("run", RIGHT, *FEW, "--without-valgrind", "--format", "json", variables=path).out)
+    text = grade("run", RIGHT, *FEW, "--without-memory-checker", variables=path)
+    (record,) = records(grade("run", RIGHT, *FEW, "--without-memory-checker", "--format", "json", variables=path).out)
     looked = grade("doctor", variables=path)
 
     assert (refused.code, refused.out) == (3, "")
     assert "valgrind is not installed. Install it with:" in refused.err
-    assert "--without-valgrind" in refused.err
+    assert "--without-memory-checker" in refused.err
     assert text.code == 0
     assert "Valgrind did not run" in text.out
-    assert (record.verdict, record.memcheck, record.environment.valgrind) == (Verdict.ACCEPTED, False, "")
+    assert (record.verdict, record.environment.used(Tool.MEMORY_CHECKER)) == (Verdict.ACCEPTED, None)
     assert looked.code == 3
     assert "valgrind libc6-dbg" in looked.out or "install" in looked.out
 

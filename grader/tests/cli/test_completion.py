@@ -64,7 +64,7 @@ def test_names_are_completed_to_what_there_is(script: str, words: tuple[str, ...
 
 def test_options_are_completed(script: str) -> None:
     """Those of the command that stands before."""
-    assert completed(script, "run", "--without") == ["--without-valgrind"]
+    assert completed(script, "run", "--without") == ["--without-memory-checker"]
     assert completed(script, "pack", "--repl") == ["--replace"]
 
 

@@ -17,7 +17,7 @@ from grader.tests.support.readers import READERS, RUNNER
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
-QUICK = ("--without-valgrind", *FEW)
+QUICK = ("--without-memory-checker", *FEW)
 
 
 def test_help_lists_all_formats() -> None:

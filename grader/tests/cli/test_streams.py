@@ -14,7 +14,7 @@ from grader.cli.app import app
 from grader.core.record import from_json
 from grader.tests.support.command import ROOT, SAMPLES, command, environment
 
-_QUICK = ("--case", "append/copy_*", "--without-valgrind")
+_QUICK = ("--case", "append/copy_*", "--without-memory-checker")
 
 
 def ended(redirection: str, *words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[bytes]:

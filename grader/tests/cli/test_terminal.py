@@ -47,8 +47,8 @@ def _read(end: int) -> bytes:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("run", _WRONG, *FEW, "--without-valgrind"), 1, "Points"),
-        (("batch", "class", *FEW, "--without-valgrind", "--jobs", "1"), 0, "1 of 1 done, 0 failing"),
+        (("run", _WRONG, *FEW, "--without-memory-checker"), 1, "Points"),
+        (("batch", "class", *FEW, "--without-memory-checker", "--jobs", "1"), 0, "1 of 1 done, 0 failing"),
         (("cases",), 0, "append/three_sharers"),
         (("explain", "append/three_sharers"), 0, "append_kv"),
         (("--help",), 0, "Usage"),
@@ -71,7 +71,11 @@ def test_a_dumb_terminal_gets_no_escape_sequences(
 
 @pytest.mark.parametrize(
     ("words", "usual"),
-    [(("run", _WRONG, *FEW, "--without-valgrind"), 100), (("cases",), 160), (("explain", "append/three_sharers"), 100)],
+    [
+        (("run", _WRONG, *FEW, "--without-memory-checker"), 100),
+        (("cases",), 160),
+        (("explain", "append/three_sharers"), 100),
+    ],
     ids=["run", "cases", "explain"],
 )
 def test_a_pipe_is_as_wide_as_columns_says(words: tuple[str | Path, ...], usual: int) -> None:
@@ -88,7 +92,7 @@ def test_a_pipe_is_as_wide_as_columns_says(words: tuple[str | Path, ...], usual:
 
 def test_a_file_is_as_wide_as_always(tmp_path: Path) -> None:
     """It may be read elsewhere."""
-    words = ("run", _WRONG, *FEW, "--without-valgrind", "--output")
+    words = ("run", _WRONG, *FEW, "--without-memory-checker", "--output")
     grade(*words, tmp_path / "a.txt")
     grade(*words, tmp_path / "b.txt", variables={"COLUMNS": "60"})
 

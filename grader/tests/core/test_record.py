@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.record import Environment, Protection, Record, from_json, to_json, write
-from grader.core.verdict import Diagnosis, Finding, SourceLine, Verdict
+from grader.core.record import Environment, Protection, Record, UsedTool, from_json, to_json, write
+from grader.core.verdict import Diagnosis, Finding, SourceLine, Tool, Verdict
 from grader.tests.support.handmade import outcome, record_of, secret_record
 
 
@@ -91,7 +91,7 @@ def test_an_interrupt_in_the_middle_leaves_the_old_file(tmp_path: Path, monkeypa
     "change",
     [
         {"cpu_seconds": {"build": 9.0}},
-        {"environment": Environment(compiler="another gcc")},
+        {"environment": Environment(tools=(UsedTool(tool=Tool.BUILD, name="gcc", version="another"),))},
         {"protection": Protection(level="more")},
         {"instructions": 7},
     ],
@@ -110,7 +110,7 @@ def test_machine_and_time_are_no_part_of_a_result(change: dict[str, object]) -> 
         {"verdict": Verdict.MEMORY_LEAK},
         {"complete": False},
         {"seed": 7},
-        {"memcheck": False},
+        {"unchecked": "memory"},
         {"output": "x"},
         {"findings": ()},
         {"outcomes": ()},

@@ -152,7 +152,7 @@ def test_two_failing_builds_agree_too(sample: str) -> None:
     """No name of a temporary folder stands in what gcc and the linker say."""
     cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
     one, again = (
-        pipeline.grade(SAMPLES / sample, lab(), cases, GradingOptions(seed=1, valgrind=False)) for _ in range(2)
+        pipeline.grade(SAMPLES / sample, lab(), cases, GradingOptions(seed=1, memory_checker=False)) for _ in range(2)
     )
 
     assert one.same_result(again)

@@ -59,7 +59,7 @@ def test_the_first_call_that_is_not_written_comes_next(count: int) -> None:
     assert "Start here: what comes next" in report
     assert "If it is not written yet, write it next" in " ".join(report.split())
     assert "Seen besides" not in report
-    for name in ("gcc", "annotations"):
+    for name in ("gnu", "annotations"):
         assert len(re.findall(": error: |::error", FORMATS[name](record, View()))) == 1
     runs = json.loads(FORMATS["sarif"](record, View()))["runs"]
     assert [one["level"] for run in runs for one in run["results"]] == ["error"]

@@ -74,7 +74,7 @@ def test_what_was_never_set_is_said_without_a_number() -> None:
 
 def test_what_shows_only_in_the_clean_up_has_little_weight() -> None:
     """Every case ends with a clean-up, so a leak shows in all of them; the one that differs earlier says more."""
-    lost = [BlockEvent(Event.LIVE, 0, 5, 1, 64, 0, 0)]
+    lost = [BlockEvent(Event.LIVE, 5, 1, 64, 0, 0)]
     leaking = by_hand(second_case())
     leaking.events = lost
     diagnosed, _ = judged(leaking, leaking, leaking, by_hand(first_case(), (1, _FREE_COUNT, 9)))

@@ -34,7 +34,7 @@ def wrong(name: str, weight: int = 1) -> Played:
 def leaking(case: Case, *, allocated_by: int = 1) -> Played:
     """A case that loses what this operation, counted from 0, allocated."""
     played = by_hand(case)
-    played.events.append(BlockEvent(Event.LIVE, 0, HELD, allocated_by, 64, 0, 0))
+    played.events.append(BlockEvent(Event.LIVE, HELD, allocated_by, 64, 0, 0))
     return played
 
 

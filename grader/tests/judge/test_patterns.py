@@ -12,7 +12,7 @@ _REFUSED = Reply(text="NULL", refused=True, clause="Task 2/no-room")
 _ORDER = {"exact-fit": "all fit", "id-zero": "the id is 0"}
 
 
-def calls(count: int, *words: str, wrong: bool, expected: Reply = _ACCEPTED, replied: str = "seq") -> list[Call]:
+def calls(count: int, *words: str, wrong: bool, expected: Reply = _ACCEPTED, refused: bool = False) -> list[Call]:
     """So many calls of create_sequence, each in a case of its own."""
     return [
         Call(
@@ -20,7 +20,7 @@ def calls(count: int, *words: str, wrong: bool, expected: Reply = _ACCEPTED, rep
             name="create_sequence",
             words=frozenset(words),
             expected=expected,
-            replied=replied,
+            refused=refused,
             wrong=wrong,
         )
         for number in range(count)
@@ -64,8 +64,8 @@ def test_calls_that_must_fail_are_not_compared_with_those_that_must_work() -> No
 
 def test_a_call_that_never_works_is_known_only_if_it_was_asked_to() -> None:
     """A refusal that is right says nothing about it."""
-    asked = Patterns(calls(2, wrong=True, replied="NULL"), _ORDER)
-    refused = Patterns(calls(2, wrong=False, expected=_REFUSED, replied="NULL"), _ORDER)
+    asked = Patterns(calls(2, wrong=True, refused=True), _ORDER)
+    refused = Patterns(calls(2, wrong=False, expected=_REFUSED, refused=True), _ORDER)
 
     assert asked.never == {"create_sequence"}
     assert not refused.never

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -12,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from grader.core.verdict import Verdict
+from grader.labs.paged_kv.lab import lab
 from grader.pytest_plugin.items import graded, may_get
-from grader.system import tools
 from grader.tests.support.command import ROOT, SAMPLES, copy_of_the_house, environment
 
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
@@ -155,12 +156,10 @@ def test_a_broken_case_file_is_told_with_its_line(house: Path) -> None:
 
 
 @pytest.mark.parametrize(("release", "more"), [(12, {}), (16, {Verdict.ACCEPTED: (100, 100)})])
-def test_of_an_attack_another_gcc_may_make_something_else(
-    release: int, more: dict[Verdict, tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_an_attack_another_gcc_may_make_something_else(release: int, more: dict[Verdict, tuple[int, int]]) -> None:
     """What its label says holds with the gcc of the labels; `elsewhere` adds to it with others only."""
-    monkeypatch.setattr(tools, "gcc_major", lambda: release)
+    chosen = replace(lab(), labels_hold=lambda: release == 12)
     label = {"keeps": [0, 0], "elsewhere": {"accepted": [100, 100]}}
 
-    assert may_get(label, Verdict.COMPILE_ERROR) == {Verdict.COMPILE_ERROR: (0, 0)} | more
-    assert may_get({"keeps": [90, 94]}, Verdict.WRONG_ANSWER) == {Verdict.WRONG_ANSWER: (90, 94)}
+    assert may_get(chosen, label, Verdict.COMPILE_ERROR) == {Verdict.COMPILE_ERROR: (0, 0)} | more
+    assert may_get(chosen, {"keeps": [90, 94]}, Verdict.WRONG_ANSWER) == {Verdict.WRONG_ANSWER: (90, 94)}

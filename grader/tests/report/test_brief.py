@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from grader.core.record import Environment, Override, Submission
+from grader.core.record import Environment, Override, Submission, UsedTool
 from grader.core.verdict import (
     Advice,
     Diagnosis,
     Finding,
     RuleScore,
     SourceLine,
+    Tool,
     Verdict,
     Visibility,
 )
@@ -110,7 +111,9 @@ def test_no_submission_makes_a_report_longer_than_80_lines(width: int) -> None:
         *cases, rules=rules, findings=(found,), diagnosis=diagnosis, output="line\n" * 900,
         submission=Submission(name="name" * 900, notes=(long,) * 30),
         advice=(Advice(kind="x", message=long),) * 20,
-        environment=Environment(command="gcc -c " + "a.c " * 300 + "-o a.o", compiler=long),
+        environment=Environment(
+            command="gcc -c " + "a.c " * 300 + "-o a.o", tools=(UsedTool(tool=Tool.BUILD, name="gcc", version=long),)
+        ),
         overrides=(Override(submission="x", rule="address", points=1, reason=long, by=long),) * 18,
     )  # fmt: skip
     report = text.render(record, width=width)

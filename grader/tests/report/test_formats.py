@@ -16,7 +16,7 @@ from grader.report.view import View
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import all_graded
-from grader.tests.support.handmade import outcome, record_of, secret_record
+from grader.tests.support.handmade import TOOLS, outcome, record_of, secret_record
 from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
 from grader.tests.support.readers import READERS, RUNNER
 
@@ -161,7 +161,7 @@ def test_a_small_record_in_every_format(name: str, golden: Callable[[str, str], 
     hidden = outcome("append/y", visibility=Visibility.HIDDEN, cause="another", findings=(1,))
     made = record_of(
         outcome("append/x", findings=(0,)), hidden, findings=(found, replace(found, case="append/y")),
-        environment=Environment(compiler="gcc 12", valgrind="valgrind 3", grader="0.1.0"),
+        environment=Environment(tools=TOOLS, grader="0.1.0"),
     )  # fmt: skip
     record = replace(made, submission=replace(made.submission, file="solution.c", sha256="0"))
     view = View(variables=RUNNER, time="2026-11-21T18:00:00Z")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.picture import Panel, Picture, Row, Scene, Shape
-from grader.core.record import Record, Student, Submission
+from grader.core.record import Environment, Record, Student, Submission
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.report import FORMATS
 from grader.report.class_page import class_page
@@ -20,7 +20,7 @@ from grader.report.document import Document
 from grader.report.view import View
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.graded import drawn
-from grader.tests.support.handmade import outcome, record_of, secret_record
+from grader.tests.support.handmade import TOOLS, outcome, record_of, secret_record
 from grader.tests.support.injected import Page
 from grader.tests.support.web_reader import reads_page
 
@@ -126,7 +126,12 @@ def test_findings_stand_at_their_lines() -> None:
     here = (SourceLine(file="a.c", line=2, function="f"),)
     messages = [
         Finding(
-            rule="address", verdict=Verdict.MEMORY_ERROR, message="read", tool=Tool.VALGRIND, case=case, source=here
+            rule="address",
+            verdict=Verdict.MEMORY_ERROR,
+            message="read",
+            tool=Tool.MEMORY_CHECKER,
+            case=case,
+            source=here,
         )
         for case in ("a", "b")
     ]
@@ -136,13 +141,14 @@ def test_findings_stand_at_their_lines() -> None:
         findings=(
             *messages,
             Finding(
-                rule="compile", verdict=Verdict.COMPILE_ERROR, message="unused", tool=Tool.GCC, kind="compiler",
+                rule="compile", verdict=Verdict.COMPILE_ERROR, message="unused", tool=Tool.BUILD, kind="compiler",
                 field="nobody reads it", source=(SourceLine(file="a.c", line=1),),
             ),
             Finding(rule="x", verdict=Verdict.MEMORY_ERROR, message="far", source=(SourceLine(file="b.h", line=1),)),
         ),
         advice=(Advice(kind="x", message="look", source=here),),
         submission=Submission(name="x", source_file="a.c", source=("one", "two", "three")),
+        environment=Environment(tools=TOOLS),
     )  # fmt: skip
     rows = re.findall(r"<tr id=\"L(\d)\".*?</tr>\n(?:<tr class=\"said\">(.*?)</tr>)?", html(record), flags=re.DOTALL)
     text = {number: said(row).strip() for number, row in rows}
@@ -181,7 +187,7 @@ def test_only_our_own_script_and_style_may_work() -> None:
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
     """With its pictures, and in one piece; JSON has them too."""
     sample = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
-    arguments = ("run", sample, *FEW, "--without-valgrind", "--format")
+    arguments = ("run", sample, *FEW, "--without-memory-checker", "--format")
     page = tmp_path / "report.html"
 
     assert grade(*arguments, "html", "--output", page).code == 1

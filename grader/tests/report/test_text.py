@@ -75,16 +75,16 @@ def graded(sample: str) -> Record:
         SAMPLES / sample,
         homework,
         cases,
-        GradingOptions(valgrind=valgrind),
+        GradingOptions(memory_checker=valgrind),
         draw=Drawing.FIRST,
     )
     return replace(
         record,
         submission=replace(record.submission, name=f"submissions/paged_kv/{sample}"),
         environment=Environment(
-            compiler="gcc (version)",
+            tools=tuple(replace(tool, version=f"{tool.name.lower()} (version)") for tool in record.environment.tools),
             command=record.environment.command,
-            valgrind="valgrind (version)" if valgrind else "",
+            reproduce=record.environment.reproduce,
             grader="(version)",
         ),
         protection=Protection(level="(level)", active=("what was active",)),

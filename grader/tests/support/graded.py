@@ -75,7 +75,7 @@ def drawn(name: str, drawing: Drawing = Drawing.ALL) -> Record:
     """Return the record of the sample of this name, with pictures of its failing cases, without Valgrind."""
     chosen = grading_plan(Settings(lab=DEFAULT))
     (folder,) = (ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
-    return pipeline.grade(folder, chosen.lab, chosen.cases, GradingOptions(valgrind=False), draw=drawing)
+    return pipeline.grade(folder, chosen.lab, chosen.cases, GradingOptions(memory_checker=False), draw=drawing)
 
 
 items.graded = graded  # the items of the samples and the other tests share these records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.core.record import Record, Submission
+from grader.core.record import Record, Submission, UsedTool
 from grader.core.verdict import (
     Diagnosis,
     Finding,
@@ -13,6 +13,7 @@ from grader.core.verdict import (
     RuleScore,
     SourceLine,
     StepShown,
+    Tool,
     Verdict,
     Visibility,
 )
@@ -37,6 +38,13 @@ def outcome(case: str, **changes: object) -> Outcome:
         difference=difference, cause="address append_kv", steps=steps(5),
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+TOOLS = (
+    UsedTool(tool=Tool.BUILD, name="gcc", version="gcc 12"),
+    UsedTool(tool=Tool.MEMORY_CHECKER, name="Valgrind", version="valgrind 3"),
+)
+"""What made findings."""
 
 
 def record_of(*outcomes: Outcome, **changes: object) -> Record:

@@ -28,6 +28,7 @@ from typing import Any
 
 from grader.core.record import Record, from_json
 from grader.core.verdict import Verdict
+from grader.labs.paged_kv.lab import lab
 from grader.pytest_plugin.items import may_get
 from grader.tests.support.command import ROOT, SAMPLES, command, environment
 from grader.tests.support.listeners import Ears, left_behind
@@ -64,7 +65,7 @@ class Hostile:
     @property
     def honest(self) -> dict[Verdict, int]:
         """The verdicts that it may get on this machine, with the points that the honest part of its code earns then."""
-        return {verdict: most for verdict, (_, most) in may_get(self.label, self.verdict).items()}
+        return {verdict: most for verdict, (_, most) in may_get(lab(), self.label, self.verdict).items()}
 
     @property
     def most(self) -> int:

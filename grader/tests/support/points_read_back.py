@@ -126,7 +126,7 @@ def _annotations(report: str) -> Told:
     return Told(score=int(points[1]), full=int(points[2]), passed="::error" not in report)
 
 
-def _gcc(report: str) -> Told:
+def _gnu(report: str) -> Told:
     points = re.search(r": note: .*?, (?:public part: )?(\d+) of (\d+) points(?:; [a-z ]+)?$", report.splitlines()[-1])
     assert points is not None
     return Told(score=int(points[1]), full=int(points[2]), passed=": error: " not in report)
@@ -194,7 +194,7 @@ TOLD: dict[str, Callable[[str], Told]] = {
     "junit": _junit,
     "sarif": _sarif,
     "annotations": _annotations,
-    "gcc": _gcc,
+    "gnu": _gnu,
     "summary": _summary,
     "html": _html,
 }

@@ -170,7 +170,7 @@ def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise:
             path=_written(folder, source),
             cases=cases,
             work=work,
-            options=GradingOptions(valgrind=valgrind, advise=advise),
+            options=GradingOptions(memory_checker=valgrind, advise=advise),
         )
         for step in STEPS:
             attempt = step(attempt)
@@ -182,7 +182,7 @@ def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise:
 def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Record:
     """The record of this source."""
     with tempfile.TemporaryDirectory() as folder:
-        return pipeline.grade(_written(folder, source), lab(), cases, GradingOptions(valgrind=valgrind))
+        return pipeline.grade(_written(folder, source), lab(), cases, GradingOptions(memory_checker=valgrind))
 
 
 def played(source: str | bytes, *cases: Case) -> list[Played]:

@@ -239,7 +239,7 @@ def _reads_annotations(report: str, view: View) -> None:
     assert not _STEERING.search(report)
 
 
-def _reads_gcc(report: str, view: View) -> None:
+def _reads_gnu(report: str, view: View) -> None:
     """Read as an editor's problem matcher does, line by line; the last line has the points."""
     if view.workflow:
         assert obeyed(report) == []
@@ -277,7 +277,7 @@ READERS: dict[str, Callable[[str, View], None]] = {
     "junit": _reads_junit,
     "sarif": _reads_sarif,
     "annotations": _reads_annotations,
-    "gcc": _reads_gcc,
+    "gnu": _reads_gnu,
     "summary": _reads_summary,
     "html": reads_page,
 }

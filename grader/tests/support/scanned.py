@@ -50,7 +50,7 @@ def graded(source: str, *allowed: str) -> Record:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "llm_memory.c").write_text(source, encoding="utf-8")
         cases = (first_case(), second_case())
-        return pipeline.grade(Path(folder), lab(), cases, GradingOptions(seed=1, valgrind=False, allowed=allowed))
+        return pipeline.grade(Path(folder), lab(), cases, GradingOptions(seed=1, memory_checker=False, allowed=allowed))
 
 
 def rejected(source: str) -> tuple[Finding, ...]:

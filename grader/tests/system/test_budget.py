@@ -60,7 +60,7 @@ def cost(source: str, *, valgrind: bool = True) -> Cost:
         path = Path(folder) / chosen.source_name
         path.write_text(source, encoding="utf-8")
         before, started = _used(), time.monotonic()
-        record = pipeline.grade(path, chosen, every_case(), GradingOptions(valgrind=valgrind, allowed=("early",)))
+        record = pipeline.grade(path, chosen, every_case(), GradingOptions(memory_checker=valgrind, allowed=("early",)))
     return Cost(record, _used() - before, time.monotonic() - started)
 
 

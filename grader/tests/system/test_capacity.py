@@ -74,7 +74,7 @@ def test_limits_of_the_shell_are_told(limits: Sequence[str], says: str, tmp_path
     """Programs that we start have them too, and would be stopped by what no student has done."""
     script = " && ".join([*(f"ulimit {limit}" for limit in limits), 'exec "$@"'])
     done = subprocess.run(
-        ["bash", "-c", script, "bash", *command("run", _RIGHT, *FEW, "--without-valgrind")],
+        ["bash", "-c", script, "bash", *command("run", _RIGHT, *FEW, "--without-memory-checker")],
         cwd=ROOT,
         env=environment(TMPDIR=str(tmp_path)),
         capture_output=True,

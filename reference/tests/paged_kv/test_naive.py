@@ -29,7 +29,7 @@ class Pair:
 
     def disagreement(self, call: Operation) -> str:
         """Do one operation in both; tell what differs, or nothing."""
-        arguments = tuple(argument for argument in call.arguments if not isinstance(argument, str))
+        arguments = tuple(argument for argument in call.arguments if isinstance(argument, int | None))
         try:
             wanted = self.naive.apply(call.target, call.name, arguments)
         except Misfit:

@@ -121,13 +121,13 @@ LAST = (
     ),
     Clue(
         rule="memory-error",
-        kinds=("stops-under-valgrind",),
+        kinds=("stops-when-checked",),
         clause="Compilation/no-error",
         hint="{call} works by chance only: it reads memory that was never set or is not yours. Run Valgrind on it.",
     ),
     Clue(
         rule="memory-error",
-        kinds=("strays-under-valgrind",),
+        kinds=("strays-when-checked",),
         clause="Compilation/no-error",
         hint="{call} is another program under Valgrind, so that nobody can see whether it is right. It must not look "
         "where it runs.",

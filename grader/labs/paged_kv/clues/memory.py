@@ -53,7 +53,7 @@ MEMORY = (
     Clue(
         rule="destroy",
         calls=DESTROY,
-        kinds=("free-foreign", "free-inside"),
+        kinds=("free-foreign", "free-inside", "released-wrongly"),
         clause="Task 5/dummy-head",
         hint="llm_destroy frees at {line} what malloc never returned. The dummy head of the list is a part of the "
         "engine and is not freed by itself; a sequence is freed by the address of the Sequence, not of its node.",
@@ -73,7 +73,7 @@ MEMORY = (
     ),
     Clue(
         rule="memory-error",
-        kinds=("free-foreign", "free-inside", "free-static", "free-stack"),
+        kinds=("free-foreign", "free-inside", "free-static", "free-stack", "released-wrongly"),
         clause="Compilation/no-error",
         hint="free at {line} gets an address that malloc, calloc or realloc did not return.",
     ),
@@ -85,7 +85,7 @@ MEMORY = (
     ),
     Clue(
         rule="memory-error",
-        kinds=("overrun", "too-small"),
+        kinds=("overrun", "too-small", "damaged"),
         clause={
             "llm_init": "Part 2.3/ref-count",
             "create_sequence": "Part 2.2/l1-size",

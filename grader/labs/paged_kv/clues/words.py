@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from grader.runtime.comparison import REFUSALS
 from reference.model import Judgement
 
 __all__ = [
@@ -48,7 +47,7 @@ def words(*them: str) -> frozenset[str]:
 
 def wrongly_accepted(judgement: Judgement) -> bool:
     """Whether a call succeeded that must fail."""
-    return judgement.expected.refused and judgement.actual.text not in REFUSALS
+    return judgement.expected.refused and not judgement.actual.refused
 
 
 def accepted_for_nothing(judgement: Judgement) -> bool:
@@ -59,7 +58,7 @@ def accepted_for_nothing(judgement: Judgement) -> bool:
 
 def wrongly_refused(judgement: Judgement) -> bool:
     """Whether a call reported failure that must succeed."""
-    return not judgement.expected.refused and judgement.actual.text in REFUSALS
+    return not judgement.expected.refused and judgement.actual.refused
 
 
 def wrongly_refused_whole(judgement: Judgement) -> bool:

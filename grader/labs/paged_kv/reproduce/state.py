@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from grader.labs.paged_kv.reproduce.story import Played, Pool, Story, engine_name, integer
+from grader.labs.paged_kv.reproduce.story import Played, Pool, Story, engine_name
 from grader.runtime.native.c_program import c_call, fold
 from reference.operation import Operation
 from reference.paged_kv.engine import Engine
@@ -97,7 +97,7 @@ def _engine(engine: Engine, name: str, pool: Pool, call: Operation | None) -> It
         return
     yield "list", list(_list(engine, name))
     if call is not None and call.name == "fork_sequence":
-        yield "own_tables", list(_own_tables(engine, name, *map(integer, call.arguments)))
+        yield "own_tables", list(_own_tables(engine, name, *call.numbers))
     yield "kv_count", list(_kv_counts(engine, name))
     yield "tables", list(_tables(engine, name))
     yield "ref_count", [ref_count]

@@ -10,7 +10,7 @@ from reference.operation import Operation, Reply
 from reference.paged_kv.model import PagedKV
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
-__all__ = ["Played", "Pool", "Story", "engine_name", "integer"]
+__all__ = ["Played", "Pool", "Story", "engine_name"]
 
 
 class Pool(NamedTuple):
@@ -90,7 +90,7 @@ class Story:
         reply = self.model.apply(operation)
         if name == "llm_init" and None not in operation.arguments:
             suffix = str(len(self.pools) + 1) if self.pools else ""
-            self.current[target] = Pool(f"memory{suffix}", f"want{suffix}", integer(operation.arguments[0]))
+            self.current[target] = Pool(f"memory{suffix}", f"want{suffix}", operation.numbers[0])
             self.pools.append(self.current[target])
         outcome = self.model.outcome
         stored = None if outcome.stored is None else divmod(outcome.stored, KV_PER_BLOCK)
@@ -106,7 +106,7 @@ class Story:
         )
 
     def _unmapped(self, operation: Operation) -> tuple[int, bool]:
-        seq_id, logical = map(integer, operation.arguments)
+        seq_id, logical = operation.numbers
         engine = self.model.engines[operation.target or 0]
         sequence = engine.find(seq_id)
         assert sequence is not None
@@ -117,9 +117,3 @@ class Story:
 def engine_name(number: int | None) -> str:
     """Return the variable of an engine; "NULL" when there is no engine."""
     return "NULL" if number is None else "engine" if number == 1 else f"engine{number}"
-
-
-def integer(argument: object) -> int:
-    """Return an argument, which must be a number."""
-    assert isinstance(argument, int)
-    return argument

@@ -14,7 +14,7 @@ check:
 	./check
 
 problems:
-	./check --format gcc
+	./check --format gnu
 
 # A main program of your own beside it: `make mine` builds mine.c with llm_memory.c.
 %: %.c llm_memory.c llm_memory.h

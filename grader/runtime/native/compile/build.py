@@ -22,6 +22,7 @@ from grader.runtime.native.compile.rejected import (
 )
 from grader.runtime.native.compile.symbols import Symbols
 from grader.runtime.native.compile.toolchain import Compiled, compile_file, link_file
+from grader.runtime.native.needed_tools import GCC, OBJCOPY
 from grader.runtime.program import Built, Program
 from grader.system import tools
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
@@ -53,7 +54,7 @@ def build(
     what a submission that does not compile would have scored. `allowed` symbols cause no rejection.
     Raises `GraderError` when a tool fails for reasons that are not the file's own.
     """
-    tools.require("gcc", "objcopy")
+    tools.require(GCC, OBJCOPY)
     command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]
     findings: list[Finding] = []
     suspicions: list[Finding] = []
@@ -94,7 +95,6 @@ def build(
         advice=advice,
         allowed=tuple(dict.fromkeys(finding.field for finding in suspicions if finding.field in allowed)),
         stopped=spent > _MOST_SECONDS or any(finding.kind == _STOPPED for finding in findings),
-        compiler=tools.version("gcc"),
         command=" ".join(project.compile_command),
         cpu_seconds=spent,
     )
@@ -195,7 +195,7 @@ def _finding(
     return Finding(
         rule=project.rule,
         verdict=Verdict.COMPILE_ERROR,
-        tool=Tool.GCC,
+        tool=Tool.BUILD,
         kind=kind,
         message=message,
         field=field,

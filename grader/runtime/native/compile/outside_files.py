@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader.system.sandbox import Workspace, is_of_the_system
+from grader.system.sandbox import Workspace
 
 __all__ = ["TELL", "outside_files"]
 
@@ -30,7 +30,7 @@ def outside_files(work: Workspace) -> list[str]:
     home = work.folder.resolve()
     found = dict.fromkeys(name for kept in _LISTS for name in _names(work.folder / kept))
     paths = {name: Path(home, name).resolve() for name in found}
-    return [name for name, path in paths.items() if not path.is_relative_to(home) and not is_of_the_system(path)]
+    return [name for name, path in paths.items() if not path.is_relative_to(home) and not work.may_be_read(path)]
 
 
 def _names(path: Path) -> Iterator[str]:

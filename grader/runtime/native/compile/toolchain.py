@@ -27,7 +27,8 @@ from grader.runtime.native.compile.known_good import known_good_program
 from grader.runtime.native.compile.link import Linked, link, most_seconds
 from grader.runtime.native.compile.outside_files import TELL, outside_files
 from grader.runtime.native.compile.project import CProject
-from grader.system import capacity, tools
+from grader.runtime.native.needed_tools import gcc_major
+from grader.system import capacity
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
@@ -84,7 +85,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
     _add(project, work, source)
     most = most_seconds(work, COMPILE_LIMITS)
     nowhere = [*command[: command.index("-o")], "-o", "/dev/null"]
-    again, statuses = _told(work, [*nowhere, "-S", *diagnostics.diagnostics_options(tools.gcc_major())])
+    again, statuses = _told(work, [*nowhere, "-S", *diagnostics.diagnostics_options(gcc_major())])
     compiled = replace(first, again=again, cpu_seconds=first.cpu_seconds + again.cpu_seconds)
     if again.succeeded:  # the assembler rejects the file, or the output is the cause
         most = most_seconds(work, COMPILE_LIMITS)

@@ -26,7 +26,7 @@ static void close_files(void)
 #endif
 
 #ifdef UNDER_VALGRIND
-#define FILTER under_valgrind_filter
+#define FILTER instrumented_filter
 #else
 #define FILTER natively_filter
 #endif

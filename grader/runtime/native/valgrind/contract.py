@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from grader.core.case import Case
 from grader.core.verdict import SourceLine
-from grader.runtime.memory_faults import LEAK, STORE, MemoryFault
+from grader.runtime.memory_faults import MemoryFault
 from grader.runtime.source_lines import Place
 from reference.model import Access, Span
 
@@ -60,7 +60,7 @@ class Classified:
         self.contracts = contracts
         self.guarded = {place: count for place, count in counted.items() if contracts[place[0]].guards(place[1])}
         self.breaches = [error for error in errors if error.breach]
-        others = [error for error in errors if not error.breach and not error.kind.startswith(LEAK)]
+        others = [error for error in errors if not error.breach and not error.leak]
         self.printed = Counter((breach.case, breach.operation) for breach in self.breaches)
         self.faulty = {(error.case, error.operation) for error in others}
         self.faulty_calls = {self._call(error.case, error.operation) for error in others}
@@ -79,7 +79,7 @@ class Classified:
         here: dict[Place, MemoryFault] = {}
         same: dict[str, MemoryFault] = {}
         for one in self.breaches:
-            if (one.kind == STORE) is stores:
+            if one.stores is stores:
                 here.setdefault((one.case, one.operation), one)
                 same.setdefault(self._call(one.case, one.operation), one)
         first = {place: here.get(place) or same.get(self._call(*place)) for place in self.guarded}

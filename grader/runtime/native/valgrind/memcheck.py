@@ -25,6 +25,7 @@ from grader.runtime.native.driver import Driver
 from grader.runtime.native.plan import apart, plan
 from grader.runtime.native.valgrind.contract import Classified, Contract
 from grader.runtime.native.valgrind.divergence import diverged, enough
+from grader.runtime.native.valgrind.kinds import TOOL
 from grader.runtime.native.valgrind.one_process import Run, run_once
 from grader.runtime.observation import PlayedStep
 from grader.runtime.program import Program
@@ -89,6 +90,7 @@ def memcheck(
     counted = {place: count for one in runs for place, count in one.counted.items()}
     told = Classified(contracts, errors, counted)
     return Checked(
+        tool=TOOL,
         errors=tuple(error for error in errors if not error.breach),
         counted={place: count for place, count in counted.items() if not told.is_breach(place)},
         stopped=stopped,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from grader.core.verdict import Advice, Visibility
 from grader.runtime.comparison import Comparison
-from grader.runtime.memory_faults import STORE, UNSET, Checked, MemoryFault
+from grader.runtime.memory_faults import Checked, MemoryFault
 from reference.model import SHARED_MEMORY, Access
 
 __all__ = ["advice", "cases_with_unset", "cases_without_line", "completed", "unfinished"]
@@ -36,12 +36,12 @@ def cases_without_line(comparisons: Sequence[Comparison], checked: Checked, show
 
 def cases_with_unset(checked: Checked) -> list[int]:
     """Return a few cases in which a value was used that was never set."""
-    return list(dict.fromkeys(error.case for error in checked.errors if error.kind.startswith(UNSET)))[:_MOST_CASES]
+    return list(dict.fromkeys(error.case for error in checked.errors if error.unset))[:_MOST_CASES]
 
 
 def completed(checked: Checked, more: Checked) -> Checked:
     """Return what is known after the further process. It adds lines, but neither errors nor cases."""
-    origins = {_identity(error): error.auxiliary for error in more.errors if error.kind.startswith(UNSET)}
+    origins = {_identity(error): error.auxiliary for error in more.errors if error.unset}
     return replace(
         checked,
         errors=tuple(
@@ -65,7 +65,7 @@ def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advi
         touches_nothing = comparison.allowed[breach.operation : breach.operation + 1] == ((),)
         visible = _touched(comparison, breach.operation)
         hidden = comparison.case.visibility is Visibility.HIDDEN
-        if hidden or breach.kind != STORE or visible or not touches_nothing or breach.lines[:1] in told:
+        if hidden or not breach.stores or visible or not touches_nothing or breach.lines[:1] in told:
             continue
         told.add(breach.lines[:1])
         call = comparison.case.trace.operations[breach.operation].name

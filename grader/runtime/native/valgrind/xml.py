@@ -17,7 +17,8 @@ from xml.etree import ElementTree as ET
 from grader.core.errors import DriverError
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
-from grader.runtime.memory_faults import LEAK, MemoryFault
+from grader.runtime.memory_faults import MemoryFault
+from grader.runtime.native.valgrind.kinds import LEAK, STORE, UNSET, explains_state, in_clues, in_words, origin
 from grader.runtime.native.valgrind.progress import RunProgress
 from grader.runtime.source_lines import Place
 
@@ -149,7 +150,7 @@ def read(document: bytes, course: RunProgress, source_name: str, look_up: LookUp
 
 
 def _costs(fault: MemoryFault) -> bool:
-    return not (fault.breach or fault.kind.startswith(LEAK))
+    return not (fault.breach or fault.leak)
 
 
 def _pieces(document: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -197,15 +198,21 @@ def _faults(placed: Sequence[tuple[Place, _Error, bool]], look_up: LookUp) -> It
         ]
         if not any(lines):
             lines = [found.get(stack, ()) for stack in error.stacks]
+        freed = error.beside.endswith("free'd")
         yield MemoryFault(
             case=case,
             operation=operation,
-            kind=error.kind,
-            message=error.message,
+            kind="leak" if error.kind.startswith(LEAK) else error.kind,
+            symptom=in_clues(error.kind, freed=freed),
+            message=in_words(error.kind, error.message, freed=freed),
             lines=lines[0] if lines else (),
             auxiliary=lines[1] if len(lines) > 1 else (),
+            origin=origin(error.kind, freed=freed),
+            leak=error.kind.startswith(LEAK),
+            unset=error.kind.startswith(UNSET),
+            stores=error.kind == STORE,
             breach=breach,
-            freed=error.beside.endswith("free'd"),
+            explains_state=explains_state(error.kind, freed=freed),
         )
 
 

@@ -112,7 +112,7 @@ def graded(path: Path, *, advise: bool) -> Record:
     """The record over all cases."""
     chosen = lab()
     cases = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
-    return pipeline.grade(path, chosen, cases, GradingOptions(valgrind=False, advise=advise))
+    return pipeline.grade(path, chosen, cases, GradingOptions(memory_checker=False, advise=advise))
 
 
 _SAMPLES = (
@@ -280,7 +280,7 @@ def test_advice_that_cannot_be_had_costs_no_result(
     monkeypatch.setattr(runtime, "build_sanitized", build)
     path = tmp_path / "llm_memory.c"
     path.write_text(careful(), encoding="utf-8")
-    record = pipeline.grade(path, lab(), [failing_case()], GradingOptions(seed=1, valgrind=False, advise=True))
+    record = pipeline.grade(path, lab(), [failing_case()], GradingOptions(seed=1, memory_checker=False, advise=True))
 
     (said,) = record.advice
     assert said.kind == "not-looked"

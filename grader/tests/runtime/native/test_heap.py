@@ -190,7 +190,7 @@ def test_fresh_memory_is_not_zero_and_freed_memory_is_not_reused() -> None:
     source = around("append_kv", "\n".join(lines), top=allowed + _TOP + "#include <string.h>\n")
     attempt = attempted(source, first_case())
 
-    assert attempt.comparisons[0].actual[2] == "0"
+    assert attempt.comparisons[0].actual[2].text == "0"
 
 
 def test_memory_without_end_is_refused_not_given() -> None:

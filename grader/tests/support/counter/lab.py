@@ -8,22 +8,33 @@ from pathlib import Path
 
 from grader.assignment import rubric
 from grader.assignment.lab import Clue, Lab
-from grader.core.case import Grammar, Number, Signature
+from grader.core.case import Grammar, JsonValue, Number, Signature
 from grader.core.picture import Part
 from grader.core.verdict import Judged
 from grader.tests.support.counter.model import Counter
 from grader.tests.support.counter.runtime import ShellRuntime
-from reference.operation import Operation, Trace
+from reference.operation import Argument, Operation, Trace
 
 __all__ = ["lab"]
 
 _HERE = Path(__file__).parent
 _CASES = _HERE / "cases"
 _NUMBER = Number("number", 0, 1000)
+
+
+def _are_numbers(value: Argument) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, int) and one in _NUMBER for one in value)
+
+
 _OPERATIONS = {
     "start": Signature(arguments=(), replies=("0",), opens=True),
     "add": Signature(arguments=(_NUMBER,), replies=("0",), task="Part 1"),
-    "take": Signature(arguments=(_NUMBER,), replies=("0", "-1"), task="Part 2"),
+    "add_all": Signature(
+        arguments=(JsonValue("numbers", "a list of numbers", _are_numbers),),
+        returns=Number("total", 0, 10_000),
+        task="Part 1",
+    ),
+    "take": Signature(arguments=(_NUMBER,), replies=("0",), refusal="-1", task="Part 2"),
     "stop": Signature(arguments=(), replies=("0",), closes=True),
 }
 
@@ -60,6 +71,7 @@ def lab() -> Lab:
         picture=lambda _: list[Part](),
         reproduce=_reproduce,
         reproduce_command="sh repro.sh",
+        labels_hold=lambda: True,
         starter={"counter.sh": _HERE / "starter.sh"},
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from reference.model import CannotGoOn, Difference, Judgement, Span
-from reference.operation import Operation, Reply, Trace
+from reference.operation import Argument, Operation, Reply, Trace
 
 __all__ = ["Counter", "pack"]
 
@@ -19,6 +19,10 @@ def pack(reply: int, total: int) -> bytes:
     return _RECORD.pack(_INT, reply, total)
 
 
+def _sum(value: Argument) -> int:
+    return value if isinstance(value, int) else sum(map(_sum, value)) if isinstance(value, tuple) else 0
+
+
 class Counter:
     """The reference; see `reference.model.Model`."""
 
@@ -28,14 +32,15 @@ class Counter:
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation."""
-        number = operation.arguments[0] if operation.arguments else 0
-        assert isinstance(number, int)
+        number = _sum(operation.arguments)
         refused = operation.name == "take" and number > self.total
         self.reply = -1 if refused else 0
         if operation.name in ("start", "stop"):
             self.total = 0 if operation.name == "start" else _STOPPED
         elif not refused:
-            self.total += number if operation.name == "add" else -number
+            self.total += -number if operation.name == "take" else number
+        if operation.name == "add_all":
+            self.reply = self.total
         return Reply(text=str(self.reply), refused=refused, clause="Part 2/below" if refused else "Part 1/total")
 
     def record(self) -> bytes:
@@ -65,7 +70,9 @@ class Counter:
             for (facet, field), want, have in zip(names, right, wrong, strict=True)
             if want != have
         )
-        return Judgement(expected=expected, actual=Reply(text=str(wrong[0])), differences=differences)
+        return Judgement(
+            expected=expected, actual=Reply(text=str(wrong[0]), refused=wrong[0] == -1), differences=differences
+        )
 
     def describe(self, record: bytes) -> dict[str, object]:
         """The total by its name."""

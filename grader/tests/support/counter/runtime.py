@@ -17,7 +17,9 @@ from grader.runtime.program import Built, Program
 from grader.runtime.protocol import Advised, Observations, Suspect
 from grader.runtime.source_lines import Lines
 from grader.system.sandbox import RUN_LIMITS, Workspace
+from grader.system.tools import NeededTool
 from grader.tests.support.counter.model import pack
+from reference.operation import written
 
 __all__ = ["ShellRuntime"]
 
@@ -25,7 +27,8 @@ _DRIVER = """
 . ./counter.sh
 while read -r call number; do
     "$call" $number && reply=0 || reply=-1
-    echo "$reply $total"
+    [ "$call" != add_all ] || reply=${total:-0}
+    echo "$reply ${total:-0}"
 done <calls
 """
 _RULE = "starts"
@@ -47,9 +50,15 @@ class ShellRuntime:
 
     source_name = "counter.sh"
 
-    def tools(self, options: GradingOptions) -> tuple[str, ...]:
+    programs = ("sh",)
+
+    def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """A shell."""
-        return ("sh",)
+        return (NeededTool(name="sh", purpose="runs the submission", makes=Tool.BUILD),)
+
+    def unchecked(self, options: GradingOptions) -> str:
+        """Nothing is left out."""
+        return ""
 
     def build(
         self,
@@ -74,7 +83,7 @@ class ShellRuntime:
             kind="syntax",
             message=said.strip(),
             source=(line,),
-            tool=Tool.SCAN,
+            tool=Tool.BUILD,
         )
         return Built(program=None, findings=(finding,))
 
@@ -85,7 +94,9 @@ class ShellRuntime:
         return Replayed(played=tuple(self._played(work, case) for case in cases), output=b"", cpu_seconds=0.0)
 
     def _played(self, work: Workspace, case: Case) -> Played:
-        calls = [f"{one.name} {' '.join(map(str, one.arguments))}\n" for one in case.trace.operations]
+        calls = [
+            f"{one.name} {' '.join(re.findall(r'[0-9]+', written(one.arguments)))}\n" for one in case.trace.operations
+        ]
         work.add("calls", "".join(calls).encode())
         done = work.run(["sh", "driver.sh"], limits=_LIMITS)
         lines = done.stdout.decode(errors="replace").splitlines()[: len(calls)]

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from grader.runtime.native.compile.diagnostics import Diagnostic, diagnostics_options, meaning, parse
-from grader.system import process, tools
+from grader.runtime.native.needed_tools import gcc_major
+from grader.system import process
 from grader.system.process import Patience
 
 FILE = "llm_memory.c"
@@ -191,7 +192,7 @@ def test_the_gcc_of_this_machine_is_understood(
     """Whichever it is: a warning, an error and a missing header."""
     (tmp_path / FILE).write_text(text, encoding="utf-8")
     done = process.run(
-        ["gcc", "-std=c11", "-Wall", "-Werror", "-c", FILE, *diagnostics_options(tools.gcc_major())],
+        ["gcc", "-std=c11", "-Wall", "-Werror", "-c", FILE, *diagnostics_options(gcc_major())],
         cwd=tmp_path,
         limits=Patience(wall_seconds=30),
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"},

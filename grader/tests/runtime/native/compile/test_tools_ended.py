@@ -9,7 +9,7 @@ import pytest
 
 from grader.core.verdict import Verdict
 from grader.runtime.native.compile import link, toolchain
-from grader.system import tools
+from grader.runtime.native.needed_tools import gcc_major
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, LINK_LIMITS, Workspace
 from grader.tests.support.programs import SAMPLES, first_case, graded_text, right
@@ -67,7 +67,7 @@ def test_a_linker_that_computes_too_long_is_not_asked_again(monkeypatch: pytest.
     source = (SAMPLES / "compile_error/hostile_points_into_a_long_string_often/llm_memory.c").read_text()
     monkeypatch.setattr(link, "LINK_LIMITS", few)
     record = graded_text(source, first_case())
-    if record.verdict is Verdict.ACCEPTED and tools.gcc_major() > 12:
+    if record.verdict is Verdict.ACCEPTED and gcc_major() > 12:
         pytest.skip("the linkers of this machine are quick with that")
 
     assert record.verdict is Verdict.COMPILE_ERROR

@@ -31,7 +31,7 @@ def count(source: str, *cases: Case) -> int | None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / lab().source_name
         path.write_text(source, encoding="utf-8")
-        record = pipeline.grade(path, lab(), cases, GradingOptions(valgrind=False, instructions=True))
+        record = pipeline.grade(path, lab(), cases, GradingOptions(memory_checker=False, instructions=True))
     return record.instructions
 
 

@@ -243,7 +243,7 @@ def test_a_breach_beside_another_mistake_is_a_finding_of_its_own() -> None:
     attempt = graded(source)
     (breach, *_) = (finding for finding in findings(attempt) if finding.kind == "breach")
 
-    assert (breach.rule, breach.operation, breach.tool) == ("no-premature-write", 2, Tool.VALGRIND)
+    assert (breach.rule, breach.operation, breach.tool) == ("no-premature-write", 2, Tool.MEMORY_CHECKER)
     assert breach.source[0].line == line_of(source)
     assert {one.kind for one in findings(attempt) if one.source} == {"breach", "choice"}
 

@@ -27,7 +27,7 @@ def test_who_does_nothing_under_valgrind_earns_nothing_by_it() -> None:
     assert dodging.score is not None
     assert honest.score is not None
     assert dodging.score <= honest.score < honest.max_score
-    assert {finding.kind for finding in dodging.findings} == {"strays-under-valgrind"}
+    assert {finding.kind for finding in dodging.findings} == {"strays-when-checked"}
 
 
 def test_an_error_that_explains_it_is_told_and_nothing_besides() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from grader.core.case import Case
 from grader.core.verdict import Tool, Verdict
-from grader.runtime.memory_faults import LEAK, Checked
+from grader.runtime.memory_faults import Checked
 from grader.runtime.native.valgrind.progress import RunProgress
 from grader.runtime.native.valgrind.xml import ReadReport, read
 from grader.tests.support.programs import (
@@ -175,7 +175,7 @@ def test_findings_of_valgrind_say_so() -> None:
     source = appending("int *p = same(malloc(64));", "if (use(p[3]) == 7) return -1; /* HERE */", "free(p);")
     (finding, *_) = findings(attempted(source, first_case(), valgrind=True))
 
-    assert finding.tool is Tool.VALGRIND
+    assert finding.tool is Tool.MEMORY_CHECKER
     assert finding.message.startswith("Valgrind: ")
     assert finding.operation == 6
 
@@ -201,9 +201,9 @@ def test_a_document_may_end_anywhere(source_name: str) -> None:
     if source_name == "llm_memory.c":
         assert [(error.case, error.operation, error.kind) for error in whole] == [
             (0, 3, "InvalidRead"),
-            (0, 5, "Leak_DefinitelyLost"),
+            (0, 5, "leak"),
         ]
-        assert [error.kind.startswith(LEAK) for error in whole] == [False, True]
+        assert [error.leak for error in whole] == [False, True]
     else:
         assert [(error.operation, error.lines) for error in whole] == [(3, ())]  # it was counted in a call of theirs
 

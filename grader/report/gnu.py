@@ -1,7 +1,7 @@
-"""Messages in gcc's format, for editors and other readers of compiler messages: `file:line:column: error: text [rule]`.
+"""Messages in the format of GNU compilers, for editors: `file:line:column: error: text [rule]`.
 
-A problem without a known line is written without one, like gcc's own messages that belong to no line. Editors skip
-such messages.
+A problem without a known line is written without one, like a compiler's own messages that belong to no line. Editors
+skip such messages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from grader.core.record import Record
-from grader.report.document import Document, as_gcc_message, as_log, joined
+from grader.report.document import Document, as_gnu_message, as_log, joined
 from grader.report.problems import advised, causes, decided, file_of
 from grader.report.view import View
 from grader.report.words import points_of, result_of
@@ -29,6 +29,6 @@ def _messages(record: Record, view: View) -> Iterator[Document]:
     for problem in chain(decided(record), causes(record, view.audience), advised(record)):
         place = (problem.source[0].line, problem.source[0].column) if problem.source else ()
         kind = "note" if problem.is_note else "error"
-        yield as_gcc_message(kind, f"{problem.message} [{problem.rule}]", file, *place)
+        yield as_gnu_message(kind, f"{problem.message} [{problem.rule}]", file, *place)
     said = "this is not your fault: no point is given or taken" if record.verdict.is_ours else points_of(record)
-    yield as_gcc_message("note", f"{result_of(record)}, {said}", file)
+    yield as_gnu_message("note", f"{result_of(record)}, {said}", file)

@@ -1,0 +1,79 @@
+"""A new lab is a package in `grader/labs/` and a line in `LABS`: then classes are graded and bundles made with it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+
+from grader.bundles import BUNDLES
+from grader.tests.support import counter
+from grader.tests.support.command import ROOT, Said, copy_of_the_house, grade
+from grader.tests.test_second_lab import BELOW, RIGHT
+
+_CLASS = {"ada": RIGHT, "bob": BELOW}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the house with the counter among its labs, and a class of two."""
+    made = tmp_path_factory.mktemp("counters")
+    house = copy_of_the_house(made / "house")
+    for name in ("scripts", ".ci"):
+        shutil.copytree(ROOT / name, house / name)
+    folder = house / "grader" / "labs" / "counter"
+    shutil.copytree(Path(counter.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in folder.glob("*.py"):
+        text = path.read_text(encoding="utf-8").replace(counter.__name__, "grader.labs.counter")
+        path.write_text(text, encoding="utf-8")
+    labs = house / "grader" / "labs" / "__init__.py"
+    text = labs.read_text(encoding="utf-8").replace(
+        "from grader.labs.paged_kv", "from grader.labs.counter.lab import lab as counter\nfrom grader.labs.paged_kv"
+    )
+    labs.write_text(text.replace("    ", '    "counter": counter,\n    ', 1), encoding="utf-8")
+    for name, source in _CLASS.items():
+        (made / "in" / name).mkdir(parents=True)
+        (made / "in" / name / "counter.sh").write_text(source, encoding="utf-8")
+    return made
+
+
+def call(place: Path, *words: str | Path) -> Said:
+    """`grade` of the copied house, beside the class."""
+    return grade(*words, cwd=place, root=place / "house")
+
+
+def test_a_class_is_graded_stored_shown_and_graded_again(place: Path) -> None:
+    """Each command that reads the store finds what the batch put there; nothing is graded twice."""
+    graded = call(place, "batch", "in", "--lab", "counter", "--jobs", "2")
+    again = call(place, "batch", "in", "--lab", "counter")
+    points = {row["submission"]: row["score"] for row in csv.DictReader(io.StringIO(call(place, "export").out))}
+    shown = call(place, "show", "bob")
+    regraded = call(place, "regrade", "--jobs", "1")
+
+    assert graded.code == again.code == 1, graded.err
+    assert "2 submissions, 1 accepted, 1 not" in graded.out
+    assert points == {"ada": "100", "bob": "60"}
+    assert "take must refuse what is more than the total." in shown.out
+    assert (regraded.code, "2 of them graded already" in regraded.err) == (1, True)
+
+
+@pytest.mark.parametrize("name", sorted(BUNDLES))
+def test_a_bundle_is_made(place: Path, name: str) -> None:
+    """With the lab's own files; what is for C alone stands in none of them."""
+    said = call(place, "pack", name, f"made-{name}", "--lab", "counter")
+
+    assert said.code == 0, said.err
+
+
+def test_the_starter_bundle_grades_by_itself(place: Path) -> None:
+    """A student who has nothing else."""
+    assert call(place, "pack", "starter", "hand-out", "--lab", "counter").code == 0
+    bundle = place / "hand-out"
+    (bundle / "counter.sh").write_text(RIGHT, encoding="utf-8")
+    said = grade("run", "counter.sh", "--lab", "counter", cwd=bundle, root=bundle / "grading")
+
+    assert said.code == 0, said.out + said.err
+    assert "100 of 100 points" in said.out
