@@ -84,6 +84,7 @@ def _error(number: int) -> int:
     return 0x00050000 | number
 
 
+_IN_A_ROW = 4
 _ALLOW, _REFUSE = 0x7FFF0000, _error(errno.EPERM)
 
 
@@ -174,9 +175,8 @@ def version() -> str:
 
 
 def _table(name: str, program: bytes) -> str:
-    rows = [
-        f"    {{0x{code:02x}, {yes}, {no}, 0x{k:08x}}},\n" for code, yes, no, k in struct.iter_unpack("<HBBI", program)
-    ]
+    cells = [f"{{0x{code:02x}, {yes}, {no}, 0x{k:08x}}}," for code, yes, no, k in struct.iter_unpack("<HBBI", program)]
+    rows = [f"    {' '.join(cells[at : at + _IN_A_ROW])}\n" for at in range(0, len(cells), _IN_A_ROW)]
     return f"static struct sock_filter {name}[] __attribute__((unused)) = {{\n{''.join(rows)}}};\n"
 
 
