@@ -20,7 +20,7 @@ from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store
 from grader.classroom.stored_result import Entry
 from grader.classroom.workers import KILLED, Graded, Task, Workers, grade, outcome
-from grader.core.errors import StoreTrouble
+from grader.core.errors import StoreFailure
 from grader.core.record import Override, Student
 from grader.core.sanitize import one_line
 from grader.core.verdict import Finding, Judged, Tool, Verdict
@@ -51,9 +51,9 @@ def plan(
         known = source_id(source) if source is not None else None
         if source is not None and known is not None:
             sources[known] = source
-        key = chosen.key(known) if known is not None else hashlib.sha256(one.trouble.encode()).hexdigest()
+        key = chosen.key(known) if known is not None else hashlib.sha256(one.failure.encode()).hexdigest()
         entries.append(
-            Entry(submission=one.name, students=one.students, notes=note, source=known, key=key, trouble=one.trouble)
+            Entry(submission=one.name, students=one.students, notes=note, source=known, key=key, failure=one.failure)
         )
     store.add_sources(sources.items())
     run = _run(chosen, place_of(folder), roster)
@@ -70,7 +70,7 @@ def replan(
 ) -> Run:
     """Store a run of the same submissions, as submitted then, with the current plan and, when given, a new roster."""
     entries = [
-        replace(result.entry, key=chosen.key(result.entry.source), trouble="")
+        replace(result.entry, key=chosen.key(result.entry.source), failure="")
         if result.entry.source is not None
         else result.entry
         for result in store.results(run)
@@ -88,12 +88,12 @@ def _missing(roster: Roster | None, entries: Iterable[Entry]) -> tuple[Student, 
 
 
 def settings_of(run: Run) -> Settings:
-    """Return the settings with which a run was graded. Raises `StoreTrouble` when they are damaged."""
+    """Return the settings with which a run was graded. Raises `StoreFailure` when they are damaged."""
     try:
         values = loads(run.settings)
         return Settings(**{**values, "allowed": tuple(values["allowed"])})
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreTrouble(f"how run {run.id} was graded is damaged in its store: {error}") from None
+        raise StoreFailure(f"how run {run.id} was graded is damaged in its store: {error}") from None
 
 
 def grade_run(
@@ -122,7 +122,7 @@ def grade_run(
         elsewhere: list[tuple[str, str]] = []
         for task in _all_but_killed(work.tasks(waiting, elsewhere), work, workers, window):
             if _all_but_killed(iter([task]), work, workers, 1):  # run alone, it has all the memory
-                work.keep(Graded(key=task.key, trouble=KILLED))
+                work.keep(Graded(key=task.key, failure=KILLED))
         waiting = [(key, known) for key, known in elsewhere if not work.is_done(key)]
         if waiting:
             time.sleep(_POLL_SECONDS)
@@ -151,8 +151,8 @@ class _Work:
             else:
                 try:
                     source = _source(self.store, chosen.lab, known)
-                except StoreTrouble as trouble:
-                    self.keep(Graded(key=key, trouble=str(trouble)))
+                except StoreFailure as failure:
+                    self.keep(Graded(key=key, failure=str(failure)))
                     continue
                 yield Task(
                     key=key,
@@ -174,7 +174,7 @@ class _Work:
         """Store a result at once, release its lock and report it."""
         if done.kept is not None:
             self.store.add_record(done.kept, anew=done.key in self.again)
-        self.store.add_trouble(self.run, done.key, done.trouble)
+        self.store.add_failure(self.run, done.key, done.failure)
         self.run_locks.give_back(done.key)
         self.tell(done)
 
@@ -213,11 +213,11 @@ def _meant(source: Source | None) -> Source | None:
 
 
 def _source(store: Store, lab: Lab, known: str) -> Source:
-    content, headers, trouble = store.source(known)
+    content, headers, failure = store.source(known)
     finding = None
-    if trouble:
+    if failure:
         rule = lab.rubric.judged(Judged.BUILD)
-        finding = Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.BUILD, kind="source", message=trouble)
+        finding = Finding(rule=rule, verdict=Verdict.COMPILE_ERROR, tool=Tool.BUILD, kind="source", message=failure)
     return Source(name=lab.source_name, content=content, own_headers=headers, finding=finding)
 
 

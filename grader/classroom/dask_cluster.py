@@ -106,7 +106,7 @@ class _Cluster(Executor):
         try:
             self._end(future, remote.result())
         except KilledWorker:
-            self._end(future, Graded(key=key, trouble=KILLED))
+            self._end(future, Graded(key=key, failure=KILLED))
         except GraderError as error:
             self._end(future, error)
         except CancelledError:
@@ -190,7 +190,7 @@ class _Child:
                 for _ in range(2):
                     with contextlib.suppress(BrokenExecutor):
                         return outcome(self._started(task.fingerprint).submit(grade, task), task)
-                return Graded(key=task.key, trouble=KILLED)
+                return Graded(key=task.key, failure=KILLED)
             except BaseException:
                 self._close()
                 raise

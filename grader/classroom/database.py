@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from grader.classroom.schema import TABLES, VERSION
-from grader.core.errors import StoreError, StoreTrouble
+from grader.core.errors import StoreError, StoreFailure
 
 __all__ = ["Database", "opened"]
 
@@ -28,7 +28,7 @@ _REMEDIES = {
 
 
 class Database:
-    """A connection to a store's file. Every failure of the file is a `StoreTrouble` that names it."""
+    """A connection to a store's file. Every failure of the file is a `StoreFailure` that names it."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.path = path
@@ -55,10 +55,10 @@ class Database:
         self._connection.executemany(statement, rows)
 
     def check(self) -> None:
-        """Raise `StoreTrouble` when the open file is no longer the file that others find at its path."""
+        """Raise `StoreFailure` when the open file is no longer the file that others find at its path."""
         lost = [one for one, then in self._files.items() if _identity(one) != then]
         if lost:
-            raise StoreTrouble(
+            raise StoreFailure(
                 f"{lost[0]}: somebody removed or replaced it while it was used. What was graded since then is lost; "
                 "put the store back if you can, and start the same command again"
             )
@@ -73,7 +73,7 @@ class Database:
 
 @contextlib.contextmanager
 def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Database]:
-    """Open a store with the current tables. Raises `StoreError` if it is not one, `StoreTrouble` if it fails later."""
+    """Open a store with the current tables. Raises `StoreError` if it is not one, `StoreFailure` if it fails later."""
     if not create and not path.is_file():
         raise StoreError(f"{path}: there is no such store; `grade batch FOLDER --store {path}` makes one")
     if not path.parent.is_dir():
@@ -87,7 +87,7 @@ def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iter
             yield Database(connection, path)
         except sqlite3.Error as error:
             goes_on = "" if read_only else ". What is finished is kept, and the same command goes on from there"
-            raise StoreTrouble(f"{path}: {_reason(error)}{goes_on}") from error
+            raise StoreFailure(f"{path}: {_reason(error)}{goes_on}") from error
 
 
 @contextlib.contextmanager

@@ -29,12 +29,12 @@ _Filled = Callable[[Path], AbstractContextManager[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """A submission of a class. Without a source it cannot be graded, and `trouble` says why."""
+    """A submission of a class. Without a source it cannot be graded, and `failure` says why."""
 
     name: str
     students: tuple[Student, ...] = ()
     source: Source | None = None
-    trouble: str = ""
+    failure: str = ""
 
 
 def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster | None = None) -> list[Submitted]:
@@ -111,5 +111,5 @@ def _submitted(
         with filled(path) as shown:
             source = collect_zipped(path, source_name, rule, name=shown)
     except UsageError as error:
-        return Submitted(name=name, students=tuple(students), trouble=str(error))
+        return Submitted(name=name, students=tuple(students), failure=str(error))
     return Submitted(name=name, students=tuple(students), source=source)

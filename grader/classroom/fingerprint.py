@@ -23,7 +23,7 @@ from grader.judge.score import most_points
 from grader.labs import LABS
 from grader.system import tools
 
-__all__ = ["GradingPlan", "code", "differences", "grading_plan", "house", "source_id"]
+__all__ = ["GradingPlan", "code", "differences", "grader_hash", "grading_plan", "source_id"]
 
 _ROOT = Path(__file__).parents[2]
 _CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
@@ -68,7 +68,7 @@ def grading_plan(settings: Settings) -> GradingPlan:
     chosen = select_cases(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
     settings = replace(settings, public_only=chosen.hidden is not None)
     made_of = {
-        "grader": house(),
+        "grader": grader_hash(),
         "cases": _digest([repr(chosen.hidden), *_files(lab, chosen.cases)]),
         **_versions(lab, settings),
         **_machine(settings),
@@ -95,7 +95,7 @@ def differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
 
 
 @cache
-def house() -> str:
+def grader_hash() -> str:
     """Return a hash of the grader's code, as far as records depend on it."""
     return _digest(part for path in code() for part in (str(path.relative_to(_ROOT)), path.read_bytes()))
 
@@ -108,9 +108,9 @@ def code() -> list[Path]:
 
 def source_id(source: Source) -> str:
     """Return a hash of what was submitted: the source, its own headers that it mentions, or why there is no source."""
-    trouble = source.finding.message if source.finding is not None else ""
+    failure = source.finding.message if source.finding is not None else ""
     headers = meant_headers(source)
-    return _digest([source.content, trouble, *(part for name in headers for part in (name, headers[name]))])
+    return _digest([source.content, failure, *(part for name in headers for part in (name, headers[name]))])
 
 
 def meant_headers(source: Source) -> Mapping[str, bytes]:

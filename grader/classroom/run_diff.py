@@ -40,7 +40,7 @@ def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
 
 def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
     """Return, by submission, the values that differ where the records may differ."""
-    return {one.name: (one.entry.key, one.is_graded, one.entry.trouble, one.overrides) for one in store.results(run)}
+    return {one.name: (one.entry.key, one.is_graded, one.entry.failure, one.overrides) for one in store.results(run)}
 
 
 def _record(store: Store, run: Run, name: str) -> Record | None:

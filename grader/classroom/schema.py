@@ -49,7 +49,7 @@ TABLES = (
         id          TEXT PRIMARY KEY,
         content     BLOB NOT NULL,                      -- zlib
         headers     TEXT NOT NULL,                      -- zlib of JSON: texts by their names, as Latin-1
-        trouble     TEXT NOT NULL                       -- why there is no file to grade
+        failure     TEXT NOT NULL                       -- why there is no file to grade
     )
     """,
     """
@@ -75,7 +75,7 @@ TABLES = (
         notes       TEXT NOT NULL,                      -- JSON
         source      TEXT REFERENCES sources (id),       -- NULL: it could not be read
         key         TEXT NOT NULL,                      -- graded as soon as `records` has it
-        trouble     TEXT NOT NULL,                      -- why it could not be graded
+        failure     TEXT NOT NULL,                      -- why it could not be graded
         PRIMARY KEY (run, submission)
     ) WITHOUT ROWID
     """,

@@ -25,7 +25,7 @@ from grader.assignment.source import Source
 from grader.classroom.database import Database, opened
 from grader.classroom.schema import packed, unpacked
 from grader.classroom.stored_result import Entry, Result, StoredRecord
-from grader.core.errors import StoreTrouble, UsageError
+from grader.core.errors import StoreFailure, UsageError
 from grader.core.record import Override, Student
 
 __all__ = ["Run", "Store", "open_store"]
@@ -50,7 +50,7 @@ class Run:
 
 @contextlib.contextmanager
 def open_store(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[Store]:
-    """Open the store in that file. Raises `StoreError`, and `StoreTrouble` when it fails later."""
+    """Open the store in that file. Raises `StoreError`, and `StoreFailure` when it fails later."""
     with opened(path, create=create, read_only=read_only) as database:
         yield Store(database)
 
@@ -75,20 +75,20 @@ class Store:
         with self.database.transaction():
             self.database.change_all(
                 "INSERT INTO sources VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-                "content = excluded.content, headers = excluded.headers, trouble = excluded.trouble "
-                "WHERE (content, headers, trouble) IS NOT (excluded.content, excluded.headers, excluded.trouble)",
+                "content = excluded.content, headers = excluded.headers, failure = excluded.failure "
+                "WHERE (content, headers, failure) IS NOT (excluded.content, excluded.headers, excluded.failure)",
                 rows,
             )
 
     def source(self, source_id: str) -> tuple[bytes, dict[str, bytes], str]:
-        """Return what was submitted: content, headers, and why there is no file. Raises `StoreTrouble` for damage."""
-        row = self.database.row("SELECT content, headers, trouble FROM sources WHERE id = ?", source_id)
+        """Return what was submitted: content, headers, and why there is no file. Raises `StoreFailure` for damage."""
+        row = self.database.row("SELECT content, headers, failure FROM sources WHERE id = ?", source_id)
         try:
             assert row is not None
             headers = {name: text.encode("latin-1") for name, text in json.loads(unpacked(row["headers"])).items()}
-            return zlib.decompress(row["content"]), headers, row["trouble"]
+            return zlib.decompress(row["content"]), headers, row["failure"]
         except (AssertionError, *_DAMAGE) as error:
-            raise StoreTrouble(
+            raise StoreFailure(
                 f"what was handed in is damaged in {self.database.path}; `grade batch FOLDER` puts it back"
             ) from error
 
@@ -124,7 +124,7 @@ class Store:
                 assert row is not None
                 self._fill("overrides", [(row["id"], *one) for one in decided])
                 self._fill("missing", [(row["id"], student) for student in absent])
-            self._fill_results(row["id"], [(*one, e.trouble) for one, e in zip(rows, entries, strict=True)])
+            self._fill_results(row["id"], [(*one, e.failure) for one, e in zip(rows, entries, strict=True)])
         return _run(row)
 
     def _fill_results(self, run: int, rows: Sequence[tuple[object, ...]]) -> None:
@@ -162,9 +162,9 @@ class Store:
                     *values.values(),
                 )
 
-    def add_trouble(self, run: Run, key: str, trouble: str) -> None:
+    def add_failure(self, run: Run, key: str, failure: str) -> None:
         """Store why the submissions with that key could not be graded; "" removes the reason."""
-        self.database.change("UPDATE results SET trouble = ? WHERE run = ? AND key = ?", trouble, run.id, key)
+        self.database.change("UPDATE results SET failure = ? WHERE run = ? AND key = ?", failure, run.id, key)
 
     def record(self, key: str) -> StoredRecord | None:
         """Return the record stored for that key; None when there is none, or it is damaged."""
@@ -236,14 +236,14 @@ class Store:
         for override in self.overrides(run):
             decided.setdefault(override.submission, []).append(override)
         for row in self.database.rows(
-            f"SELECT submission, students, notes, source, trouble, {_COLUMNS} "  # noqa: S608 - our words
+            f"SELECT submission, students, notes, source, failure, {_COLUMNS} "  # noqa: S608 - our words
             f"FROM results LEFT JOIN records USING (key) WHERE run = ? {chosen} ORDER BY submission",
             *values,
         ):
             entry, kept = _entry(row), _kept(row)
             if entry is None or (kept is None and row["packed"] is not None):
                 why = f"its row in {self.database.path} is damaged; the same `grade batch` grades it anew"
-                entry = replace(entry or Entry(submission=str(row["submission"]), source=None, key=""), trouble=why)
+                entry = replace(entry or Entry(submission=str(row["submission"]), source=None, key=""), failure=why)
             yield Result(
                 entry=entry,
                 lab=run.lab,
@@ -268,7 +268,7 @@ def _entry(row: sqlite3.Row) -> Entry | None:
             notes=tuple(json.loads(row["notes"])),
             source=row["source"],
             key=row["key"],
-            trouble=row["trouble"],
+            failure=row["failure"],
         )
     except _DAMAGE:
         return None

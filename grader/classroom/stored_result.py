@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from grader.classroom.overrides import applied
 from grader.classroom.schema import checksum, packed, unpacked
-from grader.core.errors import StoreTrouble
+from grader.core.errors import StoreFailure
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.verdict import Diagnosis, RuleScore, Verdict
 
@@ -25,7 +25,7 @@ class Entry:
     """The id of what was submitted; None when that could not be read."""
     key: str
     """The key of its record."""
-    trouble: str = ""
+    failure: str = ""
     """Why it could not be graded. Then it has no score, and is tried again next time."""
 
 
@@ -106,7 +106,7 @@ class Result:
     def verdict(self) -> Verdict | None:
         """The verdict after overrides; None: not graded yet."""
         if self.kept is None:
-            return Verdict.JUDGE_ERROR if self.entry.trouble else None
+            return Verdict.JUDGE_ERROR if self.entry.failure else None
         return self.brief.verdict if self.overrides else Verdict(self.kept.verdict)
 
     @property
@@ -119,13 +119,13 @@ class Result:
         """The record, after overrides; when none is stored, a record that says that there is no score, and why."""
         entry = self.entry
         if self.kept is None:
-            why = entry.trouble or "it has not been graded yet"
+            why = entry.failure or "it has not been graded yet"
             submission = Submission(name=entry.submission, notes=entry.notes, students=entry.students)
             return ungraded(self.lab, submission, self.full, why)
         try:
             record = from_json(self.kept.json)
         except ValueError as error:
-            raise StoreTrouble(
+            raise StoreFailure(
                 f"the record of {self.name} cannot be read by this grader; to grade it anew: "
                 f"grade batch FOLDER --again {self.name}\n({error})"
             ) from None

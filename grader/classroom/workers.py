@@ -56,7 +56,7 @@ class Graded:
 
     key: str
     kept: StoredRecord | None = None
-    trouble: str = ""
+    failure: str = ""
 
 
 def grade(task: Task) -> Graded:
@@ -69,7 +69,7 @@ def grade(task: Task) -> Graded:
     except (OtherGrader, Unprotected):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the others
-        return Graded(key=task.key, trouble=str(error) or type(error).__name__)
+        return Graded(key=task.key, failure=str(error) or type(error).__name__)
 
 
 def _kept(task: Task) -> StoredRecord:
@@ -113,4 +113,4 @@ def outcome(future: Future[Graded], task: Task) -> Graded:
     try:
         return future.result()
     except Late:
-        return Graded(key=task.key, trouble=LATE)
+        return Graded(key=task.key, failure=LATE)

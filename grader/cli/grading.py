@@ -137,7 +137,7 @@ def _tell_anew(before: Result, now: Graded) -> None:
     """Report the result of grading a submission again, beside the result before."""
     had = f"{before.kept.score} points" if before.kept is not None else "no score"
     if now.kept is None:
-        said(f"{before.name}: it could not be graded again, and has {had} as before: {now.trouble}")
+        said(f"{before.name}: it could not be graded again, and has {had} as before: {now.failure}")
     else:
         same = "as before" if f"{now.kept.score} points" == had else f"{had} before"
         said(f"{before.name}: {now.kept.score} points, {same}")
@@ -158,7 +158,7 @@ def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
         table.add_row(*map(Text, _row(result)))
         accepted += result.verdict is Verdict.ACCEPTED
         if result.score is None:
-            without.append(f"{result.name}: {(result.entry.trouble or 'not graded yet').partition(chr(10))[0]}")
+            without.append(f"{result.name}: {(result.entry.failure or 'not graded yet').partition(chr(10))[0]}")
         else:
             scores.append(result.score)
     console(160).print(table)

@@ -22,9 +22,9 @@ __all__ = [
     "hidden_losses",
     "hint_of",
     "is_hidden",
+    "leading_finding",
     "lost_points",
     "of_the_build",
-    "trouble_of",
 ]
 
 
@@ -164,7 +164,7 @@ def findings_of(record: Record, outcome: Outcome) -> list[Finding]:
     return [record.findings[place] for place in outcome.findings]
 
 
-def trouble_of(record: Record, outcome: Outcome) -> Finding | None:
+def leading_finding(record: Record, outcome: Outcome) -> Finding | None:
     """Return the finding for the first thing that went wrong in a case, None when there is none."""
     found = findings_of(record, outcome)
     difference = outcome.difference
@@ -178,8 +178,8 @@ def bad_operation(record: Record, outcome: Outcome) -> int:
     """Return the operation, counted from 1, at which a case first went wrong; 0 when it is unknown."""
     if outcome.difference is not None:
         return outcome.difference.operation
-    trouble = trouble_of(record, outcome)
-    return (trouble.operation if trouble is not None else None) or 0
+    leading = leading_finding(record, outcome)
+    return (leading.operation if leading is not None else None) or 0
 
 
 def hint_of(record: Record, group: Group) -> str:

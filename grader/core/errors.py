@@ -8,7 +8,7 @@ GraderError                 exit code 3: the grader's fault; costs no student a 
 ├── NoWorkers               there is no worker machine to grade
 ├── TooBusy                 this machine is too busy to run a working program in time
 ├── OutOfRoom               this machine has too little disk, memory, processes or descriptors left
-├── StoreTrouble            a store cannot be used any longer: it is gone, its disk is full, a part of it is damaged
+├── StoreFailure            a store cannot be used any longer: it is gone, its disk is full, a part of it is damaged
 ├── Unprotected             this machine cannot confine a program as far as was requested
 └── InputError              exit code 2: an input is wrong
     ├── UsageError          an option or a path
@@ -40,7 +40,7 @@ __all__ = [
     "Problem",
     "RubricError",
     "StoreError",
-    "StoreTrouble",
+    "StoreFailure",
     "TooBusy",
     "ToolMissing",
     "Unprotected",
@@ -109,7 +109,7 @@ class OutOfRoom(GraderError):
     """The machine has too little of a resource left; the message says which one, where, and what to do."""
 
 
-class StoreTrouble(GraderError):
+class StoreFailure(GraderError):
     """A store that was usable is no longer usable, or a part of it is not."""
 
 

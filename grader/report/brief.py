@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 from enum import Enum, auto
 from functools import partial
 
-from grader.core.causes import Audience, Group, broken_by, grouped, hint_of, is_hidden, trouble_of
+from grader.core.causes import Audience, Group, broken_by, grouped, hint_of, is_hidden, leading_finding
 from grader.core.record import Record
 from grader.core.verdict import RuleScore, Verdict
 from grader.report.closing import MORE, advised, graded_briefly, printed, reproduce
@@ -150,8 +150,8 @@ def _others(page: Page, record: Record, groups: Sequence[Group], *, long: int, s
 
 
 def _rule_of(record: Record, group: Group) -> str:
-    trouble = trouble_of(record, group.shown)
-    return trouble.rule if trouble is not None else group.shown.rule
+    leading = leading_finding(record, group.shown)
+    return leading.rule if leading is not None else group.shown.rule
 
 
 def _wrong_words(record: Record, group: Group) -> str:
@@ -160,14 +160,14 @@ def _wrong_words(record: Record, group: Group) -> str:
 
 def _place(record: Record, group: Group) -> str:
     """Return the case and line, the call, the line of the student's file, and in how many cases it was seen."""
-    outcome, trouble = group.shown, trouble_of(record, group.shown)
+    outcome, leading = group.shown, leading_finding(record, group.shown)
     number, line = bad_place(record, outcome)
     call = next((step.call for step in outcome.steps if step.number == number), "")
     places = [f"{outcome.case}:{line}" if line else outcome.case]
     if call:
         places.append(f"operation {number}: {call}")
-    if trouble is not None and trouble.source:
-        places.append(called_from(trouble.source[:1]))
+    if leading is not None and leading.source:
+        places.append(called_from(leading.source[:1]))
     if group.others:
         places.append(f"seen in {counted(len(group.outcomes), 'case')}")
     return "; ".join(places)

@@ -13,8 +13,8 @@ from grader.core.causes import (
     hidden_losses,
     hint_of,
     is_hidden,
+    leading_finding,
     lost_points,
-    trouble_of,
 )
 from grader.core.record import Record
 from grader.core.verdict import Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
@@ -126,29 +126,29 @@ class _Cause:
 
 def _cause(record: Record, group: Group) -> _Cause:
     outcome = group.shown
-    trouble = trouble_of(record, outcome)
+    leading = leading_finding(record, outcome)
     number, line = bad_place(record, outcome)
     picture = next((one for one in record.pictures if one.case == outcome.case), None)
     scenes = drawn(picture, outcome) if picture is not None else ()
     first = scenes[0].step.number if scenes else number + 1 if number else len(outcome.steps) + 1
     at = [place for place, scene in enumerate(scenes) if scene.step.number <= number]
     return _Cause(
-        rule=trouble.rule if trouble is not None else outcome.rule,
+        rule=leading.rule if leading is not None else outcome.rule,
         cost=cost_of(group),
         outcome=outcome,
         hidden=is_hidden(outcome, Audience.STUDENT),
         file=case_file(record, outcome.case) + (f":{line}" if line else ""),
         number=number,
         call=next((step.call for step in outcome.steps if step.number == number), ""),
-        message=trouble.message if trouble is not None else "",
-        source=trouble.source if trouble is not None else (),
+        message=leading.message if leading is not None else "",
+        source=leading.source if leading is not None else (),
         hint=hint_of(record, group) or _first_hint(record, group),
         broken=group.shown.broken,
         before=tuple(step for step in outcome.steps if step.number < first),
         scenes=scenes,
         at=at[-1] if at else 0,
         undrawn=picture is not None and number > 0 and all(scene.step.number < number for scene in scenes),
-        besides=tuple(besides(findings_of(record, outcome), trouble)),
+        besides=tuple(besides(findings_of(record, outcome), leading)),
         program="\n".join(picture.program) if picture is not None else "",
         others=group.others,
     )

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
-from grader.core.causes import Audience, grouped, is_hidden, trouble_of
+from grader.core.causes import Audience, grouped, is_hidden, leading_finding
 from grader.core.record import Record
 from grader.core.verdict import Outcome, RuleScore, Verdict
 from grader.report.decided import decision_of
@@ -109,8 +109,8 @@ class _Suites:
             message = "a hidden case; what it does is not shown"
             ET.SubElement(case, "failure", type="hidden", message=message).text = message
             return
-        trouble = trouble_of(self.record, outcome)
-        message = trouble.message if trouble is not None else ""
+        leading = leading_finding(self.record, outcome)
+        message = leading.message if leading is not None else ""
         bad = ET.SubElement(case, _tag(outcome.verdict), type=outcome.verdict, message=message)
         whole = outcome.case in self.shown
         bad.text = case_in_full(self.record, outcome) if whole else f"{outcome.case}: {message}"

@@ -13,8 +13,8 @@ from grader.core.causes import (
     guilty_of,
     hidden_losses,
     is_hidden,
+    leading_finding,
     of_the_build,
-    trouble_of,
 )
 from grader.core.record import Override, Record
 from grader.core.verdict import Finding, Outcome, SourceLine, Tool, Verdict
@@ -53,7 +53,7 @@ def causes(record: Record, audience: Audience) -> Iterator[Problem]:
 def _causes(record: Record, audience: Audience) -> Iterator[Problem]:
     yield from _building(record)
     for group in asked_now(record, grouped(record, _visible(record, audience))):
-        problem = _found(group.shown, trouble_of(record, group.shown))
+        problem = _found(group.shown, leading_finding(record, group.shown))
         cases = frozenset(one.case for one in group.outcomes)
         yield replace(problem, message=f"{problem.message} ({cost_of(group)})", cases=cases)
     yield from _hidden(record, audience)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from grader.core.causes import Audience, Group, broken_by, grouped, hint_of, is_hidden, trouble_of
+from grader.core.causes import Audience, Group, broken_by, grouped, hint_of, is_hidden, leading_finding
 from grader.core.record import Record
 from grader.core.verdict import RuleScore, Verdict
 from grader.report.brief import Part, brief
@@ -129,8 +129,8 @@ def _causes(page: Page, record: Record, audience: Audience) -> None:
 
 
 def _group(page: Page, record: Record, group: Group, number: int) -> None:
-    trouble = trouble_of(record, group.shown)
-    rule = trouble.rule if trouble is not None else group.shown.rule
+    leading = leading_finding(record, group.shown)
+    rule = leading.rule if leading is not None else group.shown.rule
     page.write(strong(f"{number}. {rule}"), f": {cost_of(group)}", hang=3)
     show_case(page, record, group.shown)
     hint = hint_of(record, group)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from grader.core.causes import bad_operation, findings_of, trouble_of
+from grader.core.causes import bad_operation, findings_of, leading_finding
 from grader.core.record import Record
 from grader.core.verdict import Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 from grader.report.page import Page, Span, Style, bad, dim, pad, strong
@@ -71,7 +71,7 @@ def show_case(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL) -
 
 def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, *, told: bool = False) -> None:
     """Write the operations and what went wrong; what the page has already shown (`told`) is left out."""
-    trouble = trouble_of(record, outcome)
+    leading = leading_finding(record, outcome)
     number, _ = bad_place(record, outcome)
     columns = _Columns(page, _folded(outcome.steps, number, fold))
     columns.head()
@@ -80,12 +80,12 @@ def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, 
         _gap(page, before, step.number)
         columns.row(step, number, outcome)
         if step.number == number:
-            _what_went_wrong(page, record, outcome, trouble, told=told)
+            _what_went_wrong(page, record, outcome, leading, told=told)
         before = step.number
     if outcome.steps and before < outcome.steps[-1].number:
         _gap(page, before, outcome.steps[-1].number + 1)
     if all(step.number != number for step in columns.steps):
-        _what_went_wrong(page, record, outcome, trouble, told=told)
+        _what_went_wrong(page, record, outcome, leading, told=told)
 
 
 def legend(page: Page, record: Record, outcomes: Iterable[Outcome], fold: Fold = FULL) -> None:
@@ -200,7 +200,7 @@ class _Columns:
         self.page.write(dim(text), indent=_INDENT + len(_MARK) + 1 + self.number + 4)
 
 
-def _what_went_wrong(page: Page, record: Record, outcome: Outcome, trouble: Finding | None, *, told: bool) -> None:
+def _what_went_wrong(page: Page, record: Record, outcome: Outcome, leading: Finding | None, *, told: bool) -> None:
     """Write the first difference, or the finding that ended the case, directly below its operation."""
     indent = _INDENT + len(_MARK) + 1
     wrong = what_is_wrong(record, outcome)
@@ -208,9 +208,9 @@ def _what_went_wrong(page: Page, record: Record, outcome: Outcome, trouble: Find
         page.write(bad("wrong"), f"     {wrong}", indent=indent, hang=indent + 10)
     elif outcome.difference is not None and _returned_right(outcome, outcome.difference.operation):
         page.write(bad("wrong"), "     not what the call returned, but what it left behind", indent=indent)
-    if trouble is not None and trouble.source and (not told or len(trouble.source) > 1):
-        page.write(strong("your code"), f" {called_from(trouble.source)}", indent=indent, hang=indent + 10)
-    for text in besides(findings_of(record, outcome), trouble):
+    if leading is not None and leading.source and (not told or len(leading.source) > 1):
+        page.write(strong("your code"), f" {called_from(leading.source)}", indent=indent, hang=indent + 10)
+    for text in besides(findings_of(record, outcome), leading):
         page.write(dim("besides"), f"   {text}", indent=indent, hang=indent + 10)
 
 
@@ -222,27 +222,27 @@ def what_is_wrong(record: Record, outcome: Outcome) -> str:
     """Return what was seen first in a case, in one sentence; empty when neither a difference nor a finding says it."""
     if outcome.difference is not None:
         return outcome.difference.seen
-    trouble = trouble_of(record, outcome)
-    return trouble.message if trouble is not None else ""
+    leading = leading_finding(record, outcome)
+    return leading.message if leading is not None else ""
 
 
-def besides(findings: Sequence[Finding], trouble: Finding | None) -> Iterator[str]:
+def besides(findings: Sequence[Finding], leading: Finding | None) -> Iterator[str]:
     """Yield what else was found in the case, each thing once; all lost memory in one sentence."""
-    others = [one for one in findings if one is not trouble and one.message and not one.field]
+    others = [one for one in findings if one is not leading and one.message and not one.field]
     leaks = [one for one in others if one.verdict is Verdict.MEMORY_LEAK]
-    said = {trouble.message} if trouble is not None else set()
+    said = {leading.message} if leading is not None else set()
     fresh: dict[object, Finding] = {}
     for one in others:
         if one not in leaks and one.message not in said:
             fresh.setdefault(one.source or one.message, one)
     for one in list(fresh.values())[:_MOST_FINDINGS]:
         told = [] if not one.source or str(one.source[0]) in one.message else [called_from(one.source)]
-        if trouble is not None and one.operation not in (None, trouble.operation):
+        if leading is not None and one.operation not in (None, leading.operation):
             told.insert(0, f"operation {one.operation}")
         yield f"{one.message} ({'; '.join(told)})" if told else one.message
     if len(fresh) > _MOST_FINDINGS:
         yield f"and {len(fresh) - _MOST_FINDINGS} more"
-    own = trouble.source[:1] if trouble is not None else ()
+    own = leading.source[:1] if leading is not None else ()
     lines = dict.fromkeys(str(one.source[0]) for one in leaks if one.source and one.source[:1] != own)
     if lines:
         yield f"the memory allocated at {', '.join(lines)} is never freed"

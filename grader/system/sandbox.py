@@ -141,11 +141,11 @@ class Workspace:
             becomes=self.user,
             wrapped=bool(bubblewrap),
         )
-        *channels_read, trouble = done.channels
-        if trouble.startswith(b"="):
-            done = _as_inside(done, int(trouble[1:]))
-        elif trouble:
-            raise CannotStart(f"a program for the submission cannot be started: {trouble.decode(errors='replace')}")
+        *channels_read, message = done.channels
+        if message.startswith(b"="):
+            done = _as_inside(done, int(message[1:]))
+        elif message:
+            raise CannotStart(f"a program for the submission cannot be started: {message.decode(errors='replace')}")
         self.budget.take(done.own_seconds, done.wall_seconds)
         return replace(done, channels=tuple(channels_read))
 

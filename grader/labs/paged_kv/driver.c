@@ -1,5 +1,5 @@
 /* The only code that knows the student's structures: it makes the six calls, pokes, and writes the record whose
- * layout reference/paged_kv/record.py describes. It believes no pointer that the table of allocations does not
+ * layout reference/paged_kv/record.py describes. It trusts no pointer that the table of allocations does not
  * confirm, and no length that it did not count itself.
  */
 #include "harness.h"
@@ -30,7 +30,7 @@ static size_t region_words(int32_t pool_bytes)
     return ((size_t)pool_bytes + 2 * GUARD + 3) / 4;
 }
 
-/* Whole pages, so that a store a little behind the pool is a store into forbidden memory too. */
+/* Whole pages, so that a store shortly after the pool is also a store into forbidden memory. */
 static size_t pages_of(int32_t pool_bytes)
 {
     return (region_words(pool_bytes) * 4 + 2 * GUARD + PAGE - 1) / PAGE * PAGE;
@@ -176,8 +176,8 @@ static int set_kv_count(LLMEngine *engine, const int32_t *argument)
 
 /* ---------------------------------------------------------------- operations */
 
-/* The six calls, each through a door that has nothing but a jump in it: where one is passed, the count of
- * instructions is switched on and off. The names are made unguessable before the link, like those in calls.c. */
+/* The six calls, each through a function that contains only a jump: there the count of instructions is switched on
+ * and off. The names are made unguessable before the link, like those in calls.c. */
 HARNESS_DOOR LLMEngine *harness_call_llm_init(void *pool, size_t bytes)
 {
     return llm_init(pool, bytes);
@@ -256,7 +256,7 @@ static int apply(const struct call *call)
     return 0;
 }
 
-/* All pools and their guards are forbidden but for what the contract lists. */
+/* Forbid all pools and their guards, except for the bytes that the contract lists. */
 static void forbid_pools(const struct contract *contract)
 {
     for (int32_t number = 1; number <= engines; number++)
@@ -301,7 +301,7 @@ static int readable(enum pointer pointer)
     return pointer == PTR_OK || pointer == PTR_SHARED;
 }
 
-/* A table of ints. Entries behind the end of too small an allocation, never written, count as `blank`. */
+/* Append a table of ints. Entries past the end of an allocation that is too small, never written, count as `blank`. */
 static void put_ints(const int *ints, size_t count, int blank)
 {
     if (!harness_outside(&ints[count - 1], sizeof *ints)) {
@@ -312,7 +312,7 @@ static void put_ints(const int *ints, size_t count, int blank)
         harness_put_of(&ints[i], harness_outside(&ints[i], sizeof *ints) ? blank : ints[i]);
 }
 
-/* Is an entry mapped behind the last block that `kv_count` words need? Says nothing of a state that a poke made. */
+/* Return whether an entry is mapped after the last block that `kv_count` words need (meaningless after a poke). */
 static int is_overfull(const Sequence *sequence, int slot)
 {
     const int *table = sequence->block_table[slot];

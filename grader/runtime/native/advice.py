@@ -49,7 +49,7 @@ _UNDEFINED = (
     *("a pointer is not aligned for what it points to", "an object is too small for what is read or written there"),
     *("a builtin function is given a number that it does not allow", "a place that cannot be reached is reached"),
 )
-"""In the order of trouble.c's enum undefined."""
+"""In the order of faults.c's enum undefined."""
 
 _ENDS = {
     End.CRASH: "crashes",

@@ -17,7 +17,7 @@ from grader.core.verdict import Visibility
 from grader.runtime.native.driver import Driver
 from reference.operation import Operation, Trace
 
-__all__ = ["WATCH", "apart", "plan"]
+__all__ = ["WATCH", "by_visibility", "plan"]
 
 WATCH = -1
 """In the place of a failing allocation: none fails, and memory freed by the call that allocated it is reported."""
@@ -30,7 +30,7 @@ _TIMES = (60_000, 3_000, 900_000)  # microseconds: first, least and hangs; see "
 _TOTAL_SECONDS = 10.0
 
 
-def apart(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:
+def by_visibility(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:
     """Split these case numbers into the public and then the hidden ones: a process may have either, not both."""
     parts: dict[Visibility, list[int]] = {visibility: [] for visibility in Visibility}
     for number in numbers:

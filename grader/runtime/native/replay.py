@@ -21,7 +21,7 @@ from grader.runtime.native.block_reports import block_event
 from grader.runtime.native.delta import length_after, whole
 from grader.runtime.native.delta_step import DeltaStep
 from grader.runtime.native.driver import Driver
-from grader.runtime.native.plan import apart, plan
+from grader.runtime.native.plan import by_visibility, plan
 from grader.runtime.native.wire import Frame, Frames, Kind
 from grader.runtime.observation import Fault, Played, PlayedStep, Remark, Replayed
 from grader.runtime.program import Program
@@ -48,13 +48,13 @@ _HUNG, _WITHOUT_TIME = 1, 2
 _HEAD = struct.Struct("<iiQ")
 _ADDRESS = 8
 _DEEPEST = 32
-"""The most addresses of a stack; trouble.c sends no more."""
+"""The most addresses of a stack; faults.c sends no more."""
 _MOST_BLOCKS = 1 << 19
 """The most allocations of a case; see inside.h."""
 _MOST_EVENTS, _MOST_LIVE = 1000, 1000
 """Of one case: the most faults of its allocations, and the most never freed, of which heap.c reports no more."""
 _MOST_OF_LINES, _MOST_OF_A_PLACE = 1 << 17, 1 << 13
-"""The most bytes of one message of lines.c, and of one on undefined behaviour (trouble.c)."""
+"""The most bytes of one message of lines.c, and of one on undefined behaviour (faults.c)."""
 
 
 def replay(
@@ -77,7 +77,7 @@ def replay(
     played = [Played(case) for case in cases]
     output, spent = b"", 0.0
     planned = partial(plan, cases, driver=driver, failing=failing, tracing=tracing, lines=lines)
-    for numbers in apart(cases, range(len(cases))):
+    for numbers in by_visibility(cases, range(len(cases))):
         if any(one.no_time for one in played):
             for number in numbers:
                 played[number].no_time = True

@@ -19,7 +19,7 @@ from grader.runtime.native.driver import Driver
 from grader.runtime.native.leaks import find_lost
 from grader.runtime.native.lines import find_lines
 from grader.runtime.native.needed_tools import ADDR2LINE, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
-from grader.runtime.native.plan import apart
+from grader.runtime.native.plan import by_visibility
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.valgrind.callgrind import count_instructions
@@ -144,7 +144,7 @@ class NativeRuntime:
             return observed
         without_line = cases_without_line(comparisons, checked, suspect(observed).shown)
         cases = [one.case for one in comparisons]
-        chosen = apart(cases, [*without_line, *(number for number in unset if number not in without_line)])[0]
+        chosen = by_visibility(cases, [*without_line, *(number for number in unset if number not in without_line)])[0]
         more = memcheck(
             work,
             program,

@@ -1,20 +1,21 @@
-/* confine: give up rights, then become another program.
+/* confine: give up rights, then execute another program.
  *
  *   confine WORD... -- PROGRAM ARGUMENT...
  *
- *   errors=FD       where to say why it did not come so far; nothing comes when the program was started
- *   init            stay and wait for the program, as the first process of a namespace must. How it ended, as wait
- *                   says, goes where errors go, behind a "="; SIGPROF goes to the program. Only errors= comes before
+ *   errors=FD       where to write why the program was not started; nothing is written when it was
+ *   init            stay and wait for the program, as the first process of a namespace must. Its status, as wait
+ *                   returns it, is written after a "=" to errors=; SIGPROF is passed on. Only errors= comes before
  *   cpu= space= file= processes= files=   the most seconds, bytes of memory, bytes in a file, processes, descriptors
  *   user=ID         become this user and group, with no other groups
- *   landlock        leave no file but those of the next words, no TCP, no signals to others (as far as the kernel can)
- *   read=PATH       may be read and executed, with all below it; not there: no matter. Any number of them
+ *   landlock        allow only the files of the next words, no TCP, no signals to others (as far as the kernel can)
+ *   read=PATH       may be read and executed, with all below it; ignored if it does not exist. Any number of them
  *   write=PATH      may be read, written and executed, with all below it. Any number of them
  *   seccomp         refuse the system calls of filter.h
  *
- * There are never core files, privileges, new ones either, or blocked and ignored signals. What a word asks for is done, or nothing
- * is started: what was asked for was active. Our numbers of Landlock are those of the kernel's documentation; its
- * header is missing or old on many machines.
+ * The program has no core files, no privileges and no way to new ones, and no blocked or ignored signals. If anything
+ * that a word asks for cannot be done, the program is not started. So what was asked for is active in every program
+ * that runs. The numbers of Landlock are those of the kernel's documentation; its header is missing or old on many
+ * machines.
  */
 #define _GNU_SOURCE
 #include "filter.h"
@@ -57,7 +58,7 @@ static int ruleset = -1;
 
 static void make_ruleset(void)
 {
-    static const int rights[] = {0, 13, 14, 15, 15, 16}; /* how many of them each version knows */
+    static const int rights[] = {0, 13, 14, 15, 15, 16}; /* how many rights each version knows */
     enum { VERSIONS = sizeof rights / sizeof *rights, WITH_TCP = 4, WITH_SCOPES = 6 };
     long version = syscall(LANDLOCK_CREATE, NULL, 0, VERSION);
     if (version < 1)
@@ -108,11 +109,12 @@ static void become(const char *user)
     uid_t id = (uid_t)strtoul(user, NULL, 10);
     if (setgroups(0, NULL) != 0 || setresgid(id, id, id) != 0 || setresuid(id, id, id) != 0)
         stop("user");
-    if (getuid() != id || getgid() != id) /* -1 is nobody, but means: as before */
+    if (getuid() != id || getgid() != id) /* -1 means: do not change */
         errno = EINVAL, stop("user");
 }
 
-/* Root's too: without them it is a user like any other, who owns much. What is executed cannot get them back. */
+/* Root loses them too: without them it is like any other user who owns many files. The program cannot get them
+ * back. */
 static void drop_capabilities(void)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -128,7 +130,7 @@ static void refuse_calls(void)
         stop("seccomp");
 }
 
-/* A new program keeps what is blocked and ignored: not even that is ours. */
+/* A new program would keep our blocked and ignored signals. */
 static void let_signals_in(void)
 {
     sigset_t none;
@@ -147,7 +149,7 @@ static void pass_on(int number)
     kill(program, number);
 }
 
-/* Its program ends with it, and with it the namespace and all that is left there. */
+/* When this process ends, so do the program, the namespace and everything left in it. */
 static void stay_as_init(void)
 {
     signal(SIGPROF, pass_on);

@@ -186,11 +186,11 @@ def test_a_judge_error_stops_no_other_and_is_tried_again(
     with monkeypatch.context() as patched:
         patched.setattr(pipeline, "grade", broken)
         graded(store, folder, run)
-    troubles = {one.name: one.entry.trouble for one in store.results(run) if not one.is_graded}
-    assert troubles == {"yoda_crlf": "the driver broke"}
+    failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
+    assert failures == {"yoda_crlf": "the driver broke"}
 
     graded(store, folder, run)
-    assert [one.entry.trouble for one in store.results(run) if not one.is_graded or one.entry.trouble] == []
+    assert [one.entry.failure for one in store.results(run) if not one.is_graded or one.entry.failure] == []
 
 
 def test_when_an_executor_breaks_only_the_guilty_one_is_left_out(store: Store, folder: Path) -> None:
@@ -198,10 +198,10 @@ def test_when_an_executor_breaks_only_the_guilty_one_is_left_out(store: Store, f
     run = planned(store, folder)
     source = (folder / "sign_compare.c").read_bytes()
     graded(store, folder, run, partial(here, source), window=3)
-    troubles = {one.name: one.entry.trouble for one in store.results(run) if not one.is_graded}
+    failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
 
-    assert list(troubles) == ["sign_compare"]
-    assert "killed" in troubles["sign_compare"]
+    assert list(failures) == ["sign_compare"]
+    assert "killed" in failures["sign_compare"]
 
 
 def deadly(task: Task) -> Graded:
@@ -240,7 +240,7 @@ def test_a_worker_with_another_grader_refuses(store: Store, folder: Path) -> Non
     with pytest.raises(OtherGrader):
         graded(store, folder, replace(run, fingerprint="another"))
     assert len(store.pending(run)) == 3
-    assert {one.entry.trouble for one in store.results(run)} == {""}
+    assert {one.entry.failure for one in store.results(run)} == {""}
 
 
 _SHARED = """import sys

@@ -20,7 +20,7 @@ from grader.classroom.store import Store, open_store
 from grader.classroom.worker_pool import Pool
 from grader.classroom.workers import LATE, Graded, Task, processes
 from grader.cli.batch import _named
-from grader.core.errors import DriverError, StoreTrouble, UsageError
+from grader.core.errors import DriverError, StoreFailure, UsageError
 from grader.system.budget import MOST_SECONDS
 from grader.tests.classroom.test_batch import folder, graded, planned, store
 from grader.tests.support.classes import until
@@ -85,7 +85,7 @@ def test_a_record_stays_until_there_is_a_new_one(store: Store, folder: Path, mon
     monkeypatch.setattr("grader.pipeline.grade", broken)
     told = graded(store, folder, run, again=keys)
 
-    assert [one.trouble for one in told] == ["no time"] * 3
+    assert [one.failure for one in told] == ["no time"] * 3
     assert [one.kept for one in store.results(run)] == before
 
 
@@ -97,9 +97,9 @@ def test_what_was_handed_in_and_is_damaged_stops_no_other(tmp_path: Path, store:
         connection.execute("UPDATE sources SET content = x'00' WHERE id = ?", (one,))
     connection.close()
     graded(store, folder, run)
-    troubles = {one.name: one.entry.trouble for one in store.results(run) if not one.is_graded}
-    assert list(troubles) == ["yoda_crlf"]
-    assert "`grade batch FOLDER` puts it back" in troubles["yoda_crlf"]
+    failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
+    assert list(failures) == ["yoda_crlf"]
+    assert "`grade batch FOLDER` puts it back" in failures["yoda_crlf"]
 
     graded(store, folder, planned(store, folder))
     assert all(one.is_graded for one in store.results(run))
@@ -110,7 +110,7 @@ def stuck(task: Task) -> Graded:
     if b"stuck" in task.source.content:
         Path(task.source.content.decode().split()[1]).touch()
         os.kill(os.getpid(), signal.SIGSTOP)
-    return Graded(key=task.key, trouble="not today")
+    return Graded(key=task.key, failure="not today")
 
 
 def test_a_grading_that_does_not_end_is_noted_and_the_class_goes_on(
@@ -133,10 +133,10 @@ def test_a_grading_that_does_not_end_is_noted_and_the_class_goes_on(
         thread.start()
         graded(store, folder, run, lambda: nullcontext(pool))
         thread.join()
-    troubles = {one.name: one.entry.trouble for one in store.results(run) if not one.is_graded}
+    failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
 
-    assert troubles.pop("sign_compare") == LATE
-    assert set(troubles.values()) == {"not today"}
+    assert failures.pop("sign_compare") == LATE
+    assert set(failures.values()) == {"not today"}
 
 
 def test_a_store_that_is_gone_ends_a_batch(
@@ -147,5 +147,5 @@ def test_a_store_that_is_gone_ends_a_batch(
     monkeypatch.setattr(batch, "grade", stuck)
     run = planned(store, folder)
     (tmp_path / "grades.sqlite").unlink()
-    with pytest.raises(StoreTrouble, match=r"grades\.sqlite: somebody removed or replaced it"):
+    with pytest.raises(StoreFailure, match=r"grades\.sqlite: somebody removed or replaced it"):
         graded(store, folder, run, partial(processes, 2))

@@ -68,11 +68,11 @@ def test_a_report_is_shown_by_name(place: Path) -> None:
     assert "How it was graded" in call(place, "show", "007", "--all").out
     close = {"yoda_crfl": "yoda_crlf", "Yoad": "Yoda", "yoda@example.ed": "yoda@example.edu"}
     unknown = {name: call(place, "show", name) for name in close}
-    troubled = call(place, "show", "tie")
+    failed = call(place, "show", "tie")
 
     assert {said.code for said in unknown.values()} == {2}
     assert [name for name, said in unknown.items() if f"(did you mean {close[name]}?)" not in said.err] == []
-    assert (troubled.code, "This is not your fault" in troubled.out) == (3, True)
+    assert (failed.code, "This is not your fault" in failed.out) == (3, True)
 
 
 def test_an_incomplete_run_is_exported_only_on_demand(place: Path) -> None:

@@ -139,7 +139,7 @@ def test_an_interrupted_batch_that_also_loses_a_worker_ends_with_the_same_store(
 def user(one: Task) -> Graded:
     """Instead of a grading: who a submission would be. Its process keeps that user."""
     time.sleep(0.5)
-    return Graded(key=one.key, trouble=f"{user_of_this_process()}")
+    return Graded(key=one.key, failure=f"{user_of_this_process()}")
 
 
 _CLOSED_WHILE_ASKED = """
@@ -171,9 +171,9 @@ def test_no_two_gradings_of_a_machine_have_one_user(there: LocalCluster, monkeyp
     with cluster(address(there), print) as executor, ThreadPoolExecutor(2) as threads:
         futures = [executor.submit(user, task(f"{number}")) for number in range(2)]
         futures += [threads.submit(clusters._grade_there, user, task()) for _ in range(2)]
-        users = [future.result(timeout=60).trouble for future in futures]
+        users = [future.result(timeout=60).failure for future in futures]
         monkeypatch.setattr(clusters, "_IDLE_SECONDS", 0.0)
-        again = [one.trouble for one in threads.map(partial(clusters._grade_there, user), (task(), task()))]
+        again = [one.failure for one in threads.map(partial(clusters._grade_there, user), (task(), task()))]
     until(lambda: children(os.getpid()) <= before)
 
     assert len(set(users)) == 4
@@ -187,7 +187,7 @@ def test_a_submission_that_kills_its_process_stops_no_other(there: LocalCluster)
         futures = [executor.submit(deadly, task(text)) for text in ("deadly", "harmless")]
         results = [future.result(timeout=60) for future in futures]
 
-    assert [one.trouble for one in results] == [KILLED, ""]
+    assert [one.failure for one in results] == [KILLED, ""]
 
 
 def murderous(one: Task) -> Graded:
@@ -204,7 +204,7 @@ def test_a_submission_whose_workers_die_stops_no_other(there: LocalCluster, monk
         died = executor.submit(murderous, task("murderous")).result(timeout=60)
         harmless = executor.submit(deadly, task("harmless")).result(timeout=60)
 
-    assert (died.trouble, harmless.trouble) == (KILLED, "")
+    assert (died.failure, harmless.failure) == (KILLED, "")
 
 
 @pytest.mark.parametrize(

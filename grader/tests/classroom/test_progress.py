@@ -17,7 +17,7 @@ def test_all_that_is_counted_is_told(capsys: pytest.CaptureFixture[str]) -> None
     with progress(1000, done=900, failing=5) as tell:
         tell.started -= 10
         tell(Graded(key="a", kept=kept("a")), 1)
-        tell(Graded(key="b", trouble="no time"), 3)
+        tell(Graded(key="b", failure="no time"), 3)
         assert capsys.readouterr().err == ""
         tell.told -= 60
         tell(Graded(key="c", kept=kept("c")), 1)

@@ -125,12 +125,12 @@ def test_what_has_no_score_says_so(store: Store) -> None:
     """Not graded yet, or not to be graded: a record of our own fault that gives and takes no point."""
     run = store.add_run(RUN, [entry("jane")])
     (waiting,) = store.results(run)
-    store.add_trouble(run, "key of jane", "no time")
-    (troubled,) = store.results(run)
+    store.add_failure(run, "key of jane", "no time")
+    (failed,) = store.results(run)
 
-    assert (waiting.verdict, troubled.verdict) == (None, Verdict.JUDGE_ERROR)
-    assert (troubled.record.score, troubled.record.max_score, troubled.record.complete) == (None, 6, False)
-    assert troubled.record.findings[0].message == "no time"
+    assert (waiting.verdict, failed.verdict) == (None, Verdict.JUDGE_ERROR)
+    assert (failed.record.score, failed.record.max_score, failed.record.complete) == (None, 6, False)
+    assert failed.record.findings[0].message == "no time"
 
 
 def test_the_run_that_counts_is_chosen_by_class(store: Store) -> None:

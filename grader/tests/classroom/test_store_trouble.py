@@ -16,7 +16,7 @@ from grader.assignment.source import Source
 from grader.classroom.database import opened
 from grader.classroom.store import Store, open_store
 from grader.classroom.stored_result import Entry, StoredRecord
-from grader.core.errors import StoreTrouble
+from grader.core.errors import StoreFailure
 from grader.core.verdict import Verdict
 from grader.report import GRADEBOOKS, LINE_BY_LINE
 from grader.tests.classroom.test_store import JANE, RUN, entry, kept
@@ -87,8 +87,8 @@ def test_a_damaged_row_counts_as_not_graded_and_is_made_anew(
         ann, bob, cem = store.results(store.run(1))
 
         assert (ann.is_graded, ann.verdict, ann.record.score) == (False, Verdict.JUDGE_ERROR, None)
-        assert f"{path} is damaged" in ann.entry.trouble
-        assert (bob.score, cem.is_graded, cem.entry.trouble) == (1, False, "")
+        assert f"{path} is damaged" in ann.entry.failure
+        assert (bob.score, cem.is_graded, cem.entry.failure) == (1, False, "")
     with open_store(path) as store:
         run = store.add_run(RUN, entries())
         assert run.id == 1
@@ -115,7 +115,7 @@ def test_a_damaged_source_is_said_and_put_back(path: Path, value: object) -> Non
     """By whoever hands it in once more."""
     changed(path, "UPDATE sources SET content = ?", value)
     with open_store(path) as store:
-        with pytest.raises(StoreTrouble, match=r"grades\.sqlite; `grade batch FOLDER` puts it back"):
+        with pytest.raises(StoreFailure, match=r"grades\.sqlite; `grade batch FOLDER` puts it back"):
             store.source("s")
         store.add_sources([("s", _SOURCE)])
 
@@ -126,7 +126,7 @@ def test_a_store_that_is_only_read_is_not_changed(path: Path) -> None:
     """Not even where one may; and it can be read where one may not."""
     before = path.read_bytes(), path.stat().st_mtime_ns
     with open_store(path, read_only=True) as store:
-        with pytest.raises(StoreTrouble, match="readonly"), opened(path, read_only=True) as read:
+        with pytest.raises(StoreFailure, match="readonly"), opened(path, read_only=True) as read:
             read.change("DELETE FROM records")
         assert len(list(store.results(store.run(1)))) == 3
     for words in (("runs",), ("show", "ann"), ("export", "--partial"), ("diff", "1", "1")):
@@ -163,9 +163,9 @@ def test_a_store_that_is_gone_is_no_silent_loss(path: Path, which: str, how: str
         file.unlink()
         if how == "replaced":
             file.write_bytes(content)
-        with pytest.raises(StoreTrouble, match=f"grades.sqlite{which}: somebody removed or replaced it"):
+        with pytest.raises(StoreFailure, match=f"grades.sqlite{which}: somebody removed or replaced it"):
             store.database.check()
-        with pytest.raises(StoreTrouble, match="somebody removed or replaced it"):
+        with pytest.raises(StoreFailure, match="somebody removed or replaced it"):
             store.add_record(kept("after"))
 
 
@@ -180,7 +180,7 @@ def fill(store: Store) -> None:
 def test_a_full_disk_names_the_store_and_what_to_do(path: Path) -> None:
     """What was kept before is there, and nothing is half."""
     said = r"grades\.sqlite: .*the disk is full: make room there.*same command goes on"
-    with pytest.raises(StoreTrouble, match=said), open_store(path) as store:
+    with pytest.raises(StoreFailure, match=said), open_store(path) as store:
         fill(store)
     with open_store(path) as store:
         assert [one.score for one in store.results(store.run(1))] == [1, 1, None]

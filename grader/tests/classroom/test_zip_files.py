@@ -46,7 +46,7 @@ def found(folder: Path) -> dict[str, Submitted]:
 
 def content(one: Submitted) -> bytes:
     """What would be graded."""
-    assert one.trouble == ""
+    assert one.failure == ""
     assert one.source is not None
     assert one.source.finding is None
     return one.source.content
@@ -153,10 +153,10 @@ def test_a_bad_zip_is_the_trouble_of_one(tmp_path: Path, form: str, name: str) -
     assert list(submitted) == ["bad", "jane", "joe"]
     assert (content(submitted["jane"]), content(submitted["joe"])) == (C, C)
     assert submitted["bad"].source is None
-    assert said in submitted["bad"].trouble
-    assert "\n" not in submitted["bad"].trouble
-    assert "grade-" not in submitted["bad"].trouble
-    assert found(tmp_path / "in")["bad"].trouble == submitted["bad"].trouble
+    assert said in submitted["bad"].failure
+    assert "\n" not in submitted["bad"].failure
+    assert "grade-" not in submitted["bad"].failure
+    assert found(tmp_path / "in")["bad"].failure == submitted["bad"].failure
     assert not Path("/tmp/evil.c").exists()
     assert not list(tmp_path.rglob("evil.c"))
 
@@ -173,7 +173,7 @@ def test_what_leads_out_of_the_zip_of_a_class_is_nobodys_trouble_but_its_own(tmp
     )
     submitted = found(put(tmp_path / "class.zip", packed(dict.fromkeys(names, C))))
 
-    assert {name for name, one in submitted.items() if "leads out of it" in one.trouble} == {
+    assert {name for name, one in submitted.items() if "leads out of it" in one.failure} == {
         "(.._evil.c)",
         "(etc_evil.c)",
         "joe",
@@ -195,10 +195,10 @@ def test_a_list_of_files_that_is_too_long_is_never_read(tmp_path: Path, monkeypa
     """It is read whole before it is looked at, so its length is looked at first; then the number of files."""
     put(tmp_path / "jane.zip", packed({f"{number}.txt": b"" for number in range(150)} | {NAME: C}))
     monkeypatch.setattr(zip_archive, "_MOST_MEMBERS", 100)
-    assert "more than 100 files" in found(tmp_path)["jane"].trouble
+    assert "more than 100 files" in found(tmp_path)["jane"].failure
 
     monkeypatch.setattr(zip_archive, "_MOST_READ", 5_000)
-    assert "the zip is broken" in found(tmp_path)["jane"].trouble
+    assert "the zip is broken" in found(tmp_path)["jane"].failure
 
 
 def test_a_zip_that_was_unpacked_beside_it_is_no_submission(tmp_path: Path) -> None:

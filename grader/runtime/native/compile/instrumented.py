@@ -1,6 +1,6 @@
 """Build a C submission once more, instrumented to report undefined behaviour or lines while it runs.
 
-The functions that the instrumented code calls are in harness/trouble.c and harness/lines.c. So nothing of libubsan or
+The functions that the instrumented code calls are in harness/faults.c and harness/lines.c. So nothing of libubsan or
 libtsan is needed, events are reported in frames of the report, and the program continues after an event.
 
 A trap would end the case at its first event; libubsan would have to be installed and its text parsed.

@@ -1,4 +1,5 @@
-/* What the student's calls of libc were renamed to: allocators, their relatives, ways out of the program. */
+/* The functions to which the student's calls of libc were renamed: allocators, their relatives, ways out of the
+ * program. */
 #define _GNU_SOURCE
 #include "inside.h"
 
@@ -52,7 +53,7 @@ void *harness_calloc(size_t count, size_t size)
     return size && count > SIZE_MAX / size ? NULL : allocate(count * size, 16, 1, CALLER);
 }
 
-/* As libc's, but that it always moves: size 0 frees. */
+/* Like libc's, except that it always moves the block. Size 0 frees it. */
 static void *resized(void *old, size_t size, void *caller)
 {
     if (old != NULL && size == 0) {
@@ -263,9 +264,9 @@ _Noreturn void harness__Exit(int status) { leave(WAY__EXIT_C, status); }
 _Noreturn void harness_quick_exit(int status) { leave(WAY_QUICK_EXIT, status); }
 _Noreturn void harness_abort(void) { leave(WAY_ABORT, 0); }
 
-/* A longjmp is legal when the function that called setjmp still runs. No function can stand before setjmp, because
- * setjmp would save that function's frame; so a few instructions note the buffer and jump on. What cannot be seen:
- * a copied buffer, __builtin_setjmp, and a frame that returned in this very call and whose room is in use again. */
+/* A longjmp is legal while the function that called setjmp still runs. No function can be put before setjmp, because
+ * setjmp would save the frame of that function; so a few instructions note the buffer and jump on. Not detected are
+ * a copied buffer, __builtin_setjmp, and a frame that returned in the same call and whose room is in use again. */
 static struct jump {
     const void *buffer;
     const char *stack;

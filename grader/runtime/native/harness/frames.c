@@ -1,4 +1,4 @@
-/* What goes to the grader: frames, and the record as what is new in it. */
+/* What is sent to the grader: frames, and the record as its differences from the last one. */
 #define _GNU_SOURCE
 #include "inside.h"
 
@@ -21,7 +21,7 @@ struct frame {
 
 enum { MOST_PIECES = 3 };
 
-/* A frame whose body is these pieces, one after the other. */
+/* Send a frame whose body consists of these pieces, one after the other. */
 static void send_pieces(enum kind kind, const struct iovec *pieces, int count)
 {
     struct frame frame = {
@@ -61,7 +61,7 @@ void send_frame(enum kind kind, const void *body, size_t length)
 /* ---------------------------------------------------------------- the record */
 
 enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 14 };
-/* What the lab says after an operation. */
+/* What the lab reports after an operation. */
 static struct record {
     int32_t *words; /* RECORD_WORDS of pages, touched only as far as used */
     size_t length, memory; /* where the memory begins that is the rest of it */
@@ -72,7 +72,7 @@ static HARNESS_LARGE struct {
 } seen[SEEN];
 static uint32_t seen_round;
 
-/* Where the words were read, in a build that tells of lines. */
+/* The addresses from which the words were read, in a build that reports lines. */
 static const void **addresses;
 
 static void note(const void *start, size_t count)
@@ -144,7 +144,8 @@ void set_up_record(void)
 
 enum { REPLY = 2 };
 
-/* The words that are others than in the last record, if that is as long and they are few. Were they? */
+/* Send the words that differ from the last record, if both are equally long and few words differ. Return whether they
+ * were sent. */
 static int send_few_words(void)
 {
     enum { FEW = 2, PAIR = 2, EMPTY = 1 + REPLY };
@@ -164,8 +165,8 @@ static int send_few_words(void)
     return 1;
 }
 
-/* All that stands before the memory, and what lies between the first and the last word that is another one in that.
- * It must be as long as the last one's memory. Was it? */
+/* Send everything that stands before the memory, and the memory from the first to the last word that differs. The
+ * memory must be as long as that of the last record. Return whether it was sent. */
 static int send_front_and_memory(void)
 {
     size_t memory = record.length - record.memory, start = 0, end = memory;
@@ -188,7 +189,8 @@ static int send_front_and_memory(void)
     return 1;
 }
 
-/* Have the record written, and send what an operation did to the last one (grader/runtime/native/delta.py), or all of it. */
+/* Let the lab write the record, and send its differences from the last one (grader/runtime/native/delta.py), or all
+ * of it. */
 void send_record(void)
 {
     record.length = record.memory = 0;

@@ -1,12 +1,13 @@
-/* The little of libc that the program under Valgrind needs, where the student's object needs no more.
+/* The part of libc that the program under Valgrind needs, if the student's object needs no more than this.
  *
- * Valgrind spends most of its time on a program's start: loader, locale, choice of vector functions. Here is a start of
- * a few instructions instead. And libc's string functions read whole vectors past the end of a string, which Valgrind
- * would call the student's error; these touch the bytes that they are asked to touch.
+ * Valgrind spends most of its time on a program's start: loader, locale, choice of vector functions. This start has a
+ * few instructions instead. Also, libc's string functions read whole vectors past the end of a string, which Valgrind
+ * would report as the student's error; the functions here touch only the bytes that they must touch.
  *
- * Nobody reads what is printed under Valgrind. So the printing functions print nothing, but look at every argument:
- * a value that was never set, or a string that has no end, is found as it would be in libc. Compiled without builtins
- * (a loop that copies must not become a call of memcpy). x86_64 only; elsewhere the program is linked with libc.
+ * Nobody reads what is printed under Valgrind. So the printing functions print nothing, but read every argument: a
+ * value that was never set, or a string that has no end, is found as it would be in libc. This file is compiled
+ * without builtins: a loop that copies must not become a call of memcpy. It is for x86_64 only; on other processors
+ * the program is linked with libc.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -84,8 +85,9 @@ int prctl(int what, ...) /* as our only caller calls it */
 
 int dup2(int from, int to) { return (int)ask3(SYS_dup2, from, to, 0); }
 
-/* The way back from a handler. What stands before it tells Valgrind where the interrupted function's stack pointer,
- * return address and saved registers are (as in libc), so that it finds the lines of a program that hangs. */
+/* Returns from a signal handler. The directives before it tell Valgrind where the stack pointer, the return address
+ * and the saved registers of the interrupted function are (as in libc), so that it finds the lines of a program that
+ * hangs. */
 void freestanding_back(void);
 __asm__(".text\n"
         ".cfi_startproc\n"
@@ -192,7 +194,8 @@ int strcmp(const char *one, const char *other) { return strncmp(one, other, SIZE
 
 char *strcpy(char *restrict to, const char *restrict from) { return memmove(to, from, strlen(from) + 1); }
 
-/* What a compiler with hardening defaults calls instead. Too small a target is what Valgrind itself will see. */
+/* The functions that a compiler with hardening defaults calls instead. Valgrind itself reports a target that is too
+ * small. */
 void *__memcpy_chk(void *, const void *, size_t, size_t);
 void *__memmove_chk(void *, const void *, size_t, size_t);
 void *__memset_chk(void *, int, size_t, size_t);
@@ -208,7 +211,7 @@ void *__memset_chk(void *to, int value, size_t size, size_t room) { return (void
 static struct _IO_FILE nobody; /* FILE is only a name here */
 FILE *stdout = &nobody, *stderr = &nobody, *stdin = &nobody;
 
-/* A branch on the value: Valgrind reports it where the value was never set. */
+/* Branches on the value, so that Valgrind reports a value that was never set. */
 static int looked_at(uint64_t value)
 {
     static volatile int sink;
@@ -235,7 +238,7 @@ static uint64_t integer(va_list *arguments, char size)
     }
 }
 
-/* One conversion, from behind its '%'. Moves on behind it; returns how many characters it would print. */
+/* Reads one conversion, beginning after its '%', and moves on past it. Returns how many characters it would print. */
 static int converted(const char **format, va_list *arguments, int so_far)
 {
     int width = 0, precision = -1;
@@ -377,12 +380,12 @@ _Noreturn void __assert_fail(const char *what, const char *file, unsigned line, 
     __builtin_trap();
 }
 
-/* Where a program that ends itself was is known from the native run. */
+/* The native run shows where a program was that ends itself. */
 int backtrace(void **stack, int most) { return (void)stack, (void)most, 0; }
 
 /* Thread-local data lies below the thread's own address, and the first word there is that address (ELF, x86_64).
- * Behind it the compiler's stack protector looks for its canary. What has no room here gets pages of its own. Until the
- * thread is made there is no errno. */
+ * After it the compiler's stack protector looks for its canary. Data for which there is no room gets pages of its
+ * own. There is no errno until the thread is made. */
 static void make_thread(void)
 {
     enum { ROOM = 1 << 12, HEAD = 64, ARCH_SET_FS = 0x1002 };

@@ -1,12 +1,12 @@
-/* System calls of the student's own. What a decent program wants of the system it asks of libc, in whose place there
- * are failing functions where it needs nothing (unneeded_calls.py); only an attack brings the instruction itself. So the
- * kernel is told where the student's code lies, and refuses every call from there with EPERM. And it is told of the one
- * place where the harness makes those calls that only the harness needs: to take pages away, and to write into what
- * neither stdout nor stderr is. From anywhere else, functions of libc too, they are refused. Who jumps to that very
- * place is not seen here. All other calls are the business of rights.c and the launcher. That the kernel can do it was
- * found out before the plan asked for it.
+/* Refuses the student's own system calls. An ordinary program reaches the system through libc, and functions of libc
+ * that no submission needs were replaced by ones that fail (unneeded_calls.py); only an attack contains the
+ * instruction itself. So the kernel is told where the student's code lies, and refuses every call from there with
+ * EPERM. It is also told of the only place from which the harness makes the calls that nobody else needs: to unmap
+ * pages, and to write to descriptors other than stdout and stderr. From anywhere else, libc's functions included,
+ * these calls are refused. A jump to that very place is not detected here. All other calls are the business of
+ * rights.c and the launcher. The plan asks for this only where the kernel was found to be able to do it.
  *
- * Not under Valgrind: there all calls come from Valgrind's code. */
+ * It is not used under Valgrind, where all calls come from Valgrind's code. */
 #define _GNU_SOURCE
 #include "inside.h"
 
@@ -20,7 +20,7 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 
-/* objcopy gave all sections of his code this name. */
+/* objcopy gave this name to all sections of the student's code. */
 __attribute__((section("student_text"), used)) static void no_text(void)
 {
 }

@@ -1,7 +1,7 @@
 /* Theory of operation
  *
- * The parts of the harness, a lab's driver.c and the student's object make one program. The grader starts it and
- * reads what it reports; the grader alone, another process, decides. Expected states never come here.
+ * The parts of the harness, a lab's driver.c and the student's object make one program. The grader, another process,
+ * starts it, reads what it reports, and alone decides. Expected states are never in this program.
  *
  *   the plan       argv[1] is its descriptor: cases and their operations (read once, then closed)
  *   the report     argv[2] is its descriptor: frames, each with a token, a kind and a length
@@ -11,22 +11,23 @@
  * canonical record after each (or a DELTA frame, with what is new in it); a crash or a time limit is caught on an
  * alternate stack and sent as a FAULT frame with the return addresses. The parent frames each case with BEGIN and
  * END, which the child cannot forge into another case's part because the grader takes the last END before the next
- * BEGIN. The parent limits the time of each operation too; how is said at "time".
- * It keeps what the child allocated and freed, and says what is left (ledger.c). Before its first operation the child
- * gives up whatever it does not need of the system (rights.c).
+ * BEGIN. The parent also limits the time of each operation; see "time" below. It records what the child allocated and
+ * freed, and reports what is left (ledger.c). Before its first operation the child gives up all rights that it does
+ * not need (rights.c).
  *
- * Under Valgrind (compiled a second time) all cases of a plan run in one process. No state is reported, only how many errors
- * Valgrind has counted; a client message puts the case and operation into Valgrind's own report, after its errors.
- * The plan says which bytes of the lab's memory each call may touch; the others are forbidden, and client messages
- * say where they were, so that the grader can tell a store into them from other errors.
+ * Under Valgrind (compiled a second time) all cases of a plan run in one process. It reports no state, only how many
+ * errors Valgrind has counted; a client message puts the case and the operation into Valgrind's own report, after its
+ * errors. The plan says which bytes of the lab's memory each call may touch; the others are forbidden, and client
+ * messages say where they were, so that the grader can tell a store into them from other errors.
  *
  * The student's malloc, free, exit and so on were renamed to the functions of calls.c. Memory comes from an arena and
  * is never used twice, with a gap before and behind each block. Natively new bytes are 0xA5, freed ones 0xDD, and the
- * gaps are canaries. Valgrind is told of every block instead, and that the gaps are nobody's: so it finds the same
- * errors in a statically linked program, where it cannot see malloc, and such a program starts five times faster.
+ * gaps are canaries. Valgrind is instead told of every block, and that the gaps belong to no block: so it finds the
+ * same errors in a statically linked program, where it cannot see malloc, and such a program starts five times
+ * faster.
  *
- * "trace": natively, and after each operation the harness looks which live blocks nothing points to any more. No
- * state is reported, only where each block that was never freed was lost. It is for the cases that lost something.
+ * "trace": native, and after each operation the harness finds the live blocks to which nothing points any more. It
+ * reports no state, only where each block that was never freed was lost. It is for the cases that lost something.
  */
 #define _GNU_SOURCE
 #include "inside.h"
@@ -72,8 +73,8 @@ void harness_drop(void *pages, size_t size)
     ask_kernel(SYS_munmap, (uintptr_t)pages, size ? size : 1, 0);
 }
 
-/* No buffer of libc's own may look like a leak. Natively a crash must lose no line; nobody reads what is printed
- * under Valgrind, where every system call is dear. */
+/* No buffer of libc itself may look like a leak. Natively no printed line may be lost in a crash; nobody reads what
+ * is printed under Valgrind, where every system call is expensive. */
 static void set_up_output(void)
 {
     static HARNESS_LARGE char buffer[1 << 12];
@@ -111,8 +112,8 @@ void harness_allow(const void *start, size_t size)
     (void)size;
 }
 
-/* Put what was forbidden, the case and the operation behind the operation's errors in Valgrind's report; with the
- * token, for whoever can write there may not tell of another place. */
+/* Write what was forbidden, the case and the operation into Valgrind's report, after the operation's errors. The
+ * token prevents that a program which writes there names another place. */
 static void mark_errors(int32_t case_number, int32_t operation)
 {
     for (int i = 0; i < forbidden_count; i++)
@@ -140,14 +141,14 @@ static size_t words_of(const struct one_case *one)
     return (sizeof *one + (size_t)one->operations * each) / sizeof(int32_t);
 }
 
-/* How far the child is, in a page that it shares with its parent. */
+/* The child's progress, in a page that it shares with its parent. */
 struct progress {
     int32_t operation, inside; /* inside: in a call, not in what we do between two of them */
 };
 static volatile struct progress *progress;
 static int confined;
 
-/* Do all operations of a case. Did each of them fit? */
+/* Do all operations of a case. Return whether each of them fitted the state. */
 static int run_case(const struct one_case *one)
 {
     begin_heap();
@@ -201,18 +202,18 @@ static int run_case(const struct one_case *one)
 
 /* ---------------------------------------------------------------- time
  *
- * The time of a child is the CPU time that it used and the time that it slept; while it waits for a processor, or for
- * somebody to read what it writes, it has none. So a busy machine makes nobody slow. The parent looks at it every
- * millisecond and limits the time of each operation. All figures are in microseconds and come with the plan:
+ * The time of a child is the CPU time that it used and the time that it slept. Waiting for a processor, or for
+ * somebody to read what it writes, does not count, so nobody is slow because the machine is busy. The parent measures
+ * it every millisecond and limits the time of each operation. All figures are in microseconds and come with the plan:
  *
- *   first   the limit of a call that never hung. One that runs into it is done again in a new child, alone, with twice
- *           the limit. If it hangs again the call is proven to hang: that costs 3 x first, once for each call.
- *           The plan names the calls that were proven so in an earlier process.
- *   hangs   is shared from then on: the limit of a call that is proven to hang is what is left of it, divided by the
- *           cases that are left, at least `least` and at most `first`. There is no second try any more.
- *   total   of all cases together. A case that it ends, and those that follow, are said to be without time.
+ * first   the limit of a call that never hung. A call that reaches it is done again in a new child, alone, with twice
+ * the limit. If it hangs again, the call is proven to hang: that costs 3 x first, once for each call. The plan names
+ * the calls for which this was proven in an earlier process. hangs   the time for all calls that are proven to hang.
+ * The limit of such a call is what is left of it, divided by the number of cases left, at least `least` and at most
+ * `first`. There is no second try any more. total   the time of all cases together. The case in which it ends, and
+ * those that follow, count as without time.
  *
- * A child that hangs is asked where it is (SIGPROF) and gets half its limit more to answer, then it is killed.
+ * A child that hangs is asked where it is (SIGPROF) and gets half its limit more for the answer. Then it is killed.
  */
 static struct {
     int64_t first, least, hangs, total;
@@ -233,7 +234,7 @@ static int64_t microseconds(clockid_t clock)
     return clock_gettime(clock, &at) == 0 ? at.tv_sec * 1000000LL + at.tv_nsec / 1000 : 0;
 }
 
-/* Does nobody read what the child writes? Then it sleeps through no fault of its own. */
+/* Return whether nobody reads what the child writes. Then its sleep is not its own fault. */
 static int waits_for_reader(void)
 {
     enum { ENDS = 4 };
@@ -261,7 +262,8 @@ static int has_children(pid_t child)
     return look_up("/proc/%d/task/%d/children", child)[0] != '\0';
 }
 
-/* Is it asleep or stopped, and not waiting for a processor or a disk? Or has it children that compute for it? */
+/* Return whether it is asleep or stopped (not waiting for a processor or a disk), or has children that compute for
+ * it. */
 static int sleeps(pid_t child)
 {
     const char *state = strrchr(look_up("/proc/%d/stat", child), ')');
@@ -334,15 +336,15 @@ static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t 
     return outcome;
 }
 
-/* All cases, in pages of the parent alone: what a case asks is known in that case only, of which its child has this
- * copy. */
+/* All cases, in pages that only the parent has: the operations of a case are known only in that case, whose child has
+ * a copy of them. */
 static int32_t *plan;
 static struct {
     void *words;
     size_t size; /* of the last case */
 } copy;
 
-/* How many bytes the largest case needs. */
+/* Returns how many bytes the largest case needs. */
 static size_t largest_of(const int32_t *at, int32_t cases)
 {
     size_t largest = 0;

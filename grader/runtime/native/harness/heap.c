@@ -1,4 +1,5 @@
-/* The student's memory: his variables, and an allocator that counts, fences and remembers. */
+/* The student's memory: the program's variables, and an allocator that counts blocks, puts canaries around them and
+ * records them. */
 #define _GNU_SOURCE
 #include "inside.h"
 
@@ -11,8 +12,8 @@
 
 /* ---------------------------------------------------------------- the student's own writable data */
 
-/* objcopy gave it sections of these names. Thread-local data cannot have its own: the linker lays it between that of
- * marker.o, which stands before the student's object in the link, and ours, which stands behind it. */
+/* objcopy put it into sections of these names. Thread-local data cannot have a section of its own: the linker puts it
+ * between that of marker.o, which stands before the student's object in the link, and ours, which stands after it. */
 static char no_data __attribute__((section("student_data"), used)) = 1;
 static char no_bss __attribute__((section("student_bss"), used));
 extern char __start_student_data[], __stop_student_data[], __start_student_bss[], __stop_student_bss[];
@@ -24,7 +25,7 @@ static struct statics {
 } statics[4];
 enum { STATICS = sizeof statics / sizeof *statics };
 
-/* Zeros that nobody touches cost no memory: whole pages of them are given back, which makes them zeros again. */
+/* Untouched zeros cost no memory: whole pages of them are given back, which makes them zeros again. */
 static void clear(char *start, char *stop)
 {
     const uintptr_t page = 4096;
@@ -37,7 +38,7 @@ static void clear(char *start, char *stop)
     memset(last, 0, (size_t)(stop - last));
 }
 
-/* Natively each case has a process of its own, and nothing to restore. */
+/* Natively each case has a process of its own, so there is nothing to restore. */
 void keep_statics(int restore)
 {
     for (int i = 0; restore && i < STATICS; i++)
@@ -70,11 +71,11 @@ static int in_statics(const char *address, size_t need)
 /* ---------------------------------------------------------------- the student's memory */
 
 enum { BEFORE = 32, BEHIND = 128, FILL_NEW = 0xA5, FILL_FREED = 0xDD, CANARY = 0xFB };
-/* Of one case, under Valgrind too: what a program gets natively it gets there. */
+/* The most of one case, also under Valgrind: a program gets the same there as natively. */
 static const size_t ROOM = (size_t)256 << 20;
-/* Of one case at one time. An allocation loop soon comes to its end, and nobody who frees ever does. */
+/* The most of one case at one time. An endless allocation loop soon reaches it, a program that frees never does. */
 static const size_t MOST_LIVE = (size_t)64 << 20;
-/* Under Valgrind, where all cases share the arena: it is begun anew before the case after so much. */
+/* Under Valgrind, where all cases share the arena: after so many bytes it begins anew with the next case. */
 static const size_t TIDY_AFTER = (size_t)16 << 20;
 static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
@@ -111,7 +112,8 @@ struct block *block_below(uintptr_t address)
     return low ? &heap.blocks[last = low - 1] : NULL;
 }
 
-/* `number`: how far behind the block's start a bad free points, or how large too small an allocation should be. */
+/* `number`: how many bytes after the block's start a wrong free points, or how large an allocation that is too small
+ * should be. */
 static void tell_of_block(enum event event, enum detail detail, const struct block *block, void *caller, int64_t number)
 {
     static const struct block none = {.operation = UNKNOWN, .freed_in = UNKNOWN, .lost_in = UNKNOWN};
@@ -150,7 +152,7 @@ static void remember(void *start, size_t size, void *caller)
         note_allocation(size, caller);
 }
 
-/* Is this the allocation that the plan wants to fail? */
+/* Return whether this is the allocation that the plan wants to fail. */
 static int must_fail(size_t size, void *caller)
 {
     if (now.failing <= 0 || --now.failing > 0)
@@ -159,7 +161,7 @@ static int must_fail(size_t size, void *caller)
     return 1;
 }
 
-/* Tell of memory that goes back in the call that allocated it. */
+/* Report memory that is freed in the call that allocated it. */
 void look_for_scratch(void *start, void *caller)
 {
     enum { MOST_TOLD = 64 };
@@ -170,7 +172,7 @@ void look_for_scratch(void *start, void *caller)
         report_block(SCRATCH, 0, block, caller);
 }
 
-/* Tell of the first use of freed memory that a call makes. */
+/* Report the first use of freed memory in a call. */
 void look_for_freed(const void *start, const void *caller)
 {
     static int32_t told_in = UNKNOWN;
@@ -223,7 +225,8 @@ extern char _DYNAMIC[] __attribute__((weak)); /* a program without it has no fun
 #pragma weak free /* ... and perhaps not these two */
 #endif
 
-/* How many bytes, if libc itself allocated it, in a function that is not renamed? Whoever called that must free it. */
+/* Return the size of a block that libc itself allocated, in a function that is not renamed, or 0. Its caller must
+ * free it. */
 size_t libc_gave(void *start)
 {
 #ifdef UNDER_VALGRIND
@@ -280,7 +283,7 @@ void release(void *start, void *caller)
         memset(start, FILL_FREED, block->size);
 }
 
-/* Looked at after every operation, so it compares with a ready pattern instead of byte by byte. */
+/* This is checked after every operation, so it compares with a prepared pattern instead of byte by byte. */
 static int all_bytes(const unsigned char *bytes, size_t count, int value)
 {
     static unsigned char canaries[BEHIND], freed[BEHIND];
@@ -295,7 +298,7 @@ static int all_bytes(const unsigned char *bytes, size_t count, int value)
     return memcmp(bytes, pattern, count) == 0;
 }
 
-/* Look at every canary and every freed byte; each damage is reported once, at the operation that did it. */
+/* Check every canary and every freed byte; each damage is reported once, at the operation that did it. */
 void check_canaries(void)
 {
     if (MEMCHECK)
@@ -320,7 +323,7 @@ void check_canaries(void)
     }
 }
 
-/* Reachability, while tracing. Whatever looks like an address in a block or of its end is taken for a pointer. */
+/* Reachability, while tracing. Every word that looks like an address in a block, or of its end, counts as a pointer. */
 enum { MOST_LOOKED = 1 << 22 };
 static uint32_t *pending; /* blocks that were reached and not looked through yet */
 static size_t pending_count, looked; /* looked: words and blocks, in this process, which has one case */
@@ -345,7 +348,7 @@ static void look_through(uintptr_t start, uintptr_t stop)
         harness_root(*(void *const *)at);
 }
 
-/* Where a block was lost is worth some time, but not all: a program that allocates without measure is not traced. */
+/* Finding where a block was lost may take some time, but not all: a program with very many allocations is not traced. */
 void find_lost(void)
 {
     looked += heap.block_count;
@@ -389,7 +392,7 @@ enum pointer harness_pointer(const void *address, size_t need)
         heap.broken++;
         tell_of_block(TOO_SMALL, 0, block, NULL, (int64_t)(at + need - start_of(block)));
     }
-    /* What runs over the end into the canary can be read all the same: one finding, not a ruined case. */
+    /* Data beyond the end, in the canary, can still be read: this is one finding, and the case goes on. */
     return at + need <= end + (MEMCHECK ? 0 : BEHIND) ? PTR_OK : PTR_SMALL;
 }
 
@@ -431,7 +434,7 @@ void set_up_heap(const char *frame_of_main)
     (void)no_bss;
 }
 
-/* Every case begins with the same room. */
+/* Every case begins with the same amount of memory. */
 static void tidy_arena(void)
 {
     if ((size_t)(heap.next - arena) < TIDY_AFTER)

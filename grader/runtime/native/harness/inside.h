@@ -1,10 +1,10 @@
-/* What the parts of the harness know of each other; harness.c says how it all works. */
+/* The interface between the parts of the harness; harness.c explains how it works. */
 #ifndef INSIDE_H
 #define INSIDE_H
 
 #include "harness.h"
 
-/* All parts are compiled twice. The program that Valgrind runs is one of its own: it leaves out most of libc. */
+/* All parts are compiled twice. Valgrind runs a separate program, which leaves out most of libc. */
 #ifdef UNDER_VALGRIND
 enum { MEMCHECK = 1 };
 #else
@@ -39,7 +39,7 @@ void *pages_of_parent(size_t size);
 
 enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED, LINES = 12 };
 
-/* Where we are; every frame says it. */
+/* The current case and operation; every frame contains them. */
 extern struct now {
     uint64_t token;
     int32_t case_number, operation;
@@ -71,8 +71,9 @@ struct block {
 
 enum { MOST_BLOCKS = 1 << 19, MOST_LIVE_TOLD = 1000 };
 
-/* What heap.c keeps of a case, where the student could store: see ledger.c. Under Valgrind there is nothing else, but
- * Valgrind knows each block itself, and each operation must do to the heap what it does natively. */
+/* What heap.c records of a case, in memory into which the student's code could store; see ledger.c. Under Valgrind
+ * there is no other record, but Valgrind knows each block, and each operation must do the same to the heap as
+ * natively. */
 extern struct heap {
     /* What this operation did with memory, and what is live after it. */
     uint32_t allocations, frees, bad_frees, broken, live;
@@ -87,13 +88,13 @@ void set_up_heap(const char *frame_of_main);
 /* Nothing was allocated or freed yet. */
 void begin_operation(void);
 void keep_statics(int restore);
-/* For each case, and after each operation. */
+/* Called for each case, and after each operation. */
 void begin_heap(void);
 void check_canaries(void);
 void find_lost(void);
 void tell_live(void);
 void report_block(enum event event, enum detail detail, const struct block *block, void *caller);
-/* For what replaces libc's functions. */
+/* Used by the functions that replace libc's. */
 void *allocate(size_t size, size_t align, int zero, void *caller);
 void release(void *start, void *caller);
 void look_for_scratch(void *start, void *caller);
@@ -109,13 +110,13 @@ int on_stack(const char *address);
 enum { NOTES = 9 }; /* the descriptor */
 
 void set_up_ledger(void);
-/* In the child: it cannot read what it notes. */
+/* Called in the child, which cannot read its notes. */
 void leave_ledger(void);
 void note_operation(void);
 void note_allocation(size_t size, void *caller);
-/* Of the block with this place in the table. */
+/* Note the free of the block at this place in the table. */
 void note_free(size_t place);
-/* In the parent: take what was noted, now and then and at the end of a case, and tell what is live. */
+/* Called in the parent, now and then and at the end of a case: read the notes, and report what is live. */
 void read_ledger(void);
 void close_ledger(int tell);
 
@@ -126,17 +127,17 @@ void tell_lines(size_t words);
 
 /* --- rights.c ------------------------------------------------------------------------------------------- */
 
-/* For good; system calls only where the kernel can refuse them. */
+/* This cannot be undone. System calls are given up only where the kernel can refuse them. */
 void give_up_rights(int refuse_calls);
 
 /* --- gate.c ---------------------------------------------------------------------------------------------- */
 
-/* From now on the student's code can make no system call of its own. */
+/* From now on the student's code cannot make system calls of its own. */
 void shut_gate(void);
-/* munmap, write and writev, which are let through from here only. Less than 0: an error. */
+/* munmap, write and writev, which are allowed from here only. They return less than 0 for an error. */
 long ask_kernel(long number, uintptr_t a, uintptr_t b, uintptr_t c);
 
-/* --- trouble.c ------------------------------------------------------------------------------------------- */
+/* --- faults.c ------------------------------------------------------------------------------------------- */
 
 void send_stack(enum kind kind, int32_t first, int32_t second, uint64_t address, void *at);
 void catch_faults(void);

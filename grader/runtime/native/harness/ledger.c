@@ -1,12 +1,14 @@
-/* What a case allocated and freed natively, in the hands of its parent, where no store of the student's reaches it.
+/* What a case allocated and freed natively, recorded by its parent process, where no store of the student's code can
+ * reach it.
  *
- * The child writes a note of every operation, every allocation and every free into a pipe. Nobody takes a note back: the child has no
- * end to read from, and the kernel lets only our own code write there (gate.c). The descriptor's number is part of that
- * code, so there is no variable to change. What is left at the end of a case is what the parent says. A program that
- * finds the child's own table and frees all that is in it has freed it, like one that keeps such a list itself.
+ * The child writes a note of every operation, every allocation and every free into a pipe. A note cannot be taken
+ * back: the child has no end to read from, and the kernel lets only our own code write there (gate.c). The
+ * descriptor's number is part of that code, so there is no variable to change. The parent decides what is left at the
+ * end of a case. A program that finds the child's own table and frees everything in it has freed it, like one that
+ * keeps such a list.
  *
- * The child's table could be opened and shut around each change instead (mprotect): all cases of a right program then
- * took more than half as long again, with the notes 7 % longer.
+ * Instead, the child's table could be made writable only during each change (mprotect): then all cases of a right
+ * program took more than half as long again; with the notes they take 7 % longer.
  */
 #define _GNU_SOURCE
 #include "inside.h"

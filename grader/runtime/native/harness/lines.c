@@ -1,9 +1,9 @@
-/* Which lines a call went through, and which stored what, in a build that tells of it.
+/* Records the lines that a call went through, and which line stored what, in a build that reports lines.
  *
- * gcc's -fsanitize-coverage=trace-pc calls us at the begin of every block of code, -fsanitize=thread before every load
- * and store, and the linker leads the call of memcpy and its like here. Other programs have none of these calls. One
- * operation of a case is watched; when it has come back a frame tells of the last blocks and, for the words of the
- * record, of the last store to each. */
+ * gcc's -fsanitize-coverage=trace-pc calls these functions at the beginning of every block of code, -fsanitize=thread
+ * before every load and store, and the linker redirects calls of memcpy and similar functions here. Other programs do
+ * not contain these calls. One operation of a case is observed; when it has returned, a frame reports the last blocks
+ * and, for each word of the record, the last store to it. */
 #include "inside.h"
 
 #include <string.h>
@@ -60,7 +60,7 @@ static uint64_t last_store(uintptr_t address)
     return 0;
 }
 
-/* The frame: how long the way is, the way (its end last), then pairs of a word's number and its store. */
+/* The frame: the length of the path, the path (its end last), then pairs of a word's number and its store. */
 void tell_lines(size_t words)
 {
     enum { PAIR = 2 };

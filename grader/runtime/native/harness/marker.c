@@ -1,4 +1,4 @@
-/* Stands before the student's object in the link: from here on thread-local data is the student's (see harness.c). */
+/* Comes before the student's object in the link: thread-local data from here on is the student's (see heap.c). */
 extern _Thread_local char harness_first_tdata, harness_first_tbss;
 _Thread_local char harness_first_tdata = 1;
 _Thread_local char harness_first_tbss;

@@ -1,5 +1,6 @@
-/* What a process in which the student's functions run gives up, beyond what the launcher took (confine.c): files,
- * other processes, other programs. The harness around it still needs them, and Valgrind needs its files. */
+/* The rights that a process in which the student's functions run gives up, beyond those that the launcher took away
+ * (confine.c): files, other processes, other programs. The harness around it still needs them, and Valgrind its
+ * files. */
 #define _GNU_SOURCE
 #include "filter.h"
 #include "inside.h"
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 #ifndef UNDER_VALGRIND
-/* Landlock's first version, with no rule: no file can be opened, made or removed. (Older kernels: no matter.) */
+/* Landlock's first version, without any rule: no file can be opened, made or removed. Older kernels ignore it. */
 static void close_files(void)
 {
     enum { LANDLOCK_CREATE = 444, LANDLOCK_RESTRICT = 446 };
@@ -31,7 +32,7 @@ static void close_files(void)
 #define FILTER natively_filter
 #endif
 
-/* That system calls can be refused was found out before the plan asked for it. */
+/* The plan asks for this only where system calls were found to be refused. */
 void give_up_rights(int refuse_calls)
 {
 #ifndef UNDER_VALGRIND

@@ -22,7 +22,7 @@ from grader.core.case import Case
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import Checked
 from grader.runtime.native.driver import Driver
-from grader.runtime.native.plan import apart, plan
+from grader.runtime.native.plan import by_visibility, plan
 from grader.runtime.native.valgrind.contract import Classified, Contract
 from grader.runtime.native.valgrind.divergence import diverged, enough
 from grader.runtime.native.valgrind.kinds import TOOL
@@ -71,7 +71,7 @@ def memcheck(
     """
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}
-    parts = apart(cases, sorted(numbers, key=lambda number: natively[number] > _SLOW_SECONDS))
+    parts = by_visibility(cases, sorted(numbers, key=lambda number: natively[number] > _SLOW_SECONDS))
     patience = _patience(cases, parts, natively)
     once = _Starts(partial(run_once, work, program, origins=origins), work.budget)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from grader.runtime.native.plan import apart, plan
+from grader.runtime.native.plan import by_visibility, plan
 from grader.tests.support.programs import POSIX, around, attempted, findings, made, native
 
 pytestmark = pytest.mark.usefixtures("whole_libc")
@@ -24,8 +24,8 @@ def test_a_plan_with_both_is_refused() -> None:
     """By the one function that makes what a process is given."""
     cases = (_HIDDEN, _PUBLIC, _HIDDEN)
 
-    assert apart(cases, range(3)) == [[1], [0, 2]]
-    assert apart(cases, [2]) == [[2]]
+    assert by_visibility(cases, range(3)) == [[1], [0, 2]]
+    assert by_visibility(cases, [2]) == [[2]]
     assert plan(cases, [0, 2], token=1, driver=native().driver)
     with pytest.raises(ValueError, match="public and hidden"):
         plan(cases, [0, 1], token=1, driver=native().driver)

@@ -1,4 +1,4 @@
-/* Where a program was when it crashed, hung or left; and undefined behaviour, in a build that tells of it. */
+/* Reports where a program was when it crashed, hung or left, and undefined behaviour in a build that detects it. */
 #define _GNU_SOURCE
 #include "inside.h"
 
@@ -72,7 +72,7 @@ void catch_faults(void)
     backtrace(warm, 1); /* loads libgcc now, not inside a handler */
 }
 
-/* Under Valgrind it is the grader that asks: where is it? */
+/* Under Valgrind the grader itself asks where the program is. */
 void on_asked(int signal_number)
 {
     (void)signal_number;
@@ -83,9 +83,9 @@ void on_asked(int signal_number)
 
 /* ---------------------------------------------------------------- undefined behaviour */
 
-/* What a build with -fsanitize=undefined calls, with names and layout of gcc's libubsan; other programs have none of
- * these calls. Unlike libubsan each sends a frame in place of a text: what it is and where, once for each place in a
- * case. Then the case goes on. Of the arguments only those that are looked at are declared. */
+/* The functions that a build with -fsanitize=undefined calls, with the names and the layout of gcc's libubsan; other
+ * programs do not call them. Unlike libubsan they send a frame instead of a text: the kind and the place, once for
+ * each place in a case. Then the case goes on. Only the arguments that are read are declared. */
 struct place {
     const char *file;
     uint32_t line, column;
