@@ -105,7 +105,7 @@ def _to_write(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextlib.contextmanager
 def _to_read(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open without changing anything: neither a store of an older grader, nor one in a folder that is not writable."""
+    """Open without changing anything, also in a folder that is not writable."""
     address = f"{path.absolute().as_uri()}?mode=ro"
     connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
     try:

@@ -123,7 +123,7 @@ _CLASSROOM50 = _object(
 )
 """What Classroom 50's runner demands of a result (foundation50/classroom50: schemas/result-v1.schema.json,
 `validate_result` of its script runner.py), except for the fields that it sets itself before it validates: owner,
-assignment_type, datetime, graded_at, submitted_by. The rules were read there, and reports of all samples were checked
+assignment_type, graded_at, submitted_by. The rules were read there, and reports of all samples were checked
 against them."""
 
 

@@ -27,9 +27,9 @@ def cases_without_line(comparisons: Sequence[Comparison], checked: Checked, show
     """
     numbers = [number for number, one in enumerate(comparisons) if _lacks_line(number, one, checked)]
 
-    def place(number: int) -> tuple[bool, str, int]:
+    def place(number: int) -> tuple[bool, bool, int]:
         case = comparisons[number].case
-        return case.name != shown, case.visibility, -len(case.trace.operations)
+        return case.name != shown, case.visibility is Visibility.HIDDEN, len(case.trace.operations)
 
     return sorted(numbers, key=place)[:_MOST_CASES]
 

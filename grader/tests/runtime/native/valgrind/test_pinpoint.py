@@ -1,0 +1,26 @@
+"""Of the cases whose first difference has no line yet, a few are run once more: which ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from grader.runtime.native.valgrind.pinpoint import cases_without_line
+from grader.tests.support.programs import attempted, changed, made
+
+_COPY = "memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE"
+_STORY = "create_sequence 1 21 -> seq; fork_sequence 1 2 -> seq; append_kv 2 12 -> 0"
+
+
+def test_the_shown_case_comes_first_then_public_ones_the_short_ones_before_the_long_ones() -> None:
+    """What students read is of public cases, and a short case costs least."""
+    cases = (
+        made("hidden", _STORY, header='pool_blocks = 4; visibility = "hidden"'),
+        made("long", f"{_STORY}; free_sequence 1 -> 0; free_sequence 2 -> 0"),
+        made("short", _STORY),
+    )
+    attempt = attempted(changed((_COPY, f"{_COPY} - 4")), *cases, valgrind=True)
+    assert attempt.checked is not None
+    checked = replace(attempt.checked, stores={})
+
+    assert cases_without_line(attempt.comparisons, checked, None) == [2, 1, 0]
+    assert cases_without_line(attempt.comparisons, checked, cases[0].name) == [0, 2, 1]
