@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,8 @@ from grader.core.case import Case
 from grader.core.errors import CaseFileError
 from grader.labs.paged_kv.lab import lab
 from grader.tests.assignment.test_load import CREATED, written
+from grader.tests.support.counter import model
+from grader.tests.support.counter.lab import lab as counter
 
 
 @pytest.fixture
@@ -155,3 +160,25 @@ def test_the_sets_written_last_are_kept(folder: Path, stored: Path) -> None:
 
     assert len(list(stored.iterdir())) == 16
     assert cases_of(folder, seed=21) == load.load_folder(folder, lab().grammar, seed=21)
+
+
+def test_another_model_loads_them_again(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of a lab whose files lie elsewhere."""
+    path = tmp_path / "elsewhere.py"
+    shutil.copy(Path(model.__file__), path)
+    spec = importlib.util.spec_from_file_location("elsewhere", path)
+    assert spec is not None
+    assert spec.loader is not None
+    elsewhere = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "elsewhere", elsewhere)
+    spec.loader.exec_module(elsewhere)
+    grammar = replace(counter().grammar, model=elsewhere.Counter)
+    first = stored_cases.load_folder(counter().cases, grammar, seed=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "load_folder", never)
+        assert stored_cases.load_folder(counter().cases, grammar, seed=1) == first
+
+        path.write_text(path.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+        with pytest.raises(AssertionError, match="loaded again"):
+            stored_cases.load_folder(counter().cases, grammar, seed=1)
+    assert stored.exists()
