@@ -132,12 +132,12 @@ def test_what_did_not_change_is_not_graded_again(store: Store, folder: Path) -> 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"seed": 9}, {"valgrind": True}, {"case": "append/*"}, {"allowed": ("main",)}, {"advise": True}],
+    [{"seed": 9}, {"memory_checker": True}, {"case": "append/*"}, {"allowed": ("main",)}, {"advise": True}],
     ids=["seed", "Valgrind", "cases", "allowed symbols", "advice"],
 )
 def test_whatever_changes_a_record_changes_its_key(store: Store, folder: Path, changed: dict[str, Any]) -> None:
     """A record of other options is never taken for one of these."""
-    values = {"lab": "paged_kv", "case": _FEW.case, "valgrind": False, **changed}
+    values = {"lab": "paged_kv", "case": _FEW.case, "memory_checker": False, **changed}
     keys = [{one.entry.key for one in store.results(planned(store, folder, by))} for by in (_FEW, Settings(**values))]
 
     assert keys[0] & keys[1] == set()

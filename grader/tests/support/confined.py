@@ -19,7 +19,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its
 
 def run(script: str, *, limits: Limits = SHORT) -> Completed:
     """Run a shell script in a fresh workspace."""
-    with workspace() as work:
+    with workspace(tools=("gcc",)) as work:
         return work.run(["sh", "-c", script], limits=limits)
 
 

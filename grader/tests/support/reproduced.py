@@ -5,21 +5,50 @@ from __future__ import annotations
 import re
 from functools import cache, cached_property
 from pathlib import Path
+from zlib import crc32
 
 from grader.assignment import load
 from grader.core.case import Case
+from grader.core.causes import Audience, bad_operation, grouped, is_hidden
+from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs import LABS
 from grader.runtime.native.compile.project import FLAGS
 from grader.system.process import Completed, Patience, run
 from grader.tests.support.command import ROOT, SAMPLES
+from grader.tests.support.graded import graded
 
-__all__ = ["ACCEPTED", "PEACEFUL", "SAMPLES", "Bench", "cases", "program_text", "said"]
+__all__ = [
+    "ACCEPTED",
+    "PEACEFUL",
+    "SAMPLES",
+    "SHARERS",
+    "VALGRIND",
+    "WRONG",
+    "Bench",
+    "cases",
+    "fails_by_itself",
+    "program_text",
+    "said",
+]
 
 _HEADER = ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
 PEACEFUL = [path for path in SAMPLES.glob("*/*/llm_memory.c") if not path.parent.name.startswith("hostile_")]
 """Samples that are not hostile: the programs here run without a sandbox."""
 ACCEPTED = sorted(path for path in PEACEFUL if path.parts[-3] == Verdict.ACCEPTED)
+WRONG = sorted(
+    path for path in PEACEFUL if path.parts[-3] not in (Verdict.ACCEPTED, Verdict.COMPILE_ERROR, Verdict.REJECTED)
+)
+"""Samples with a failing case."""
+VALGRIND = (
+    *("valgrind", "-q", "--error-exitcode=9", "--leak-check=full"),
+    *("--show-leak-kinds=all", "--errors-for-leak-kinds=all"),
+)
+_FOR_CHECKER = ("create_compares_unset_entry",)
+"""Samples that use a value that was never set: in one of the cases shown nothing comes of it, whatever the value."""
+
+SHARERS = 5
+"""So many programs share the accepted samples between them."""
 
 
 @cache
@@ -99,3 +128,48 @@ class Bench:
             environment["LD_LIBRARY_PATH"] = str(library)
         limits = Patience(wall_seconds=30)
         return run(command, cwd=self.folder, limits=limits, environment=environment)
+
+
+def fails_by_itself(bench: Bench, source: Path, most: int | None = None) -> None:
+    """Assert that the programs of this sample's causes fail beside it, and beside no accepted sample; at most so many.
+
+    Of every eighth sample the first program is made by the handout's own command, which optimises and so takes three
+    times as long; all others run beside the sample as a library.
+    """
+    lab = LABS["paged_kv"]()
+    record = graded(lab.name, source.parent)
+    shown = _shown(record)
+    assert shown
+    eighth = crc32(source.parent.name.encode()) % 8 == 0
+    for number, (name, operation) in enumerate(shown[:most]):
+        case = cases()[name]
+        text = program_text(case, operation)
+        by_handout = (eighth and number == 0) or source.parent.name in _FOR_CHECKER
+        program = bench.linked(text, source) if by_handout else bench.program(text)
+        failed = bench.run(str(program), library=None if by_handout else bench.library(source))
+        if failed.succeeded and source.parent.name in _FOR_CHECKER:
+            assert bench.run(*VALGRIND, "./repro").exit_code == 9
+            continue
+
+        assert (name, operation, failed.exit_code) == (name, operation, 1), failed
+        assert any(str(one) in said(failed) for one in case.trace.operations), failed
+        _assert_peaceful(bench, text)
+
+
+def _shown(record: Record) -> list[tuple[str, int]]:
+    """The case of each cause, for instructors and for students, with its first bad operation counted from 0."""
+    public = [one for one in record.outcomes if not is_hidden(one, Audience.STUDENT)]
+    groups = [*grouped(record, record.outcomes), *grouped(record, public)]
+    return list({group.shown.case: max(bad_operation(record, group.shown), 1) - 1 for group in groups}.items())
+
+
+def _assert_peaceful(bench: Bench, text: str) -> None:
+    """No accepted sample fails the program, which many wrong ones may share; each program tries a part of them."""
+    if text in bench.peaceful:
+        return
+    program = bench.program(text)
+    for accepted in ACCEPTED[crc32(text.encode()) % SHARERS :: SHARERS]:
+        done = bench.run(str(program), library=bench.library(accepted))
+
+        assert (accepted.parent.name, done.exit_code) == (accepted.parent.name, 0), done.stderr.decode()
+    bench.peaceful.add(text)

@@ -12,27 +12,23 @@ from zlib import crc32
 
 import pytest
 
-from grader.core.causes import Audience, bad_operation, grouped, is_hidden
-from grader.core.record import Record
-from grader.core.verdict import Verdict
 from grader.labs import LABS
 from grader.runtime.native.c_program import c_call, c_comment, c_string, fold
-from grader.tests.support.graded import graded
-from grader.tests.support.reproduced import ACCEPTED, PEACEFUL, SAMPLES, Bench, cases, program_text, said
-
-_WRONG = sorted(
-    path for path in PEACEFUL if path.parts[-3] not in (Verdict.ACCEPTED, Verdict.COMPILE_ERROR, Verdict.REJECTED)
+from grader.tests.support.reproduced import (
+    ACCEPTED,
+    SAMPLES,
+    SHARERS,
+    VALGRIND,
+    WRONG,
+    Bench,
+    cases,
+    fails_by_itself,
+    program_text,
+    said,
 )
+
 _TASKS = sorted(folder.name for folder in LABS["paged_kv"]().cases.iterdir() if folder.is_dir())
-_VALGRIND = (
-    *("valgrind", "-q", "--error-exitcode=9", "--leak-check=full"),
-    *("--show-leak-kinds=all", "--errors-for-leak-kinds=all"),
-)
-_FOR_VALGRIND = ("create_compares_unset_entry",)
-"""Samples that use a value that was never set: in one of the cases shown nothing comes of it, whatever the value."""
-
-_SHARERS = 5
-"""So many programs share the accepted samples between them."""
+_FEWER = 3
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +42,7 @@ def test_programs_are_silent_beside_accepted_samples(bench: Bench, task: str) ->
     """Every case up to its end compiles without a warning; the samples' own words on stdout and stderr are theirs."""
     for number, case in enumerate(case for case in cases().values() if case.name.startswith(f"{task}/")):
         program = bench.program(program_text(case))
-        for source in ACCEPTED[number % _SHARERS :: _SHARERS]:
+        for source in ACCEPTED[number % SHARERS :: SHARERS]:
             done = bench.run(str(program), library=bench.library(source))
 
             assert (case.name, source.parent.name, done.exit_code) == (case.name, source.parent.name, 0), done
@@ -59,7 +55,7 @@ def test_the_handouts_command_and_valgrind_are_content(bench: Bench, source: Pat
     case = list(cases().values())[ACCEPTED.index(source) :: len(ACCEPTED)][0]
     program = bench.linked(program_text(case, len(case.trace.operations) // 2), source)
 
-    assert bench.run(*_VALGRIND, str(program)).exit_code == 0
+    assert bench.run(*VALGRIND, str(program)).exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["free/whole_pool_comes_back", "fork/table_in_slot_9", "append/records_15_16_17"])
@@ -85,50 +81,16 @@ def test_every_cut_compiles(bench: Bench, start: int) -> None:
             assert bench.run(str(program), library=bench.first).exit_code == 0
 
 
-@pytest.mark.parametrize("source", _WRONG, ids=lambda source: "/".join(source.parts[-3:-1]))
+@pytest.mark.parametrize("source", WRONG, ids=lambda source: "/".join(source.parts[-3:-1]))
 def test_every_program_fails_by_itself_where_the_sample_fails(bench: Bench, source: Path) -> None:
     """With exit code 1 and a sentence that names the operation; and accepted samples do not fail it.
 
-    Of every eighth sample the first program is made by the handout's own command, which optimises and so takes three
-    times as long; all others run beside the sample as a library.
+    Every third sample is tried with the programs of all its causes, the others with the first one, which a report
+    shows. `python -m grader.tests.trials.all_programs` tries all of them.
     """
-    lab = LABS["paged_kv"]()
-    record = graded(lab.name, source.parent)
-    shown = _shown(record)
-    assert shown
-    eighth = crc32(source.parent.name.encode()) % 8 == 0
-    for number, (name, operation) in enumerate(shown):
-        case = cases()[name]
-        text = program_text(case, operation)
-        by_handout = (eighth and number == 0) or source.parent.name in _FOR_VALGRIND
-        program = bench.linked(text, source) if by_handout else bench.program(text)
-        failed = bench.run(str(program), library=None if by_handout else bench.library(source))
-        if failed.succeeded and source.parent.name in _FOR_VALGRIND:
-            assert bench.run(*_VALGRIND, "./repro").exit_code == 9
-            continue
+    most = None if crc32(source.parent.name.encode()) % _FEWER == 0 else 1
 
-        assert (name, operation, failed.exit_code) == (name, operation, 1), failed
-        assert any(str(one) in said(failed) for one in case.trace.operations), failed
-        _assert_peaceful(bench, text)
-
-
-def _shown(record: Record) -> list[tuple[str, int]]:
-    """The case of each cause, for instructors and for students, with its first bad operation counted from 0."""
-    public = [one for one in record.outcomes if not is_hidden(one, Audience.STUDENT)]
-    groups = [*grouped(record, record.outcomes), *grouped(record, public)]
-    return list({group.shown.case: max(bad_operation(record, group.shown), 1) - 1 for group in groups}.items())
-
-
-def _assert_peaceful(bench: Bench, text: str) -> None:
-    """No accepted sample fails the program, which many wrong ones may share; each program tries a part of them."""
-    if text in bench.peaceful:
-        return
-    program = bench.program(text)
-    for accepted in ACCEPTED[crc32(text.encode()) % _SHARERS :: _SHARERS]:
-        done = bench.run(str(program), library=bench.library(accepted))
-
-        assert (accepted.parent.name, done.exit_code) == (accepted.parent.name, 0), done.stderr.decode()
-    bench.peaceful.add(text)
+    fails_by_itself(bench, source, most)
 
 
 def test_a_failing_program_says_what_the_handout_wants(bench: Bench) -> None:
