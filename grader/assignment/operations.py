@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 
 from grader.assignment.toml_table import suggestion
-from grader.core.case import Grammar, Signature
+from grader.core.case import Grammar, Number, Signature
 from grader.core.errors import MOST_SHOWN
 from grader.system.text_file import short
 from reference.operation import Argument, Operation
@@ -15,7 +16,6 @@ __all__ = ["OperationReader"]
 
 _REPEAT = re.compile(r"repeat\s+(?P<name>[a-z])\s+(?P<first>-?[0-9]{1,9})\.\.(?P<last>-?[0-9]{1,9})\s*:\s*(?P<rest>.+)")
 _INDEX = re.compile(r"\{\s*([a-z])\s*(?:([+*-])\s*([0-9]{1,9})\s*)?\}")
-_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _MOST_OPERATIONS = 5_000
 _MOST_COLUMNS = 500
 
@@ -97,8 +97,8 @@ class OperationReader:
             return None
         if written is None:
             return 1
-        if _NUMBER.fullmatch(written) and 1 <= int(written) <= self.grammar.most_targets:
-            return int(written)
+        with contextlib.suppress(ValueError):
+            return Number("target", 1, self.grammar.most_targets).read(written)
         allowed = f"@1 to @{self.grammar.most_targets}" + (" or @NULL" if signature.null_target else "")
         self._complain(line, f"{short(f'@{written}')} cannot stand before {name}; write {allowed}")
         return 1

@@ -41,7 +41,7 @@ class Number:
         """What must be written, in words."""
         return f"a number {self.values}"
 
-    def read(self, word: str) -> Argument:
+    def read(self, word: str) -> int:
         """Return the value of a word of a case file. Raises `ValueError` for another one than wanted."""
         if not _NUMBER.fullmatch(word) or int(word) not in self:
             raise ValueError(word)

@@ -57,4 +57,5 @@ def finding_of(
 
 def without_tool(finding: Finding) -> str:
     """What a finding says, without the name of the memory checker before it."""
-    return finding.message.partition(": ")[2] if finding.tool is Tool.MEMORY_CHECKER else finding.message
+    _, _, said = finding.message.partition(": ")
+    return said if said and finding.tool is Tool.MEMORY_CHECKER else finding.message

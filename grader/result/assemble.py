@@ -19,7 +19,6 @@ from grader.core.verdict import (
     Outcome,
     OutcomeDifference,
     StepShown,
-    Tool,
     Verdict,
 )
 from grader.judge.case_findings import CaseFindings
@@ -95,9 +94,9 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
 
 
 def _used(attempt: Attempt) -> Iterator[UsedTool]:
-    """Yield the tools that make findings; those that were wanted for something else make none."""
+    """Yield the tools that make findings."""
     for tool in attempt.lab.runtime.tools(attempt.options):
-        if tool.makes is not None and (attempt.options.memory_checker or tool.makes is not Tool.MEMORY_CHECKER):
+        if tool.makes is not None:
             yield UsedTool(tool=tool.makes, name=tool.title or tool.name, version=tools.version(tool.name))
 
 

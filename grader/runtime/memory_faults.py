@@ -47,12 +47,12 @@ class Checked:
     counted: dict[Place, int]
     """The number of errors that it counted in each operation. It includes repeated errors, which are printed once."""
     stopped: dict[int, int]
-    """Cases that ran to their end alone but not with the checker, with the operation (from 0) where they stopped."""
+    """Cases that ran to their end without the checker but not with it; the operation (from 0) where they stopped."""
     hung: dict[int, tuple[int, tuple[SourceLine, ...]]]
-    """Cases that end alone but hang twice with the checker, or need far more time than it needs for what they do
-    alone. With the operation and the lines where they were."""
+    """Cases that end without the checker but hang twice with it, or need far more time than it needs for what they do
+    without it. With the operation and the lines where they were."""
     diverged: dict[int, int]
-    """Cases that allocate and free differently than alone without an error, with the first such operation."""
+    """Cases that allocate and free differently than without the checker, without an error; the first such operation."""
     unchecked: tuple[int, ...]
     """Cases that were not observed to their end because the time or the processes were used up."""
     processes: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,16 @@ def test_a_class_is_graded_stored_shown_and_graded_again(place: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(BUNDLES))
 def test_a_bundle_is_made(place: Path, name: str) -> None:
-    """With the lab's own files; what is for C alone stands in none of them."""
+    """With the cases of this lab, and of no other; the hidden one only where students do not see the files."""
     said = call(place, "pack", name, f"made-{name}", "--lab", "counter")
+    files = [path for path in (place / f"made-{name}").rglob("*") if path.is_file()]
+    names = [path.as_posix() for path in files]
+    for path in (path for path in files if path.suffix == ".zip"):
+        names += zipfile.ZipFile(path).namelist()
 
     assert said.code == 0, said.err
+    assert len([name for name in names if "counter/cases/basic/" in name]) == (4 if name == "gradescope" else 3)
+    assert [name for name in names if "cases/paged_kv" in name] == []
 
 
 def test_the_starter_bundle_grades_by_itself(place: Path) -> None:

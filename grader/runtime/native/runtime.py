@@ -18,7 +18,7 @@ from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.driver import Driver
 from grader.runtime.native.leaks import find_lost
 from grader.runtime.native.lines import find_lines
-from grader.runtime.native.needed_tools import ADDR2LINE, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
+from grader.runtime.native.needed_tools import ADDR2LINE, CALLGRIND, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
 from grader.runtime.native.plan import by_visibility
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
@@ -56,8 +56,9 @@ class NativeRuntime:
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The compiler and its neighbours; Valgrind where it is wanted."""
-        valgrind = [VALGRIND] if options.memory_checker or options.instructions else []
-        return (GCC, OBJCOPY, ADDR2LINE, *valgrind)
+        if options.memory_checker:
+            return (GCC, OBJCOPY, ADDR2LINE, VALGRIND)
+        return (GCC, OBJCOPY, ADDR2LINE, *([CALLGRIND] if options.instructions else []))
 
     def unchecked(self, options: GradingOptions) -> str:
         """What only Valgrind would see."""
@@ -166,9 +167,8 @@ class NativeRuntime:
         suspicions = suspect(observed).suspicions
         if not suspicions:
             return observed
-        with sandbox.workspace(
-            work.budget, tools=work.tools
-        ) as place:  # what ran in the other one may have left something there
+        # a workspace of its own, because what ran in the other one may have left something there
+        with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_with_lines, self.project, source=source)
             named, seconds = find_lines(place, suspicions, driver=self.driver, build=build_it, source=source)
         return replace(observed, named=named, spent={**observed.spent, "find lines": seconds})
@@ -187,8 +187,7 @@ class NativeRuntime:
         judge: Callable[[Played], Comparison],
     ) -> Advised:
         """Look for undefined behaviour, for allocations that fail unnoticed, and for needless ones."""
-        with sandbox.workspace(
-            work.budget, tools=work.tools
-        ) as place:  # what ran in the other one may have left something there
+        # a workspace of its own, because what ran in the other one may have left something there
+        with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_sanitized, self.project, source=source)
             return look_for_advice(place, self.driver, build_it, program=program, comparisons=comparisons, judge=judge)
