@@ -73,11 +73,6 @@ class Attempt:
         return self.observed.checked if self.observed is not None else None
 
     @property
-    def instructions(self) -> int | None:
-        """How many were counted, where that was wanted."""
-        return self.observed.instructions if self.observed is not None else None
-
-    @property
     def can_run(self) -> bool:
         """Is there a program?"""
         return self.program is not None

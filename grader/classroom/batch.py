@@ -90,7 +90,8 @@ def _missing(roster: Roster | None, entries: Iterable[Entry]) -> tuple[Student, 
 def settings_of(run: Run) -> Settings:
     """Return the settings with which a run was graded. Raises `StoreFailure` when they are damaged."""
     try:
-        values = loads(run.settings)
+        values = {**loads(run.settings)}
+        values.pop("instructions", None)  # earlier versions had this option; it changed no points
         return Settings(**{**values, "allowed": tuple(values["allowed"])})
     except (ValueError, TypeError, KeyError) as error:
         raise StoreFailure(f"how run {run.id} was graded is damaged in its store: {error}") from None

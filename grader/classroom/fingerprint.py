@@ -71,7 +71,7 @@ def grading_plan(settings: Settings) -> GradingPlan:
         "grader": grader_hash(),
         "cases": _digest([repr(chosen.hidden), *_files(lab, chosen.cases)]),
         **_versions(lab, settings),
-        **_machine(settings),
+        **_machine(),
     }
     return GradingPlan(
         settings=settings,
@@ -130,10 +130,9 @@ def _versions(lab: Lab, settings: Settings) -> dict[str, str]:
     return {tool.name: tools.version(tool.name) for tool in lab.runtime.tools(settings)}
 
 
-def _machine(settings: Settings) -> dict[str, str]:
-    """Return the machine's type and libc, and its processor if instructions are counted: libc selects code by it."""
-    found = {"machine": platform.machine(), "libc": " ".join(platform.libc_ver())}
-    return {**found, "processor": tools.processor()} if settings.instructions else found
+def _machine() -> dict[str, str]:
+    """Return the machine's type and libc."""
+    return {"machine": platform.machine(), "libc": " ".join(platform.libc_ver())}
 
 
 def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:

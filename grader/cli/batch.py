@@ -65,7 +65,6 @@ def batch(
     seed: int | None,
     without_memory_checker: bool,
     advice: bool,
-    instructions: bool,
     allow: list[str],
     again: list[str],
     require_sandbox: str | None,
@@ -90,7 +89,6 @@ def batch(
             seed=seed,
             memory_checker=not without_memory_checker,
             advise=advice,
-            instructions=instructions,
             allowed=tuple(sorted(set(allow))),
             public_only=public_only,
         )

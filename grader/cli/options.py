@@ -51,8 +51,6 @@ def grading_options(parser: Parser) -> None:
     """Add the options that change a record."""
     memory_checker_option(parser)
     parser.option("--advice", action="store_true", help="Look also for what costs no point, but twice the time.")
-    text = "Also count the instructions of the demanded functions, for a leaderboard."
-    parser.option("--instructions", action="store_true", help=text)
     text = "Reject nothing for this symbol: you have looked at it."
     parser.option("--allow", metavar="SYMBOL", action="append", default=[], help=text)
 

@@ -158,9 +158,6 @@ class Record:
     """What the program printed, bounded. It is shown, never parsed."""
     unchecked: str = ""
     """What the runtime did not check because it was told not to, in sentences; empty when it checked everything."""
-    instructions: int | None = None
-    """The instructions that the demanded functions executed in the public cases that ran to their end; None when they
-    were not counted."""
     seed: int = 0
     protection: Protection = Protection()
     environment: Environment = Environment()
@@ -190,7 +187,6 @@ def _comparable(record: Record) -> Record:
         cpu_seconds={},
         environment=Environment(),
         protection=Protection(),
-        instructions=None,
         pictures=(),
     )
 

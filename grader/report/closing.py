@@ -68,7 +68,6 @@ def graded_briefly(page: Page, record: Record) -> None:
         environment.version(Tool.MEMORY_CHECKER) if record.outcomes else "",
         f"protection {record.protection.level}",
         f"seed {record.seed}",
-        _work(record),
         f"grader {environment.grader}" if environment.grader else "",
         f"{', '.join(record.allowed)} allowed" if record.allowed else "",
     ]
@@ -85,7 +84,6 @@ def graded_how(record: Record) -> Iterator[tuple[str, str]]:
     for label, text in (
         ("compiler", environment.version(Tool.BUILD)),
         ("memory", _memory(record)),
-        ("work", _work(record)),
         ("protection", f"{protection.level}{active}"),
         ("allowed", ", ".join(record.allowed)),
         ("seed", str(record.seed)),
@@ -100,10 +98,6 @@ def _memory(record: Record) -> str:
     if not record.outcomes or checker is None:
         return record.unchecked if record.outcomes else ""
     return f"checked by {checker.version or checker.name}"
-
-
-def _work(record: Record) -> str:
-    return "" if record.instructions is None else f"{record.instructions:,} instructions in the demanded functions"
 
 
 def reproduce(page: Page, record: Record, audience: Audience) -> None:

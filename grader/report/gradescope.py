@@ -42,8 +42,6 @@ def render(record: Record, view: View) -> Document:
         rules = enumerate(judged(record), start=1)
         results["score"] = record.score
         results["tests"] = [_test(record, number, rule, view.audience) for number, rule in rules]
-    if record.instructions is not None and record.verdict.passed:
-        results["leaderboard"] = [{"name": "Instructions", "value": record.instructions, "order": "asc"}]
     return as_json(results)
 
 

@@ -78,7 +78,6 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         notation=dict(lab.notation),
         output=_output(attempt),
         unchecked=lab.runtime.unchecked(attempt.options),
-        instructions=attempt.instructions,
         seed=attempt.seed,
         protection=sandbox.protection(),
         environment=Environment(

@@ -17,11 +17,9 @@ class GradingOptions:
     """Whether a tool looks for wrong uses of memory that the grader itself cannot see, where the runtime has one."""
     advise: bool = False
     """Whether to look for advice, which costs no points but takes time."""
-    instructions: bool = False
-    """Whether to count the instructions of the functions that the handout demands."""
     allowed: tuple[str, ...] = ()
     """Symbols for which nothing is rejected, because a person has looked at them."""
 
 
 DEFAULTS = GradingOptions()
-"""A grading with the memory checker, without advice and without a count of instructions."""
+"""A grading with the memory checker and without advice."""

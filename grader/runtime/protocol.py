@@ -29,7 +29,6 @@ class Observations:
     """With what a further run observed of memory."""
     checked: Checked | None = None
     """What an instrument reported of the use of memory; None when there is none, or when it was not wanted."""
-    instructions: int | None = None
     named: Mapping[Place, Named] = field(default_factory=dict)
     """The lines of wrong replies and values, where they were looked for."""
     advice: tuple[Advice, ...] = ()

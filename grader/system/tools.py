@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +12,7 @@ from grader.core.verdict import Tool
 from grader.system import process
 from grader.system.process import Patience
 
-__all__ = ["NeededTool", "processor", "require", "version"]
+__all__ = ["NeededTool", "require", "version"]
 
 _MANAGERS = {
     "apt-get": "sudo apt-get install -y {}",
@@ -68,10 +67,3 @@ def version(tool: str) -> str:
         environment={"PATH": "/usr/bin:/bin"},
     )
     return done.stdout.decode(errors="replace").partition("\n")[0]
-
-
-@cache
-def processor() -> str:
-    """Return the kernel's name of this machine's processor; "" when it has none."""
-    named = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-    return named[1] if named is not None else ""

@@ -176,45 +176,13 @@ static int set_kv_count(LLMEngine *engine, const int32_t *argument)
 
 /* ---------------------------------------------------------------- operations */
 
-/* The six calls, each through a function that contains only a jump: there the count of instructions is switched on
- * and off. The names are made unguessable before the link, like those in calls.c. */
-HARNESS_DOOR LLMEngine *harness_call_llm_init(void *pool, size_t bytes)
-{
-    return llm_init(pool, bytes);
-}
-
-HARNESS_DOOR Sequence *harness_call_create_sequence(LLMEngine *engine, int seq_id, int kv_length)
-{
-    return create_sequence(engine, seq_id, kv_length);
-}
-
-HARNESS_DOOR int harness_call_free_sequence(LLMEngine *engine, int seq_id)
-{
-    return free_sequence(engine, seq_id);
-}
-
-HARNESS_DOOR Sequence *harness_call_fork_sequence(LLMEngine *engine, int parent_id, int seq_id)
-{
-    return fork_sequence(engine, parent_id, seq_id);
-}
-
-HARNESS_DOOR int harness_call_append_kv(LLMEngine *engine, int seq_id, int kv_data)
-{
-    return append_kv(engine, seq_id, kv_data);
-}
-
-HARNESS_DOOR int harness_call_llm_destroy(LLMEngine *engine)
-{
-    return llm_destroy(engine);
-}
-
 static void init(const struct call *call)
 {
     int32_t number = call->target;
     if (call->nulls & 1)
-        slots[number].engine = harness_call_llm_init(NULL, (size_t)call->argument[1]);
+        slots[number].engine = llm_init(NULL, (size_t)call->argument[1]);
     else
-        slots[number].engine = harness_call_llm_init(slots[number].pool, (size_t)call->argument[0]);
+        slots[number].engine = llm_init(slots[number].pool, (size_t)call->argument[0]);
     reply_engine(slots[number].engine);
 }
 
@@ -231,20 +199,20 @@ static int apply(const struct call *call)
         init(call);
         return 1;
     case CREATE:
-        reply_sequence(harness_call_create_sequence(engine, argument[0], argument[1]));
+        reply_sequence(create_sequence(engine, argument[0], argument[1]));
         return 1;
     case FREE:
-        reply_int(harness_call_free_sequence(engine, argument[0]));
+        reply_int(free_sequence(engine, argument[0]));
         return 1;
     case FORK:
-        reply_sequence(harness_call_fork_sequence(engine, argument[0], argument[1]));
+        reply_sequence(fork_sequence(engine, argument[0], argument[1]));
         return 1;
     case APPEND:
-        reply_int(harness_call_append_kv(engine, argument[0], argument[1]));
+        reply_int(append_kv(engine, argument[0], argument[1]));
         return 1;
     case DESTROY:
         slot->engine = NULL;
-        reply_int(harness_call_llm_destroy(engine));
+        reply_int(llm_destroy(engine));
         return 1;
     case MOVE_L2:
         return move_l2(engine, argument);

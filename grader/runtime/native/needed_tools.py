@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from grader.system import process
 from grader.system.process import Patience
 from grader.system.tools import NeededTool
 
-__all__ = ["ADDR2LINE", "CALLGRIND", "GCC", "OBJCOPY", "STARTED", "UNCHECKED", "VALGRIND", "gcc_major"]
+__all__ = ["ADDR2LINE", "GCC", "OBJCOPY", "STARTED", "UNCHECKED", "VALGRIND", "gcc_major"]
 
 GCC = NeededTool(
     name="gcc",
@@ -31,8 +30,6 @@ VALGRIND = NeededTool(
     makes=Tool.MEMORY_CHECKER,
     instead="Or grade without it, by the grader's own instruments only: --without-memory-checker",
 )
-CALLGRIND = replace(VALGRIND, purpose="counts instructions", makes=None, instead="")
-"""Valgrind where only its other tool is wanted, which finds nothing wrong."""
 
 STARTED = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
 """All programs that are started on a submission, directly or by another one."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from grader.core.case import Case
-from grader.core.verdict import Visibility
 from grader.runtime.comparison import Comparison
 from grader.runtime.confirm import run_confirmed
 from grader.runtime.native.advice import look_for_advice
@@ -18,11 +17,10 @@ from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.driver import Driver
 from grader.runtime.native.leaks import find_lost
 from grader.runtime.native.lines import find_lines
-from grader.runtime.native.needed_tools import ADDR2LINE, CALLGRIND, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
+from grader.runtime.native.needed_tools import ADDR2LINE, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
 from grader.runtime.native.plan import by_visibility
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
-from grader.runtime.native.valgrind.callgrind import count_instructions
 from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES, memcheck
 from grader.runtime.native.valgrind.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
 from grader.runtime.observation import Played, Replayed
@@ -56,9 +54,7 @@ class NativeRuntime:
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The compiler and its neighbours; Valgrind where it is wanted."""
-        if options.memory_checker:
-            return (GCC, OBJCOPY, ADDR2LINE, VALGRIND)
-        return (GCC, OBJCOPY, ADDR2LINE, *([CALLGRIND] if options.instructions else []))
+        return (GCC, OBJCOPY, ADDR2LINE, *([VALGRIND] if options.memory_checker else []))
 
     def unchecked(self, options: GradingOptions) -> str:
         """What only Valgrind would see."""
@@ -96,17 +92,12 @@ class NativeRuntime:
         suspect: Suspect,
         building: float,
     ) -> Observations:
-        """Find where memory was lost, run Valgrind, count instructions, and look for lines that are still unknown."""
+        """Find where memory was lost, run Valgrind, and look for lines that are still unknown."""
         found, seconds = find_lost(work, program, comparisons, self.driver)
         observed = Observations(comparisons=found, spent={"find lost": seconds})
         sound = [i for i, one in enumerate(found) if one.played.complete or one.played.misfit]
         if sound and options.memory_checker:
             observed = self._checked(work, program, observed, sound, building=building)
-        if options.instructions:
-            public = [i for i in sound if found[i].case.visibility is Visibility.PUBLIC]
-            cases = [one.case for one in found]
-            count = count_instructions(work, program, cases, public, driver=self.driver) if public else None
-            observed = replace(observed, instructions=count)
         observed = self._pinpointed(work, program, observed, suspect, building=building)
         return self._with_lines(work, source, observed, suspect)
 

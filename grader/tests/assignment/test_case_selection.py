@@ -154,11 +154,12 @@ def test_the_whole_grading_says_nothing_of_a_part() -> None:
 
 
 def test_records_of_before_are_read() -> None:
-    """They are of whole gradings; so are runs whose settings know nothing of parts."""
+    """They are of whole gradings; so are runs whose settings know nothing of parts, or name an option that has gone."""
     record = pipeline.grade(SAMPLES / _SOME[0], lab(), [first_case()], GradingOptions(seed=1, memory_checker=False))
     old = json.loads(to_json(record))
     del old["public_only"]
-    settings = json.dumps({"lab": "paged_kv", "case": "*", "seed": None, "allowed": []})
+    old["instructions"] = 681_109
+    settings = json.dumps({"lab": "paged_kv", "case": "*", "seed": None, "allowed": [], "instructions": True})
 
     assert from_json(json.dumps(old)) == record
     assert settings_of(Run(lab="paged_kv", folder="", settings=settings, fingerprint="", max_score=1)) == Settings(

@@ -93,7 +93,6 @@ def test_an_interrupt_in_the_middle_leaves_the_old_file(tmp_path: Path, monkeypa
         {"cpu_seconds": {"build": 9.0}},
         {"environment": Environment(tools=(UsedTool(tool=Tool.BUILD, name="gcc", version="another"),))},
         {"protection": Protection(level="more")},
-        {"instructions": 7},
     ],
 )
 def test_machine_and_time_are_no_part_of_a_result(change: dict[str, object]) -> None:

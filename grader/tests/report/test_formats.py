@@ -116,14 +116,6 @@ def test_advice_is_told_and_is_no_failure() -> None:
         assert TOLD[name](report).agrees(of_record(right))
 
 
-def test_gradescope_keeps_a_leaderboard_of_right_programs() -> None:
-    """Fewer instructions are better; a wrong program is no rival."""
-    right = record_of(verdict=Verdict.ACCEPTED, score=6, instructions=1234)
-    boards = [json.loads(FORMATS["gradescope"](one, View())).get("leaderboard") for one in (right, record_of())]
-
-    assert boards == [[{"name": "Instructions", "value": 1234, "order": "asc"}], None]
-
-
 @pytest.mark.parametrize(
     ("name", "file", "path", "address"),
     [

@@ -78,10 +78,6 @@ _GRADESCOPE = _object(
         "test_name_format": {"const": "text"},
         "visibility": {"const": "visible"},
         "extra_data": {"type": "object"},
-        "leaderboard": {
-            "type": "array",
-            "items": _object({"name": _TEXT, "value": _NUMBER, "order": {"enum": ["asc", "desc"]}}),
-        },
         "tests": {
             "type": "array",
             "items": _object(

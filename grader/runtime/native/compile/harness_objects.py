@@ -103,7 +103,7 @@ def _make(project: CProject, made: Path) -> None:
     for name, command in commands.items():
         includes = [f"-I{path}" for path in (_HARNESS, project.header.parent, _FILTERS)] if command[0] == "gcc" else []
         _run_own([*command, *includes, "-o", name], made)
-    names = (*RENAMED, *TOLD, *_MARKS, *(f"call_{demanded}" for demanded in project.functions))
+    names = (*RENAMED, *TOLD, *_MARKS)
     renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
     for name in ("marker.o", "native.o", "valgrind.o"):
         _run_own(["objcopy", *renamed, name], made)

@@ -27,9 +27,6 @@ struct contract {
 /* What a pointer of the student's code points to; reference/paged_kv/record.py has the same numbers. */
 enum pointer { PTR_OK, PTR_NULL, PTR_STRAY, PTR_SMALL, PTR_FREED, PTR_SHARED };
 
-/* A function harness_call_NAME that calls the student's NAME and does nothing else: compiled to one jump. */
-#define HARNESS_DOOR __attribute__((noipa))
-
 /* --- functions of the lab --------------------------------------------------------------------------------------- */
 
 /* Forget the last case. `settings` are the case's numbers in the order of the lab's list of settings. */
