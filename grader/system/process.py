@@ -37,6 +37,9 @@ class Patience:
     """Before the first output."""
     own_seconds: float | None = None
     """In total, in its own time. It is checked only with `silent_seconds`, and so is the program's memory."""
+    blocked_counts: bool = False
+    """Whether `own_seconds` include the time in which the kernel makes it wait, as for a disk (state D). A compiler
+    reads files and may wait for a slow disk. A student's program needs no file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +164,15 @@ def _at_least_seen(computed: float, watchdog: Watchdog | None) -> float:
 def _watchdog(pid: int, limits: Patience, family: Family, *, wrapped: bool) -> Watchdog | None:
     if limits.silent_seconds is None:
         return None
-    most, at_start, in_all = limits.silent_seconds, limits.silent_start_seconds, limits.own_seconds
-    return Watchdog(pid, family.members, most=most, at_start=at_start, in_all=in_all, wrapped=wrapped)
+    return Watchdog(
+        pid,
+        family.members,
+        most=limits.silent_seconds,
+        at_start=limits.silent_start_seconds,
+        in_all=limits.own_seconds,
+        blocked_counts=limits.blocked_counts,
+        wrapped=wrapped,
+    )
 
 
 def _start(

@@ -52,7 +52,9 @@ class Limits(Patience):
     processes: int | None = None
     open_files: int | None = 64
     sees_processes: bool = False
-    """Whether it may read /proc, as a harness must."""
+    """Whether it may read all of /proc, as a harness must."""
+    sees_itself: bool = False
+    """Whether it may read its own folder in /proc, as Valgrind must."""
 
     def words(self) -> Iterator[str]:
         """Yield the launcher's arguments for these limits."""
@@ -76,7 +78,13 @@ COMPILE_LIMITS = Limits(
 LINK_LIMITS = replace(COMPILE_LIMITS, silent_seconds=None, own_seconds=None, file_size=128 << 20)
 """A program may be larger than the largest object that it is linked from; ld needs 350 MB to merge 30 MB of strings."""
 RUN_LIMITS = Limits(
-    wall_seconds=120, cpu_seconds=12, address_space=8 << 30, file_size=1 << 20, processes=64, sees_processes=True
+    wall_seconds=120,
+    blocked_counts=True,
+    cpu_seconds=12,
+    address_space=8 << 30,
+    file_size=1 << 20,
+    processes=64,
+    sees_processes=True,
 )
 
 _ALWAYS = ("resource limits", "no privileges", "clean environment", "private folder", "own session")
@@ -120,7 +128,7 @@ class Workspace:
             # the limit counts all processes of a user: with the grader's user it would count the grader's
             processes=limits.processes if self.user is not None else None,
         )
-        reads = (*_readable(environment["PATH"], self.tools), *(["/proc"] if limits.sees_processes else []))
+        reads = (*_readable(environment["PATH"], self.tools), *_in_proc(limits))
 
         bubblewrap = machine().bubblewrap
         around = bubble(bubblewrap, readable=reads, folder=self.folder) if bubblewrap else []
@@ -253,6 +261,11 @@ def require(level: str) -> None:
             f"nothing was run: student code is held by '{here.level}' only on this machine, not by '{level}'; "
             "`grade doctor` says what is missing"
         )
+
+
+def _in_proc(limits: Limits) -> list[str]:
+    """Return what may be read of /proc. The launcher looks up /proc/self, and becomes the program."""
+    return ["/proc"] if limits.sees_processes else ["/proc/self"] if limits.sees_itself else []
 
 
 @cache

@@ -26,6 +26,7 @@ MOST_PROCESSES = 64
 _PAGE = os.sysconf("SC_PAGESIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
 _SLEEPS = ("S", "T", "t", "Z")
+_BLOCKED = "D"
 _GRACE = 0.25
 """The fraction of the time used so far that a program gets in addition to answer SIGPROF, which asks where it is."""
 
@@ -34,6 +35,8 @@ class Watchdog:
     """The time of a program and its children since its last output: CPU time, and time in which all of them sleep.
 
     Time spent waiting for a processor does not count, so no program counts as inactive because the machine is busy.
+    Time in which the kernel makes all of them wait, such as for a disk, does not show that they are inactive either; it
+    can count in the total.
     """
 
     def __init__(
@@ -44,10 +47,12 @@ class Watchdog:
         most: float,
         at_start: float,
         in_all: float | None = None,
+        blocked_counts: bool = False,
         wrapped: bool = False,
     ) -> None:
         """Allow `most` seconds between two outputs, `at_start` seconds before the first one, and `in_all` in total.
 
+        `blocked_counts`: the total includes time in which the kernel makes all processes wait.
         `members` returns all processes of the program. `wrapped`: SIGPROF goes to the children of `pid`, not to `pid`.
         """
         self.pid = pid
@@ -60,6 +65,7 @@ class Watchdog:
         self.looked = time.monotonic()
         self.asked = False
         self.in_all = math.inf if in_all is None else in_all
+        self.blocked_counts = blocked_counts
         self.whole = 0.0
         self.memory = 0
         self.processes = 0
@@ -88,9 +94,9 @@ class Watchdog:
         if passed < LOOK:
             return False
         self.looked = now
-        used = self._used(passed)
+        used, blocked = self._used(passed)
         self.seconds += used
-        self.whole += used
+        self.whole += used + blocked
         if self.too_slow or self.too_large:
             return True
         if self.seconds < self.allowed:
@@ -103,15 +109,23 @@ class Watchdog:
             os.kill(pid, signal.SIGPROF)
         return False
 
-    def _used(self, passed: float) -> float:
-        """Return the seconds that the processes used since the last measurement, `passed` wall-clock seconds ago."""
+    def _used(self, passed: float) -> tuple[float, float]:
+        """Return the seconds that the processes used since the last measurement, `passed` wall-clock seconds ago.
+
+        The second number is the seconds in which they were blocked, where these count.
+        """
         seen = list(_states(self.members()))
         self.processes = len(seen)
         before, self.cpu = self.cpu, sum(cpu for _, cpu, _ in seen)
         self.memory = sum(memory for _, _, memory in seen)
         used = max(0.0, self.cpu - before)  # negative when a child is gone
-        asleep = seen and all(state in _SLEEPS for state, _, _ in seen)
-        return used + (min(passed, 2 * LOOK) if asleep else 0.0)  # if more passed, the grader itself waited too
+        idle = min(passed, 2 * LOOK)  # if more passed, the grader itself waited too
+        states = {state for state, _, _ in seen}
+        if not states or not states <= {*_SLEEPS, _BLOCKED}:
+            return used, 0.0
+        if _BLOCKED not in states:
+            return used + idle, 0.0
+        return used, idle if self.blocked_counts else 0.0
 
 
 def _children(pid: int) -> list[int]:

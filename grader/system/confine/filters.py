@@ -34,29 +34,12 @@ _REFUSED = {
     "doors around filters": "io_uring_setup io_uring_enter io_uring_register userfaultfd open_by_handle_at "
     "name_to_handle_at fanotify_init inotify_init inotify_init1 memfd_secret",
 }
-_PROCESSES = "fork vfork clone execve execveat"
 _SIGNALS = "kill tkill tgkill"
-_CHANGES = (
-    "creat mkdir mkdirat mknod mknodat symlink symlinkat link linkat rename renameat renameat2 unlink unlinkat rmdir "
-    "truncate chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes utimensat futimesat "
-    "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr"
-)
-"""Calls that create, change or remove files. Under Valgrind, and without Landlock, nothing else refuses them."""
 _OPENS = {"open": 1, "openat": 2}
 """The index of the argument that holds the flags."""
-_WRITING = (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC)
-_OWNERS = (8, 10, 15)
-"""F_SETOWN, F_SETSIG and F_SETOWN_EX: the owner of a descriptor gets signals."""
-_NOTES = (1026, 1031, 1033)
-"""F_NOTIFY, F_SETPIPE_SZ, F_ADD_SEALS: other processes with the same pipe or file see what was set."""
-_NEEDLESS = {
-    "timers": "setitimer alarm timer_create timer_settime timer_delete timerfd_create timerfd_settime",
-    "descriptors": "memfd_create eventfd eventfd2 signalfd signalfd4 epoll_create epoll_create1 splice tee vmsplice "
-    "sendfile copy_file_range fallocate ftruncate flock ioctl",
-    "what others see": "shmat shmdt shmctl semop semtimedop semctl msgsnd msgrcv msgctl setpgid setsid setuid setgid "
-    "setreuid setregid setresuid setresgid setgroups capset chdir fchdir seccomp",
-}
-"""Calls that neither Valgrind nor a student's functions need after the cases have begun."""
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_OF_DESCRIPTORS = (0, 1, 2, 3, 1030)
+"""Commands of fcntl: F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC. Others affect whoever has the same file."""
 _NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW... flags of clone."""
 
@@ -70,14 +53,26 @@ _EXEC, _FIXED = 4, 0x10
 _NEEDED = {
     "the harness's report and what is printed": "writev write lseek",
     "the end": "exit exit_group rt_sigreturn restart_syscall",
-    "memory, where gate.c lets it through": "brk munmap",
+    "memory": "brk munmap",
     "clocks": "clock_gettime clock_getres gettimeofday time times getrusage",
     "crashes, setjmp and raise": "rt_sigaction rt_sigprocmask",
     "locks": "futex sched_yield",
     "random numbers": "getrandom",
     "who it is": "getpid gettid getppid getuid geteuid getgid getegid",
 }
-"""All calls that the harness, libc's functions on open descriptors and a correct program need natively."""
+"""All calls that the harness, libc's functions on open descriptors and a correct program need; memory natively only
+where gate.c lets it through."""
+
+_VALGRINDS = {
+    "its lock": "read",
+    "memory, its own and the program's": "mmap mremap mprotect madvise",
+    "signals": "rt_sigtimedwait rt_sigpending sigaltstack",
+    "files of which it reads lines": "close fstat newfstatat stat lstat statx pread64 readlink readlinkat access "
+    "faccessat getcwd",
+    "limits and the machine": "getrlimit prlimit64 uname sysinfo arch_prctl set_tid_address set_robust_list poll ppoll",
+}
+"""All further calls that Valgrind needs when the cases have begun, also to report an error that ends the program. Calls
+that wait in the kernel, such as membarrier and sync, are not among them."""
 
 
 def _error(number: int) -> int:
@@ -124,30 +119,28 @@ def _confined() -> Iterator[_Rule]:
 
 
 def _instrumented() -> Iterator[_Rule]:
-    """Yield further rules for Valgrind running student code: no new process, no signals to others, no file changes.
-
-    Valgrind itself needs far more calls than the student's functions. It may also open the executable when it first
-    looks up a line.
-    """
-    for calls in (_PROCESSES, _CHANGES, *_NEEDLESS.values()):
-        yield from map(_Rule, calls.split())
-    for call in _SIGNALS.split():
-        yield _Rule(call, compares=((0, _NOT_EQUAL, OWN_PROCESS, 0),))
-    for command in (*_OWNERS, *_NOTES):
-        yield _Rule("fcntl", compares=((1, _EQUAL, command, 0),))
+    """Yield the rules for Valgrind running student code; they allow only what the two need, and files to be read."""
+    for calls in (*_NEEDED.values(), *_VALGRINDS.values()):
+        yield from (_Rule(call, _ALLOW) for call in calls.split())
+    yield from _own_signals()
     for call, flags in _OPENS.items():
-        yield from (_Rule(call, compares=((flags, _MASKED_EQUAL, bit, bit),)) for bit in _WRITING)
-    yield _Rule("openat2", _error(errno.ENOSYS))  # a filter cannot see its flags
+        yield _Rule(call, _ALLOW, ((flags, _MASKED_EQUAL, _WRITING, 0),))
+    for command in _OF_DESCRIPTORS:
+        yield _Rule("fcntl", _ALLOW, ((1, _EQUAL, command, 0),))
 
 
 def _natively() -> Iterator[_Rule]:
     """Yield the rules for a process in which a student's functions run natively; they allow only what it needs."""
     for calls in _NEEDED.values():
         yield from (_Rule(call, _ALLOW) for call in calls.split())
-    for call in _SIGNALS.split():
-        yield _Rule(call, _ALLOW, ((0, _EQUAL, OWN_PROCESS, 0),))
+    yield from _own_signals()
     yield _Rule("read", _ALLOW, ((0, _EQUAL, 0, 0),))  # only from stdin, which is empty
     yield _Rule("mmap", _ALLOW, ((2, _MASKED_EQUAL, _EXEC, 0), (3, _MASKED_EQUAL, _FIXED, 0)))
+
+
+def _own_signals() -> Iterator[_Rule]:
+    for call in _SIGNALS.split():
+        yield _Rule(call, _ALLOW, ((0, _EQUAL, OWN_PROCESS, 0),))
 
 
 def header(architecture: str) -> str:
@@ -155,7 +148,7 @@ def header(architecture: str) -> str:
     filters = {
         "confine_filter": _Filter(_ALLOW, tuple(_confined())),
         "natively_filter": _Filter(_REFUSE, tuple(_natively())),
-        "instrumented_filter": _Filter(_ALLOW, tuple(_instrumented())),
+        "instrumented_filter": _Filter(_REFUSE, tuple(_instrumented())),
     }
     tables = [_table(name, _compiled(one, ARCHITECTURES[architecture])) for name, one in filters.items()]
     made = f"/* Made by scripts/filter with libseccomp {version()}; what is refused, and why, stands in filters.py. */"

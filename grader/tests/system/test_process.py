@@ -261,3 +261,16 @@ def test_an_interrupt_ends_the_program(tmp_path: Path) -> None:
         signal.signal(signal.SIGUSR1, before)
 
     assert ends(int((tmp_path / "pid").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(("counts", "ended"), [(True, True), (False, False)])
+def test_time_in_which_the_kernel_makes_it_wait(tmp_path: Path, *, counts: bool, ended: bool) -> None:
+    """The parent after vfork is in state D until its child ends: such time counts only where that is requested."""
+    source, program = tmp_path / "waits.c", tmp_path / "waits"
+    source.write_text("#include <unistd.h>\nint main(void) { if (vfork() == 0) { sleep(2); _exit(0); } return 0; }\n")
+    subprocess.run(["gcc", "-w", source, "-o", program], check=True)
+    limits = Patience(silent_seconds=0.5, silent_start_seconds=0.5, own_seconds=1.0, blocked_counts=counts)
+    done = process.run([str(program)], cwd=tmp_path, limits=limits, environment={})
+
+    assert (done.slow, done.silent, done.succeeded) == (ended, False, not ended)
+    assert done.cpu_seconds < 0.5
