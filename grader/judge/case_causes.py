@@ -65,8 +65,9 @@ def case_findings(
     not_yet = {one.call for one in made if one.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)
     for number, one in enumerate(found):
-        one.memory_errors |= checked is not None and number in checked.unseen
-        one.leaks |= any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
+        unseen = checked is not None and number in checked.unseen
+        one.memory_errors |= unseen
+        one.leaks |= unseen or any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
         one.memory_errors |= any(is_memory_error(symptom) for symptom in one.symptoms)
         told = named.get((number, one.first_wrong))
         known = frozenset({STORED} if told is not None and told.stored else ())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from grader.runtime.comparison import ALLOCATED, DAMAGED, LOST, RELEASED_WRONGLY, Comparison, Deviation, End
+from grader.runtime.comparison import ALLOCATED, DAMAGED, RELEASED_WRONGLY, Comparison, Deviation, End
 from grader.runtime.heap_events import Event
 from grader.runtime.observation import Played, PlayedStep
 from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory
@@ -65,9 +65,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
             refused = number
     end = End.UNREADABLE if unreadable else End.NO_TIME if unjudged else _end(played, deviations)
     lost = _lost(played) if played.complete and not unjudged else 0
-    if lost:
-        _add_lost(deviations, len(operations) - 1, lost, right.replies[-1])
-    return Comparison(
+    comparison = Comparison(
         case=played.case,
         played=played,
         expected=right.replies,
@@ -76,11 +74,12 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         end=end,
         ended_at=len(actual),
         refused=refused,
-        lost=lost,
+        lost=0,
         allowed=tuple(allowed),
         unreadable=unreadable,
         unjudged=unjudged,
     )
+    return comparison.with_lost(lost, str(lost)) if lost else comparison
 
 
 def _followed_by(records: Sequence[bytes], steps: Sequence[PlayedStep]) -> int:
@@ -144,21 +143,6 @@ def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
 def _lost(played: Played) -> int:
     """The number of lost allocations; of very many the harness reports only the number, not each one."""
     return max(played.live, sum(event.event is Event.LIVE for event in played.events))
-
-
-def _add_lost(deviations: list[Deviation], last: int, lost: int, reply: Reply) -> None:
-    difference = Difference(
-        facet="heap",
-        field="allocations never freed",
-        expected="0",
-        actual=str(lost),
-        tags=frozenset({LOST}),
-    )
-    if deviations and deviations[-1].operation == last:
-        judgement = deviations.pop().judgement
-    else:
-        judgement = Judgement(expected=reply, actual=reply, differences=())
-    deviations.append(Deviation(last, replace(judgement, differences=(*judgement.differences, difference))))
 
 
 def _end(played: Played, deviations: Sequence[Deviation]) -> End:

@@ -145,6 +145,8 @@ def checker_symptoms(comparisons: Sequence[Comparison], checked: Checked) -> Ite
         yield error.case, _of_error(comparisons[error.case], min(error.operation, last), error, checked.tool)
     yield from _repeated(comparisons, checked)
     yield from _unread(comparisons, checked)
+    if checked.kept and not (checked.stopped or checked.hung or checked.unread):  # they have symptoms of their own
+        yield _kept_away(comparisons, checked)
 
 
 def _of_error(comparison: Comparison, operation: int, error: MemoryFault, tool: str) -> Symptom:
@@ -220,3 +222,10 @@ def _unread(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tup
         message = f"{checked.tool}: its report on the cases up to this one {why}, so none of them counts as seen"
         verdict, kind = Verdict.MEMORY_ERROR, STRAYS_WHEN_CHECKED
         yield number, _checkers(comparisons[number], at, verdict=verdict, kind=kind, message=message)
+
+
+def _kept_away(comparisons: Sequence[Comparison], checked: Checked) -> tuple[int, Symptom]:
+    """Return the first case that the program kept from the checker without another symptom, with its symptom."""
+    number = checked.unchecked[0]
+    verdict, kind = Verdict.MEMORY_ERROR, "unseen-when-checked"
+    return number, _checkers(comparisons[number], 0, verdict=verdict, kind=kind, message=checked.coverage)

@@ -97,7 +97,7 @@ def _memory(record: Record) -> str:
     checker = record.environment.used(Tool.MEMORY_CHECKER)
     if not record.outcomes or checker is None:
         return record.unchecked if record.outcomes else ""
-    return f"checked by {checker.version or checker.name}"
+    return "; ".join(filter(None, (f"checked by {checker.version or checker.name}", record.unchecked)))
 
 
 def reproduce(page: Page, record: Record, audience: Audience) -> None:

@@ -77,7 +77,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         allowed=built.allowed,
         notation=dict(lab.notation),
         output=_output(attempt),
-        unchecked=lab.runtime.unchecked(attempt.options),
+        unchecked=attempt.checked.coverage if attempt.checked is not None else lab.runtime.unchecked(attempt.options),
         seed=attempt.seed,
         protection=sandbox.protection(),
         environment=Environment(

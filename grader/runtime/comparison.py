@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from grader.core.case import Case
 from grader.core.rubric import Rule
 from grader.runtime.heap_events import Event
 from grader.runtime.observation import Played
-from reference.model import Judgement, Span
+from reference.model import Difference, Judgement, Span
 from reference.operation import Reply
 
 __all__ = ["ALLOCATED", "DAMAGED", "LOST", "RELEASED_WRONGLY", "Comparison", "Deviation", "End"]
@@ -72,6 +72,22 @@ class Comparison:
     """Why nothing follows from the state in which the case ended; empty for any other end."""
     unjudged: bool = False
     """Whether the comparison ended because no time was left for it."""
+    lost_from: frozenset[str] = frozenset()
+    """Calls whose allocations a memory checker saw lost, in addition to those of `played.events`."""
+
+    def with_lost(self, count: int, actual: str) -> Comparison:
+        """Return the same comparison of a case that ended and lost `count` allocations; `actual` says so in words."""
+        last = len(self.case.trace.operations) - 1
+        difference = Difference(
+            facet="heap", field="allocations never freed", expected="0", actual=actual, tags=frozenset({LOST})
+        )
+        others = [one for one in self.deviations if one.operation != last]
+        judgement = next(
+            (one.judgement for one in self.deviations if one.operation == last),
+            Judgement(expected=self.expected[last], actual=self.expected[last], differences=()),
+        )
+        judgement = replace(judgement, differences=(*judgement.differences, difference))
+        return replace(self, lost=count, deviations=(*others, Deviation(last, judgement)))
 
     def is_cleanup(self, number: int) -> bool:
         """Whether the grader added this operation to clean up after the case."""
@@ -100,5 +116,5 @@ class Comparison:
         """Whether lost memory counts for this rule, by the calls that allocated it."""
         operations = self.case.trace.operations
         makers = {event.allocated_by for event in self.played.events if event.event is Event.LIVE}
-        names = {operations[maker].name for maker in makers if 0 <= maker < len(operations)}
+        names = {operations[maker].name for maker in makers if 0 <= maker < len(operations)} | self.lost_from
         return not (rule.allocated_by and names) or bool(rule.allocated_by & names)

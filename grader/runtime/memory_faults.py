@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grader.core.verdict import SourceLine
 from grader.runtime.source_lines import Place
 
-__all__ = ["Checked", "MemoryFault"]
+__all__ = ["Checked", "MemoryFault", "Unfreed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +39,24 @@ class MemoryFault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unfreed:
+    """What the checker itself says was never freed in some consecutive cases of one process."""
+
+    cases: tuple[int, ...]
+    unreported: int
+    """The number of these allocations that the program's process did not report as left."""
+    by_function: Mapping[str, int]
+    """How many each of the submission's functions allocated, by the outermost function on the stack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """What the checker reported on all cases that it ran."""
 
     tool: str
     """The checker's name, as reports write it."""
+    asked: int
+    """The number of cases that it was to run."""
     errors: tuple[MemoryFault, ...]
     counted: dict[Place, int]
     """The number of errors that it counted in each operation. It includes repeated errors, which are printed once."""
@@ -54,10 +68,16 @@ class Checked:
     diverged: dict[int, int]
     """Cases that allocate and free differently than without the checker, without an error; the first such operation."""
     unchecked: tuple[int, ...]
-    """Cases that were not observed to their end because the time or the processes were used up."""
+    """Cases that were not observed to their end."""
+    kept: str
+    """How the program kept the unchecked cases from the checker, in words that fit after "the program"; "" where no
+    time was left for them."""
     processes: int
     cpu_seconds: float
     breaches: tuple[MemoryFault, ...] = ()
+    left: Mapping[int, int] = field(default_factory=dict)
+    """By case, the number of allocations that the program's process reported as left at the end."""
+    unfreed: tuple[Unfreed, ...] = ()
     stores: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The lines that stored into shared memory which the operation may not touch, including repeated stores."""
     copies: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
@@ -80,8 +100,17 @@ class Checked:
     def unseen(self) -> frozenset[int]:
         """Cases that were not observed in full because of the program itself.
 
-        These are the cases of each process whose report is incomplete. When cases stopped or hung with the checker
-        only, or a report is incomplete, the unchecked cases are added.
+        These are the cases of each process whose report is incomplete, and the cases that were kept from the checker.
         """
         unseen = frozenset(number for _, _, cases in self.unread for number in cases)
-        return unseen.union(self.unchecked if self.stopped or self.hung or self.unread else ())
+        return unseen.union(self.unchecked if self.kept else ())
+
+    @property
+    def coverage(self) -> str:
+        """What the checker saw, in a sentence; "" when it saw everything."""
+        if not self.unchecked:
+            return ""
+        seen = f"{self.tool} saw {self.asked - len(self.unchecked)} of {self.asked} cases only: "
+        if not self.kept:
+            return f"{seen}no time was left for the others. They cost no point."
+        return f"{seen}the program {self.kept}. The others earn no points for the use of memory."

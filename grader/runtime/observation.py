@@ -93,8 +93,6 @@ class Played:
     ended: bool = False
     """Whether an END frame came: the parent process of the case saw it end."""
     status: int = 0
-    live: int = 0
-    """The number of allocations left after the last call, as the parent process of the case counts them."""
     cpu_seconds: float = 0.0
 
     def stop_listening(self, why: str) -> None:
@@ -122,6 +120,11 @@ class Played:
         """The call that hung; "" when none did."""
         operations = self.case.trace.operations
         return operations[len(self.steps)].name if self.hung and len(self.steps) < len(operations) else ""
+
+    @property
+    def live(self) -> int:
+        """The number of allocations left after the last operation that returned."""
+        return self.steps[-1].live if self.steps else 0
 
     @property
     def complete(self) -> bool:

@@ -185,7 +185,6 @@ def _take_down(played: list[Played], frame: Frame) -> None:
         case Kind.END:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
             one.ended, one.status, one.hung, one.no_time = True, status, hung == _HUNG, hung == _WITHOUT_TIME
-            one.live = frame.live
             one.cpu_seconds = min(max(0.0, microseconds / 1e6), _TOTAL_SECONDS)
 
 

@@ -15,14 +15,14 @@ from grader.runtime.native.compile.instrumented import build_sanitized, build_wi
 from grader.runtime.native.compile.known_good import known_good_program
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.driver import Driver
-from grader.runtime.native.leaks import find_lost
+from grader.runtime.native.leaks import confirm_lost, find_lost
 from grader.runtime.native.lines import find_lines
 from grader.runtime.native.needed_tools import ADDR2LINE, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
 from grader.runtime.native.plan import by_visibility
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES, memcheck
-from grader.runtime.native.valgrind.pinpoint import advice, cases_with_unset, cases_without_line, completed, unfinished
+from grader.runtime.native.valgrind.pinpoint import advice, cases_with_unset, cases_without_line, completed
 from grader.runtime.observation import Played, Replayed
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
@@ -119,8 +119,9 @@ class NativeRuntime:
         checked = run_confirmed(work, program, run, known_good=self.known_good)
         return replace(
             observed,
+            comparisons=confirm_lost(comparisons, checked),
             checked=checked,
-            advice=(*unfinished(checked, len(sound)), *advice(comparisons, checked)),
+            advice=tuple(advice(comparisons, checked)),
             spent={**observed.spent, "memcheck": checked.cpu_seconds},
         )
 

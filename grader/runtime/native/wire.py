@@ -17,7 +17,7 @@ _FRAME = struct.Struct("<QIIiiIIIIII")
 
 _FRAMES, _FRAMES_EACH, _FRAMES_OF_A_CASE = 20_000, 10, 1000
 """The most frames of a program: a base, more for each operation, and more for each case, for memory that is not freed
-(ledger.c reports no more). With 276 cases, which have 2,728 operations, no correct program sends more than 9,000."""
+(heap.c reports no more). With 276 cases, which have 2,728 operations, no correct program sends more than 9,000."""
 
 
 class Kind(IntEnum):

@@ -127,6 +127,12 @@ LAST = (
     ),
     Clue(
         rule="memory-error",
+        kinds=("unseen-when-checked",),
+        clause="Compilation/no-error",
+        hint="Run Valgrind on your program: it must reach its end there. Make your static variables smaller.",
+    ),
+    Clue(
+        rule="memory-error",
         kinds=("strays-when-checked",),
         clause="Compilation/no-error",
         hint="{call} is another program under Valgrind, so that nobody can see whether it is right. It must not look "

@@ -11,14 +11,15 @@
  * canonical record after each (or a DELTA frame, with what is new in it); a crash or a time limit is caught on an
  * alternate stack and sent as a FAULT frame with the return addresses. The parent frames each case with BEGIN and
  * END, which the child cannot forge into another case's part because the grader takes the last END before the next
- * BEGIN. The parent also limits the time of each operation; see "time" below. It records what the child allocated and
- * freed, and reports what is left (ledger.c). Before its first operation the child gives up all rights that it does
- * not need (rights.c).
+ * BEGIN. The parent also limits the time of each operation; see "time" below. Before its first operation the child
+ * gives up all rights that it does not need (rights.c). At its end the child reports what it did not free, from its own
+ * table, into which the student's code could store. Valgrind, which no store of the program reaches, has the last word.
  *
  * Under Valgrind (compiled a second time) all cases of a plan run in one process. It reports no state, only how many
  * errors Valgrind has counted; a client message puts the case and the operation into Valgrind's own report, after its
  * errors. The plan says which bytes of the lab's memory each call may touch; the others are forbidden, and client
- * messages say where they were, so that the grader can tell a store into them from other errors.
+ * messages say where they were, so that the grader can tell a store into them from other errors. Every few cases
+ * Valgrind lists all blocks that were never freed; there may not be more of them than the cases reported.
  *
  * The student's malloc, free, exit and so on were renamed to the functions of calls.c. Memory comes from an arena and
  * is never used twice, with a gap before and behind each block. Natively new bytes are 0xA5, freed ones 0xDD, and the
@@ -125,6 +126,15 @@ static void mark_errors(int32_t case_number, int32_t operation)
     (void)operation;
 }
 
+/* Let Valgrind list the blocks that were never freed since the arena was new, in the cases up to this one. It reads
+ * every word of memory that may hold a pointer, so the plan is kept out of its sight. */
+void list_unfreed(void)
+{
+    VALGRIND_DO_LEAK_CHECK;
+    VALGRIND_PRINTF("pkv unfreed %llx %x %x\n", (unsigned long long)now.token, (unsigned)heap.last_case,
+                    (unsigned)heap.first_case);
+}
+
 /* ---------------------------------------------------------------- cases */
 
 struct one_case {
@@ -159,8 +169,6 @@ static int run_case(const struct one_case *one)
         begin_operation();
         forbidden_count = 0;
         now.operation = i;
-        if (!MEMCHECK)
-            note_operation();
         unsigned before = VALGRIND_COUNT_ERRORS;
         progress->operation = i;
         progress->inside = 1;
@@ -188,10 +196,10 @@ static int run_case(const struct one_case *one)
                 tell_lines(record_length());
         }
     }
-    if (MEMCHECK || now.trace)
+    if (!MEMCHECK)
         tell_live();
     enum { MOST_LEAK_CHECKS = 8 };
-    static int leak_checks; /* each looks at all memory; where else memory is lost our own table tells */
+    static int leak_checks; /* each looks at all memory; elsewhere our own table says what is lost */
     if (MEMCHECK && heap.live && leak_checks++ < MOST_LEAK_CHECKS) {
         VALGRIND_DO_ADDED_LEAK_CHECK;
         VALGRIND_PRINTF("pkv leaks %llx %x %x\n", (unsigned long long)now.token, (unsigned)one->number,
@@ -237,9 +245,9 @@ static int64_t microseconds(clockid_t clock)
 /* Return whether nobody reads what the child writes. Then its sleep is not its own fault. */
 static int waits_for_reader(void)
 {
-    enum { ENDS = 4 };
+    enum { ENDS = 3 };
     struct pollfd ends[ENDS] = {
-        {now.report, POLLOUT, 0}, {STDOUT_FILENO, POLLOUT, 0}, {STDERR_FILENO, POLLOUT, 0}, {NOTES, POLLOUT, 0},
+        {now.report, POLLOUT, 0}, {STDOUT_FILENO, POLLOUT, 0}, {STDERR_FILENO, POLLOUT, 0},
     };
     return poll(ends, ENDS, 0) < ENDS;
 }
@@ -303,7 +311,6 @@ static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t 
         looked = wall;
         if (passed >= LOOK / 2 && !waits_for_reader() && sleeps(child))
             slept += passed < 2 * LOOK ? passed : 2 * LOOK; /* we too may have waited for a processor */
-        read_ledger();
         used = slept + (known ? microseconds(clock) : 0);
         if (!progress->inside || progress->operation != operation) {
             operation = progress->inside ? progress->operation : -1;
@@ -339,6 +346,7 @@ static struct outcome wait_for(pid_t child, const struct one_case *one, int32_t 
 /* All cases, in pages that only the parent has: the operations of a case are known only in that case, whose child has
  * a copy of them. */
 static int32_t *plan;
+static size_t plan_room; /* in bytes */
 static struct {
     void *words;
     size_t size; /* of the last case */
@@ -383,7 +391,6 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
         sigprocmask(SIG_SETMASK, &none, NULL);
         if (forks_and_hangs)
             setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0});
-        leave_ledger();
         give_up_rights(confined);
         int fits = run_case(own);
         if (__fpending(stdout)) /* to take its lock would copy two pages */
@@ -394,11 +401,7 @@ static struct outcome fork_case(const struct one_case *one, int32_t cases_left, 
     kill(-child, SIGKILL); /* whatever it forked */
     while (waitpid(-child, NULL, 0) > 0) /* the dead count too where the number of processes is limited */
         ;
-    now.operation = one->operations - 1;
-    close_ledger(!now.trace);
-    now.operation = -1;
     send_frame(END, &outcome, sizeof outcome);
-    heap.live = 0;
     return outcome;
 }
 
@@ -433,6 +436,7 @@ static size_t read_plan(int descriptor)
     }
     close(descriptor);
     plan = (int32_t *)(void *)pages;
+    plan_room = room;
     return length / sizeof(int32_t);
 }
 
@@ -473,7 +477,6 @@ int main(int argc, char **argv)
         give_up_rights(confined);
     } else {
         set_up_record();
-        set_up_ledger();
         catch_faults();
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         sigset_t child_ended;
@@ -489,10 +492,14 @@ int main(int argc, char **argv)
         shut_gate();
 
     const int32_t *at = head + HEADER;
+    VALGRIND_MAKE_MEM_NOACCESS(plan, plan_room);
     if (!MEMCHECK)
         copy.words = harness_pages(largest_of(at, cases));
+    enum { CASES_BETWEEN = 16 }; /* two lists: each costs as much as three cases */
     for (int32_t i = 0; i < cases && times.total > 0; i++) {
         const struct one_case *one = (const void *)at;
+        VALGRIND_MAKE_MEM_DEFINED(one, sizeof *one);
+        VALGRIND_MAKE_MEM_DEFINED(one, words_of(one) * sizeof *at);
         now.case_number = one->number;
         if (MEMCHECK) {
             now.attempt = 1;
@@ -502,10 +509,13 @@ int main(int argc, char **argv)
             run_case(one);
             struct outcome fine = {0, RETURNED, 0};
             send_frame(END, &fine, sizeof fine);
+            if ((i + 1) % CASES_BETWEEN == 0 || i + 1 == cases)
+                list_unfreed();
         } else {
             run_natively(one, cases - i);
         }
         at += words_of(one);
+        VALGRIND_MAKE_MEM_NOACCESS(one, (size_t)(at - (const int32_t *)one) * sizeof *at);
     }
     send_frame(DONE, NULL, 0);
     return 0;

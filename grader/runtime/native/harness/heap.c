@@ -80,7 +80,8 @@ static const size_t TIDY_AFTER = (size_t)16 << 20;
 static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
 struct heap heap;
-static HARNESS_LARGE struct block all_blocks[MOST_BLOCKS];
+/* Under Valgrind: of all cases since the arena was new, whose room is that of the arena. */
+static HARNESS_LARGE struct block all_blocks[MOST_BLOCKS + (MEMCHECK ? 1 << 17 : 0)];
 static unsigned char *arena;
 
 void begin_operation(void)
@@ -138,9 +139,9 @@ void report_block(enum event event, enum detail detail, const struct block *bloc
 static void remember(void *start, size_t size, void *caller)
 {
     enum { CHUNK = 1 << 10 };
-    static size_t told_of; /* Valgrind, whose search for leaks passes over the rest */
-    for (; MEMCHECK && heap.block_count >= told_of; told_of += CHUNK)
-        VALGRIND_MAKE_MEM_DEFINED(heap.blocks + told_of, CHUNK * sizeof *heap.blocks);
+    static struct block *defined_to = all_blocks; /* for Valgrind, whose search for leaks passes over the rest */
+    for (; MEMCHECK && heap.blocks + heap.block_count >= defined_to; defined_to += CHUNK)
+        VALGRIND_MAKE_MEM_DEFINED(defined_to, CHUNK * sizeof *defined_to);
     heap.next = (unsigned char *)start + size + BEHIND;
     heap.blocks[heap.block_count++] = (struct block){
         .start_hidden = (uintptr_t)start ^ HIDE, .size = size, .caller = caller,
@@ -148,8 +149,6 @@ static void remember(void *start, size_t size, void *caller)
     heap.allocations++;
     heap.live++;
     heap.live_bytes += size;
-    if (!MEMCHECK)
-        note_allocation(size, caller);
 }
 
 /* Return whether this is the allocation that the plan wants to fail. */
@@ -266,8 +265,6 @@ void release(void *start, void *caller)
         block->freed_in = now.operation;
         heap.live--;
         heap.live_bytes -= block->size;
-        if (!MEMCHECK)
-            note_free((size_t)(block - heap.blocks));
     }
     if (wrong) {
         int known = wrong == DOUBLE_FREE || wrong == INTERIOR;
@@ -439,16 +436,23 @@ static void tidy_arena(void)
 {
     if ((size_t)(heap.next - arena) < TIDY_AFTER)
         return;
-    for (size_t i = 0; i < heap.block_count; i++)
-        if (!heap.blocks[i].freed)
-            VALGRIND_FREELIKE_BLOCK(start_of(&heap.blocks[i]), BEFORE);
+    list_unfreed();
+    for (const struct block *block = all_blocks; block < heap.blocks + heap.block_count; block++)
+        if (!block->freed)
+            VALGRIND_FREELIKE_BLOCK(start_of(block), BEFORE);
     VALGRIND_MAKE_MEM_NOACCESS(arena, heap.next - arena);
     heap.next = arena;
+    heap.blocks = all_blocks;
+    heap.block_count = 0;
 }
 
 void begin_heap(void)
 {
     tidy_arena();
+    if (heap.next == arena)
+        heap.first_case = now.case_number;
+    heap.last_case = now.case_number;
+    heap.blocks += heap.block_count;
     heap.end = heap.next + ROOM;
     heap.allocations = heap.frees = heap.bad_frees = heap.broken = heap.live = 0;
     heap.live_bytes = heap.block_count = 0;

@@ -20,6 +20,7 @@ enum { MEMCHECK = 0 };
 #define VALGRIND_COUNT_ERRORS 0
 #define VALGRIND_PRINTF(...) ((void)0)
 #define VALGRIND_PRINTF_BACKTRACE(...) ((void)0)
+#define VALGRIND_DO_LEAK_CHECK ((void)0)
 #define VALGRIND_DO_ADDED_LEAK_CHECK ((void)0)
 #define VALGRIND_MALLOCLIKE_BLOCK(start, size, redzone, zeroed) ((void)0)
 #define VALGRIND_FREELIKE_BLOCK(start, redzone) ((void)0)
@@ -34,6 +35,8 @@ static const size_t LARGEST = (size_t)64 << 20; /* allocation */
 
 /* Zeros that no child gets. */
 void *pages_of_parent(size_t size);
+/* Under Valgrind: let it list what was never freed. */
+void list_unfreed(void);
 
 /* --- frames.c -------------------------------------------------------------------------------------------- */
 
@@ -71,9 +74,8 @@ struct block {
 
 enum { MOST_BLOCKS = 1 << 19, MOST_LIVE_TOLD = 1000 };
 
-/* What heap.c records of a case, in memory into which the student's code could store; see ledger.c. Under Valgrind
- * there is no other record, but Valgrind knows each block, and each operation must do the same to the heap as
- * natively. */
+/* What heap.c records of a case, in memory into which the student's code could store. Valgrind has a record of its own
+ * of each block (list_unfreed), and each operation must do the same to the heap under Valgrind as natively. */
 extern struct heap {
     /* What this operation did with memory, and what is live after it. */
     uint32_t allocations, frees, bad_frees, broken, live;
@@ -81,7 +83,8 @@ extern struct heap {
     int32_t unfilled_in;    /* the last operation that told of one */
     size_t live_bytes, block_count;
     unsigned char *next, *end;        /* of the arena, for this case */
-    struct block *blocks;             /* by rising address */
+    struct block *blocks;             /* of this case, by rising address */
+    int32_t first_case, last_case; /* under Valgrind: since the arena was new */
 } heap;
 
 void set_up_heap(const char *frame_of_main);
@@ -105,21 +108,6 @@ enum detail bad_free(uintptr_t at, const struct block *block);
 size_t libc_gave(void *start);
 int on_stack(const char *address);
 
-/* --- ledger.c: natively only ---------------------------------------------------------------------------------- */
-
-enum { NOTES = 9 }; /* the descriptor */
-
-void set_up_ledger(void);
-/* Called in the child, which cannot read its notes. */
-void leave_ledger(void);
-void note_operation(void);
-void note_allocation(size_t size, void *caller);
-/* Note the free of the block at this place in the table. */
-void note_free(size_t place);
-/* Called in the parent, now and then and at the end of a case: read the notes, and report what is live. */
-void read_ledger(void);
-void close_ledger(int tell);
-
 /* --- lines.c --------------------------------------------------------------------------------------------- */
 
 void watch_lines(int on);
@@ -134,7 +122,7 @@ void give_up_rights(int refuse_calls);
 
 /* From now on the student's code cannot make system calls of its own. */
 void shut_gate(void);
-/* munmap, write and writev, which are allowed from here only. They return less than 0 for an error. */
+/* munmap and writev, which are allowed from here only. They return less than 0 for an error. */
 long ask_kernel(long number, uintptr_t a, uintptr_t b, uintptr_t c);
 
 /* --- faults.c ------------------------------------------------------------------------------------------- */

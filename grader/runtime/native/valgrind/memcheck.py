@@ -7,8 +7,9 @@ file (xml.py).
 A call's contract says which bytes of a lab's shared memory it may touch (`Model.allowed`); see contract.py.
 
 Valgrind's start costs more than all cases together, so they share a process. It looks for leaks in the first eight
-cases of a process that lost something; the harness's own table of allocations says for all of them where memory was
-lost.
+cases of a process that lost something, which gives their lines; the harness's own table of allocations says for all of
+them what was lost. Because a program can store into that table, Valgrind also lists after every few cases what was
+never freed at all: there may not be more of it than the cases reported (`Unfreed`).
 """
 
 from __future__ import annotations
@@ -89,17 +90,22 @@ def memcheck(
     errors = [error for one in runs for error in one.errors]
     counted = {place: count for one in runs for place, count in one.counted.items()}
     told = Classified(contracts, errors, counted)
+    unchecked = tuple(number for number in numbers if number not in seen)
     return Checked(
         tool=TOOL,
+        asked=len(numbers),
         errors=tuple(error for error in errors if not error.breach),
         counted={place: count for place, count in counted.items() if not told.is_breach(place)},
         stopped=stopped,
         hung=hung,
         diverged=diverged(((run.did, run.ended) for run in runs), steps or {}, counted.keys()),
-        unchecked=tuple(number for number in numbers if number not in seen),
+        unchecked=unchecked,
+        kept=_kept(runs, failed=bool(stopped or hung)) if unchecked else "",
         processes=len(runs),
         cpu_seconds=sum(one.cpu_seconds for one in runs),
         breaches=tuple(told.breaches),
+        left={case: count for one in runs for case, count in one.left.items()},
+        unfreed=tuple(unfreed for one in runs for unfreed in one.unfreed),
         stores=told.lines(stores=True),
         copies=told.lines(stores=False) if strict else {},
         cut=any(run.cut for run in runs),
@@ -107,6 +113,20 @@ def memcheck(
         unread=tuple((run.at, run.unread, run.begun) for run in runs if run.unread and run.begun),
         refused=next((run.said or "it says nothing" for run in runs if not run.begun), ""),
     )
+
+
+def _kept(runs: Sequence[Run], *, failed: bool) -> str:
+    """Return how a program kept cases from Valgrind, which works on this machine; "" where it did not.
+
+    A program that is slow natively too is no such program.
+    """
+    if any(run.out_of_time for run in runs):
+        return ""
+    if not all(run.begun for run in runs):
+        return "cannot be started under it"
+    if failed:
+        return "crashes or does not come back under it"
+    return "spoils its report" if any(run.unread for run in runs) else ""
 
 
 @dataclass(slots=True)

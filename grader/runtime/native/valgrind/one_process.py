@@ -1,7 +1,7 @@
 """One process of Valgrind over some cases: what it reported, and how it ended.
 
 Where Valgrind does not begin, it is run again without the program's debug information. A program that it has no room
-for (static zeros above some 1.5 GB) counts as not checked by Valgrind. The report says so, and it costs no point.
+for (static zeros above some 1.5 GB) is not checked: it earns no points for the use of memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grader.core.verdict import SourceLine
-from grader.runtime.memory_faults import MemoryFault
+from grader.runtime.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.valgrind.divergence import Heap
 from grader.runtime.native.valgrind.progress import followed
@@ -73,6 +73,9 @@ class Run:
     """Whether it used less CPU time than its limit and slept for the rest. No program needs to sleep."""
     did: dict[int, list[Heap]]
     """By case, what each operation did to the heap."""
+    left: dict[int, int]
+    """By case that ended, how many allocations were left."""
+    unfreed: tuple[Unfreed, ...]
     said: str
     cpu_seconds: float
     cut: bool
@@ -149,6 +152,8 @@ def run_once(
         by_limit=by_limit,
         sleeps=done.slow and not worked,
         did=course.did,
+        left=course.left,
+        unfreed=said.unfreed,
         said=done.stderr.decode(errors="replace").strip()[-500:],
         cpu_seconds=done.cpu_seconds,
         unexplained=not (explained or course.ended.issuperset(course.begun)),
@@ -179,6 +184,8 @@ def _placed(work: Workspace, program: Program, *, bare: bool) -> str:
 def _limits(patience: float, cpu_seconds: int, own_seconds: float, *, bare: bool) -> Limits:
     return replace(
         RUN_LIMITS,
+        sees_processes=False,
+        sees_itself=True,
         wall_seconds=_WALL_SECONDS,
         cpu_seconds=cpu_seconds,
         address_space=None,

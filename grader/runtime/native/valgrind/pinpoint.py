@@ -15,7 +15,7 @@ from grader.runtime.comparison import Comparison
 from grader.runtime.memory_faults import Checked, MemoryFault
 from reference.model import SHARED_MEMORY, Access
 
-__all__ = ["advice", "cases_with_unset", "cases_without_line", "completed", "unfinished"]
+__all__ = ["advice", "cases_with_unset", "cases_without_line", "completed"]
 
 _MOST_CASES = 3
 
@@ -76,16 +76,6 @@ def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advi
             operation=breach.operation + 1,
             source=breach.lines,
         )
-
-
-def unfinished(checked: Checked, asked: int) -> Iterator[Advice]:
-    """Yield advice on the cases that Valgrind could not check, out of so many."""
-    if checked.unchecked:
-        message = (
-            f"Valgrind saw {asked - len(checked.unchecked)} of {asked} cases only: the program is far too slow or does "
-            "not come back under it. Run Valgrind yourself."
-        )
-        yield Advice(kind="memcheck-unfinished", message=message)
 
 
 def _lacks_line(number: int, comparison: Comparison, checked: Checked) -> bool:

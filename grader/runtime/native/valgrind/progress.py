@@ -33,6 +33,8 @@ class RunProgress:
     """The number of errors that Valgrind counted in each operation that returned, also where it is 0."""
     did: dict[int, list[Heap]] = field(default_factory=dict)
     """By case, what each operation did to the heap."""
+    left: dict[int, int] = field(default_factory=dict)
+    """By case that ended, how many allocations the harness reports as left."""
     _running: int | None = None
 
     @property
@@ -54,6 +56,12 @@ class RunProgress:
         was_there = is_last if leaks else bool(self.counted.get(place)) or place == self.at
         return was_there and (after is None or self._order(after) < self._order(place))
 
+    def between(self, first: int, last: int) -> tuple[int, ...]:
+        """Return the cases from `first` to `last`; none unless the program came from one to the end of the other."""
+        if first not in self.did or last not in self.ended:
+            return ()
+        return tuple(self.begun[self.begun.index(first) : self.begun.index(last) + 1])
+
     def _order(self, place: Place) -> Place:
         return self.begun.index(place[0]), place[1]
 
@@ -71,6 +79,7 @@ class RunProgress:
         did = self.did[running]
         if frame.kind == Kind.END:
             self.ended.add(running)
+            self.left[running] = did[-1][-1] if len(did) == self.planned[running] else frame.live
             self._running = None
         elif (
             frame.kind == Kind.STEP

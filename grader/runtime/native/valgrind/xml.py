@@ -1,4 +1,5 @@
-"""Read Valgrind's XML: its errors, each with the case and operation that the harness's client messages report.
+"""Read Valgrind's XML: its errors, each with the case and operation that the harness's client messages report, and its
+lists of memory that was never freed.
 
 The document may end anywhere (a crash, a hostile program), and student code may write into it. Therefore it is read
 piece by piece, once, up to stated sizes. A message counts when it has the run's token and fits how far the program
@@ -9,15 +10,17 @@ decoded as plain text first, because an error that cannot be read would be hidde
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from grader.core.errors import DriverError
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
-from grader.runtime.memory_faults import MemoryFault
+from grader.runtime.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.valgrind.kinds import LEAK, STORE, UNSET, explains_state, in_clues, in_words, origin
 from grader.runtime.native.valgrind.progress import RunProgress
 from grader.runtime.source_lines import Place
@@ -43,8 +46,10 @@ _MOST_FORBIDDEN = 16
 """Forbidden ranges of one operation; harness.c reports no more."""
 
 _MOST_NAMED = 2000
+_VALGRINDS_OWN = "vgpreload_"
+"""The beginning of the name of the library that has Valgrind's malloc, which libc itself calls."""
 _ERROR, _MESSAGE = b"error", b"clientmsg"
-_WORDS = re.compile(r"pkv (errors|leaks|forbidden|hang) ([0-9a-f]{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{1,16})")
+_WORDS = re.compile(r"pkv (errors|leaks|unfreed|forbidden|hang) ([0-9a-f]{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{1,16})")
 _ADDRESS = re.compile(r"Address 0x([0-9A-Fa-f]{1,16})")
 _DIGITS = 20
 
@@ -60,6 +65,7 @@ class ReadReport:
     errors: tuple[MemoryFault, ...]
     where: tuple[SourceLine, ...] = ()
     """The student's lines on the stack of a program whose position was requested."""
+    unfreed: tuple[Unfreed, ...] = ()
     unread: str = ""
     """Why part of it was not read, in words that fit after "Valgrind's report"; "" when all was read."""
 
@@ -73,6 +79,17 @@ class _Error:
     stacks: tuple[Stack, ...]
     lines: tuple[tuple[SourceLine, ...], ...]
     """The student's lines on each of the stacks."""
+    blocks: int
+    """Of a leak: how many allocations of the student's, as opposed to those of libc, were never freed."""
+
+
+@dataclass(slots=True)
+class _Listed:
+    """The last list of unfreed memory: what later lists contain too, as long as they begin with the same case."""
+
+    cases: tuple[int, ...] = ()
+    unreported: int = 0
+    by_function: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -86,6 +103,8 @@ class _Reading:
     placed: list[tuple[Place, _Error, bool]] = field(default_factory=list)
     after: Place | None = None
     where: tuple[SourceLine, ...] = ()
+    unfreed: list[Unfreed] = field(default_factory=list)
+    listed: _Listed = field(default_factory=_Listed)
 
     def message(self, element: ET.Element) -> None:
         """Process a client message of the harness."""
@@ -97,11 +116,35 @@ class _Reading:
                 self.forbidden.append((int(words[3], 16), int(words[4], 16)))
             return
         place = int(words[3], 16), int(words[4], 16)
-        if words[1] == "hang":
+        if words[1] == "unfreed":
+            self.list_unfreed(self.course.between(place[1], place[0]))
+        elif words[1] == "hang":
             self.where = next((tuple(_lines(one, self.source_name)) for one in element.iter("stack")), ())
         elif self.course.fits(place, after=self.after, leaks=words[1] == "leaks"):
             self.place(place)
             self.after = place
+
+    def list_unfreed(self, cases: tuple[int, ...]) -> None:
+        """Compare the waiting leaks, which are all of these cases, with what the harness reported as left."""
+        before = self.listed
+        if before.cases[:1] != cases[:1]:
+            before = _Listed()
+        if len(cases) <= len(before.cases):
+            return
+        leaks = [error for error in self.waiting if error.kind.startswith(LEAK)]
+        by_function: Counter[str] = Counter()
+        for leak in leaks:
+            by_function[leak.lines[0][-1].function if any(leak.lines[:1]) else ""] += leak.blocks
+        unreported = by_function.total() - sum(self.course.left[case] for case in cases)
+        self.unfreed.append(
+            Unfreed(
+                cases=cases[len(before.cases) :],
+                unreported=max(0, unreported - before.unreported),
+                by_function=by_function - before.by_function,
+            )
+        )
+        self.listed = _Listed(cases, unreported, by_function)
+        self.waiting = [error for error in self.waiting if not error.kind.startswith(LEAK)]
 
     def place(self, place: Place) -> None:
         """Assign the waiting errors to this place."""
@@ -136,6 +179,8 @@ def read(document: bytes, course: RunProgress, source_name: str, look_up: LookUp
         else:
             unread = f"has more than {_MOST_ERRORS} errors"
             break
+    if not unread and course.through and not (reading.listed.cases and reading.listed.cases[-1] == course.at[0]):
+        unread = "lacks the list of memory that was never freed"
     if not (unread or reading.placed or reading.waiting) and any(course.counted.values()):
         unread = "has none of the errors that were counted"  # each of them is printed the first time
     # a case that was cut off could not free its memory: leaks that Valgrind reports at the end do not count
@@ -146,7 +191,7 @@ def read(document: bytes, course: RunProgress, source_name: str, look_up: LookUp
     told = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is not the student's
     if not any(_costs(fault) for fault in told):  # except in the student's calls, for a file that hides its lines
         told += [fault for fault in faults if _costs(fault) and course.counted.get((fault.case, fault.operation))]
-    return ReadReport(errors=tuple(told), where=reading.where, unread=unread)
+    return ReadReport(errors=tuple(told), where=reading.where, unfreed=tuple(reading.unfreed), unread=unread)
 
 
 def _costs(fault: MemoryFault) -> bool:
@@ -169,12 +214,15 @@ def _pieces(document: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _error(element: ET.Element, source_name: str) -> _Error:
     stacks = list(islice(element.iter("stack"), _MOST_STACKS))
+    allocator = stacks[0].findtext("frame/obj") if stacks else None
+    by_harness = allocator is not None and not Path(allocator).name.startswith(_VALGRINDS_OWN)
     return _Error(
         kind=element.findtext("kind") or "",
         message=element.findtext("what") or element.findtext("xwhat/text") or "",
         beside=element.findtext("auxwhat") or "",
         stacks=tuple(tuple(_addresses(stack)) for stack in stacks),
         lines=tuple(tuple(_lines(stack, source_name)) for stack in stacks),
+        blocks=_number(element.findtext("xwhat/leakedblocks"), 10) if by_harness else 0,
     )
 
 

@@ -154,9 +154,10 @@ def test_an_object_that_may_not_be_so_large_is_the_students() -> None:
     assert "64 MB" in too_large.findings[0].message
 
 
-def test_zeros_that_valgrind_has_no_room_for_cost_nothing() -> None:
-    """Natively they are only an address; that Valgrind saw nothing is told."""
+def test_zeros_that_valgrind_has_no_room_for() -> None:
+    """Natively they are only an address; a program that Valgrind cannot start hides from it what it does to memory."""
     record = graded_text(f"{right()}\nchar zeros[1900U << 20];\n", first_case(), valgrind=True)
 
-    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
-    assert [advice.kind for advice in record.advice] == ["memcheck-unfinished"]
+    assert [finding.kind for finding in record.findings] == ["unseen-when-checked"]
+    assert {score.rule for score in record.rules if score.points < score.max_points} == {"leak", "memory-error"}
+    assert record.unchecked.startswith("Valgrind saw 0 of 1 cases only: the program cannot be started under it.")
