@@ -76,7 +76,7 @@ class Checked:
     cpu_seconds: float
     breaches: tuple[MemoryFault, ...] = ()
     left: Mapping[int, int] = field(default_factory=dict)
-    """By case, the number of allocations that the program's process reported as left at the end."""
+    """By case in which all operations returned: how many allocations the program's process reported as left."""
     unfreed: tuple[Unfreed, ...] = ()
     stores: dict[Place, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The lines that stored into shared memory which the operation may not touch, including repeated stores."""

@@ -12,9 +12,10 @@ budget is used up, by separate limits:
 
 So a hang costs at most 3 s in total, and a program that never answers again 6 s. Time is always the time that a program
 computes or sleeps, never the time that it waits for a processor: on a busy machine everything takes longer, but nothing
-counts as slow because of it. Time that a student's program waits in the kernel counts in its total only. The budget itself is for programs that never hang but are thousands of times too slow.
-What exceeds it is reported as not run (replay), not compared (by the grader: the states of a correct program are
-compared in 0.1 s, those of a wrong one in 2 s at most) or not checked (Valgrind, which then costs no point).
+counts as slow because of it. Time that a student's program waits in the kernel counts in its total only. The budget
+itself is for programs that never hang but are thousands of times too slow. What exceeds it is reported as not run
+(replay), not compared (by the grader: the states of a correct program are compared in 0.1 s, those of a wrong one in 2
+s at most) or not checked (Valgrind, which then costs no point).
 """
 
 from __future__ import annotations

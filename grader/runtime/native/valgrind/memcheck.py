@@ -104,7 +104,7 @@ def memcheck(
         processes=len(runs),
         cpu_seconds=sum(one.cpu_seconds for one in runs),
         breaches=tuple(told.breaches),
-        left={case: count for one in runs for case, count in one.left.items()},
+        left={case: run.left[case] for run in runs for case in run.ended if run.did_all(case, cases[case])},
         unfreed=tuple(unfreed for one in runs for unfreed in one.unfreed),
         stores=told.lines(stores=True),
         copies=told.lines(stores=False) if strict else {},

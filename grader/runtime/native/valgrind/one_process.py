@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from grader.core.case import Case
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.symbolize import source_lines
@@ -89,6 +90,10 @@ class Run:
     def gives_up(self) -> bool:
         """Whether no further process would help."""
         return not self.begun or self.out_of_time or self.by_limit
+
+    def did_all(self, number: int, case: Case) -> bool:
+        """Whether it did all operations of the case; it stops before a poke that does not fit the program's state."""
+        return len(self.did[number]) == len(case.trace.operations)
 
     def without(self, case: int) -> Run:
         """Return the same run without what belongs to that case."""

@@ -179,10 +179,10 @@ def read(document: bytes, course: RunProgress, source_name: str, look_up: LookUp
         else:
             unread = f"has more than {_MOST_ERRORS} errors"
             break
-    if not unread and course.through and not (reading.listed.cases and reading.listed.cases[-1] == course.at[0]):
-        unread = "lacks the list of memory that was never freed"
     if not (unread or reading.placed or reading.waiting) and any(course.counted.values()):
         unread = "has none of the errors that were counted"  # each of them is printed the first time
+    if not unread and course.through and not (reading.listed.cases and reading.listed.cases[-1] == course.at[0]):
+        unread = "lacks the list of memory that was never freed"
     # a case that was cut off could not free its memory: leaks that Valgrind reports at the end do not count
     reading.waiting = [error for error in reading.waiting if not error.kind.startswith(LEAK)]
     reading.forbidden.clear()

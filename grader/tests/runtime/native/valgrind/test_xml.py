@@ -192,3 +192,67 @@ def test_a_report_that_is_cut_off_twice_is_the_programs_own_fault(monkeypatch: p
         assert (rule.points, rule.passed) == (0, 0)
         assert (finding.case, finding.verdict) == ("made/second", Verdict.MEMORY_ERROR)
         assert "was cut off before its end" in finding.message
+
+
+def leak(blocks: int, function: str, *, allocator: str = "/tmp/checked") -> bytes:
+    """Return a loss record as Valgrind prints it: allocated in `function` of the student's file."""
+    return (
+        "<error><kind>Leak_DefinitelyLost</kind><xwhat><text>lost</text>"
+        f"<leakedbytes>{blocks * 8}</leakedbytes><leakedblocks>{blocks}</leakedblocks></xwhat><stack>"
+        f"<frame><ip>0x1</ip><obj>{allocator}</obj><fn>allocate</fn></frame>"
+        f"<frame><ip>0x2</ip><obj>/tmp/checked</obj><fn>{function}</fn><file>llm_memory.c</file><line>7</line></frame>"
+        "<frame><ip>0x3</ip><obj>/tmp/checked</obj><fn>lab_apply</fn></frame></stack></error>"
+    ).encode()
+
+
+def unfreed(*pieces: bytes, left: int = 0) -> list[tuple[tuple[int, ...], int, dict[str, int]]]:
+    """Return what is read of lists of unfreed memory, where each of the cases 4 and 2 reported `left` allocations."""
+    progress = course(errors=0)
+    progress.left = dict.fromkeys(progress.left, left)
+    report = read(b"".join([*pieces, WELL]), progress, "llm_memory.c", lambda _: {})
+    return [(one.cases, one.unreported, dict(one.by_function)) for one in report.unfreed]
+
+
+def test_what_the_cases_reported_as_left_is_not_unreported() -> None:
+    """The list has all blocks of all cases since the first one."""
+    assert unfreed(leak(3, "f"), mark(4, 4, word="unfreed"), leak(6, "f"), mark(2, 4, word="unfreed"), left=3) == [
+        ((4,), 0, {"f": 3}),
+        ((2,), 0, {"f": 3}),
+    ]
+
+
+def test_more_blocks_than_the_cases_reported_belong_to_the_cases_since_the_last_list() -> None:
+    """By the function that the driver called."""
+    listed = unfreed(leak(1, "f"), mark(4, 4, word="unfreed"), leak(1, "f"), leak(2, "g"), mark(2, 4, word="unfreed"))
+
+    assert listed == [((4,), 1, {"f": 1}), ((2,), 2, {"g": 2})]
+
+
+def test_a_list_that_begins_with_another_case_repeats_nothing() -> None:
+    """The harness began anew with its memory, after Valgrind was told that all of it is free."""
+    assert unfreed(leak(5, "f"), mark(4, 4, word="unfreed"), leak(1, "f"), mark(2, 2, word="unfreed")) == [
+        ((4,), 5, {"f": 5}),
+        ((2,), 1, {"f": 1}),
+    ]
+
+
+def test_memory_that_libc_keeps_for_itself_is_nobodys_leak() -> None:
+    """Valgrind's own malloc gave it to libc; the harness's functions allocate what the student's code asks for."""
+    libc = leak(3, "f", allocator="/usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so")
+
+    assert unfreed(libc, mark(2, 4, word="unfreed")) == [((4, 2), 0, {})]
+
+
+@pytest.mark.parametrize("words", [(4, 2), (7, 4), (4, 7), (2**60, 4)])
+def test_a_list_of_cases_that_did_not_run_in_this_order_is_none(words: tuple[int, int]) -> None:
+    """A program may write into the report."""
+    assert unfreed(leak(3, "f"), mark(*words, word="unfreed")) == []
+
+
+def test_a_report_without_its_last_list_is_incomplete() -> None:
+    """Each process lists at its end what was never freed."""
+    listed = read(b"".join([mark(2, 4, word="unfreed"), WELL]), course(errors=0), "llm_memory.c", lambda _: {})
+    missing = read(b"".join([mark(4, 4, word="unfreed"), WELL]), course(errors=0), "llm_memory.c", lambda _: {})
+
+    assert listed.unread == ""
+    assert missing.unread == "lacks the list of memory that was never freed"
