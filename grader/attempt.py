@@ -11,6 +11,7 @@ from pathlib import Path
 from grader.assignment.lab import Lab
 from grader.assignment.source import Source
 from grader.core.case import Case
+from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Advice, RuleScore
 from grader.judge.case_findings import CaseFindings
 from grader.judge.diagnose import Diagnosed
@@ -50,6 +51,8 @@ class Attempt:
     advice: tuple[Advice, ...] = ()
     """Of the steps after the build."""
     scores: tuple[RuleScore, ...] = ()
+    optional: OptionalStages = field(default_factory=OptionalStages)
+    """Runs the parts that cannot change points, and collects their failures."""
     spent: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -1,7 +1,8 @@
 """One submission, from path to record, as a tuple of steps. Read `STEPS`: it is the table of contents of the grader.
 
 Each step takes an `Attempt` and returns the next one. A wrong submission travels on as a value; only a broken grader
-raises.
+raises. `Attempt.optional` runs what cannot change points, such as the search for lines. There a failure is noted in the
+record, and the grading goes on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from grader.assignment.lab import Lab
 from grader.assignment.source import Source, collect
 from grader.attempt import Attempt, stage_name, timed
 from grader.core.case import Case
+from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.core.verdict import Judged, Verdict
@@ -24,7 +26,7 @@ from grader.judge.score import rule_scores, total
 from grader.result.assemble import record
 from grader.runtime.options import DEFAULTS, GradingOptions
 from grader.runtime.program import Built
-from grader.runtime.protocol import Observations
+from grader.runtime.protocol import Advised, Observations
 from grader.system import sandbox, tools
 
 __all__ = ["STEPS", "Progress", "grade"]
@@ -63,7 +65,8 @@ def grade(
         for step in STEPS:
             progress(stage_name(step))
             attempt = timed(step, attempt)
-    return record(attempt, would_score=_would_score(attempt), draw=draw)
+        would_score = attempt.optional.run(OptionalStage.WOULD_SCORE, partial(_would_score, attempt), otherwise=None)
+    return record(attempt, would_score=would_score, draw=draw)
 
 
 def _collect(attempt: Attempt) -> Attempt:
@@ -80,6 +83,7 @@ def _build(attempt: Attempt) -> Attempt:
         attempt.work,
         source.content,
         beside=source.own_headers,
+        optional=attempt.optional,
         relaxed=attempt.relaxed,
         allowed=frozenset(attempt.options.allowed),
     )
@@ -101,7 +105,7 @@ def _compare(attempt: Attempt) -> Attempt:
     comparisons = tuple(compared(played) for played in attempt.replayed.played)
     lines = partial(attempt.lab.runtime.source_lines, attempt.work, attempt.program)
     observed = Observations(comparisons=comparisons)
-    return replace(attempt, observed=observed, diagnoses=Diagnoses(attempt.lab, lines))
+    return replace(attempt, observed=observed, diagnoses=Diagnoses(attempt.lab, lines, attempt.optional))
 
 
 def _inspect(attempt: Attempt) -> Attempt:
@@ -117,6 +121,7 @@ def _inspect(attempt: Attempt) -> Attempt:
         options=attempt.options,
         suspect=diagnoses.suspect,
         building=attempt.spent["build"],
+        optional=attempt.optional,
     )
     advice = (*attempt.advice, *observed.advice)
     return replace(attempt, observed=observed, advice=advice, spent=attempt.spent | dict(observed.spent))
@@ -149,9 +154,15 @@ def _advise(attempt: Attempt) -> Attempt:
     if not attempt.options.advise or attempt.relaxed or source is None or program is None:
         return attempt
     judge = partial(compare, model=attempt.lab.model)
-    advised = attempt.lab.runtime.advise(
-        attempt.work, program, source=source.content, comparisons=attempt.comparisons, judge=judge
+    look = partial(
+        attempt.lab.runtime.advise,
+        attempt.work,
+        program,
+        source=source.content,
+        comparisons=attempt.comparisons,
+        judge=judge,
     )
+    advised = attempt.optional.run(OptionalStage.ADVICE, look, otherwise=Advised(advice=(), cpu_seconds=0.0))
     advice, spent = (*attempt.advice, *advised.advice), attempt.spent | {"advise": advised.cpu_seconds}
     return replace(attempt, advice=advice, spent=spent)
 

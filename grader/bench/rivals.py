@@ -19,6 +19,7 @@ from grader.bench import per_case
 from grader.bench.subject import Subject
 from grader.core.case import Case
 from grader.core.errors import UsageError
+from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Visibility
 from grader.runtime.comparison import End
 from grader.runtime.program import Program
@@ -93,7 +94,7 @@ def plain(folder: Path, name: str) -> PlainFolder:
 def dynamic(subject: Subject) -> Program:
     """Build the submission with the system's libc under Valgrind, as the handout links it."""
     with workspace() as work:
-        built = subject.lab.runtime.build(work, subject.source + _NEEDS_LIBC, beside={})
+        built = subject.lab.runtime.build(work, subject.source + _NEEDS_LIBC, beside={}, optional=OptionalStages())
     if built.program is None:
         raise UsageError(f"{subject.path}: {built.findings[0].message}")
     return built.program

@@ -19,6 +19,7 @@ from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
 from grader.core.errors import DriverError, UsageError
+from grader.core.optional_stages import OptionalStages
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.judge.compare import compare
@@ -125,6 +126,7 @@ class Subject:
             natively=dict.fromkeys(numbers, _NATIVELY),
             building=_NATIVELY,
             driver=self.driver,
+            optional=OptionalStages(),
         )
 
     def compare(self, replayed: Replayed) -> list[Comparison]:
@@ -166,7 +168,7 @@ def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
     source = collect(path, lab.source_name, rule="").content
     with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
         folder = Path(name)
-        built = lab.runtime.build(work, source, beside={})
+        built = lab.runtime.build(work, source, beside={}, optional=OptionalStages())
         if built.program is None:
             raise UsageError(f"{path}: {built.findings[0].message}; --submission takes one that builds")
         (folder / lab.source_name).write_bytes(source)

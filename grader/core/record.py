@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grader.core.optional_stages import StageFailure
 from grader.core.picture import Picture
 from grader.core.sanitize import plain_parts
 from grader.core.verdict import Advice, CallStage, Diagnosis, Finding, Outcome, RuleScore, Tool, Verdict
@@ -158,6 +159,9 @@ class Record:
     """What the program printed, bounded. It is shown, never parsed."""
     unchecked: str = ""
     """What the runtime did not check because it was told not to, in sentences; empty when it checked everything."""
+    failed_stages: tuple[StageFailure, ...] = ()
+    """The stages that failed although the grading went on, because they cannot change points. Reports lack what these
+    stages would have found."""
     seed: int = 0
     protection: Protection = Protection()
     environment: Environment = Environment()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
 from grader.core.identity_key import Same
+from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Finding, Judged, Stage, Tool, Verdict
 from grader.judge.call_stages import stages
 from grader.judge.case_findings import CaseFindings
@@ -49,11 +50,12 @@ def case_findings(
     checked: Checked | None,
     lab: Lab,
     *,
+    optional: OptionalStages,
     named: Mapping[Place, Named] = _NOTHING,
 ) -> list[CaseFindings]:
     """Collect the symptoms and findings of each case, and name the rule behind each by the lab's clues.
 
-    `named` are the lines of wrong replies and values, where they were searched for.
+    `named` are the lines of wrong replies and values, where they were searched for. `optional` runs what only explains.
     """
     found = [
         CaseFindings(comparison, own, plain=_is_plain(Same(comparison.case.trace), Same(lab)))
@@ -77,18 +79,27 @@ def case_findings(
         told = named.get((number, one.first_wrong))
         _name_line(one, lab.clues, patterns, told)
         one.group = _group(one, told)
-        if one.clue is not None and one.cause is not None:
-            one.said = told.said if told is not None else ""
-            one.not_yet = _call(one) in not_yet
-            if one.not_yet:
-                one.hint = f"{_NOT_YET.format(call=_call(one))} {one.said}".strip()
-                continue
-            one.hint = " ".join(filter(None, _hints(one, one.clue, told, lab)))
-            one.broken = sentence(one.clue, one.cause, one.comparison, lab)
-    _add_patterns(found, patterns)
+        one.not_yet = _call(one) in not_yet
+    explain = partial(_explain, found, named, patterns, lab)
+    optional.run(OptionalStage.EXPLANATIONS, explain, otherwise=None)
     for one in failing:
         one.findings = list(_findings(one, lab, patterns))
     return found
+
+
+def _explain(found: Sequence[CaseFindings], named: Mapping[Place, Named], patterns: Patterns, lab: Lab) -> None:
+    """Add hints and the handout's sentences to the causes."""
+    for number, one in enumerate(found):
+        if one.clue is None or one.cause is None:
+            continue
+        told = named.get((number, one.first_wrong))
+        one.said = told.said if told is not None else ""
+        if one.not_yet:
+            one.hint = f"{_NOT_YET.format(call=_call(one))} {one.said}".strip()
+            continue
+        one.hint = " ".join(filter(None, _hints(one, one.clue, told, lab)))
+        one.broken = sentence(one.clue, one.cause, one.comparison, lab)
+    _add_patterns(found, patterns)
 
 
 def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Iterator[str]:

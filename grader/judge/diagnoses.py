@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from grader.assignment.lab import Lab
+from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.judge.case_causes import case_findings
 from grader.judge.case_findings import CaseFindings, suspicions
 from grader.judge.diagnose import Diagnosed, diagnose
@@ -26,6 +28,7 @@ class Diagnoses:
     lab: Lab
     lines: Callable[[Iterable[tuple[int, ...]]], Lines]
     """Finds the submission's lines on stacks of addresses."""
+    optional: OptionalStages
     _seen: tuple[object, ...] = field(default=(), init=False)
     _made: tuple[tuple[CaseFindings, ...], Diagnosed] | None = field(default=None, init=False)
 
@@ -33,8 +36,15 @@ class Diagnoses:
         """The findings of each case, and the diagnosis."""
         seen = (observed.comparisons, observed.checked, observed.named)
         if self._made is None or any(one is not other for one, other in zip(seen, self._seen, strict=True)):
-            lines = self.lines(stacks_of(observed.comparisons))
-            found = case_findings(observed.comparisons, lines, observed.checked, self.lab, named=observed.named)
+            find = partial(self.lines, stacks_of(observed.comparisons))
+            found = case_findings(
+                observed.comparisons,
+                self.optional.run(OptionalStage.LINES, find, otherwise={}),
+                observed.checked,
+                self.lab,
+                named=observed.named,
+                optional=self.optional,
+            )
             self._seen, self._made = seen, (tuple(found), diagnose(found, self.lab))
         return self._made
 

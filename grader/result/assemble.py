@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import grader
 from grader.assignment.lab import Lab
 from grader.attempt import Attempt
 from grader.core.errors import DriverError
+from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Environment, Record, Submission, UsedTool
 from grader.core.sanitize import decoded, decoded_lines
@@ -42,7 +44,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
 
     Raises `DriverError` when points were lost and no finding says why.
     """
-    lab, built, source = attempt.lab, attempt.built, attempt.source
+    lab, built, source, optional = attempt.lab, attempt.built, attempt.source, attempt.optional
     assert built is not None
     assert source is not None
     findings = list(built.findings)
@@ -61,7 +63,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
             file=source.file,
             notes=source.notes,
             source_file=lab.source_name,
-            source=_lines(source.content),
+            source=optional.run(OptionalStage.SOURCE, partial(_lines, source.content), otherwise=()),
         ),
         verdict=_verdict(attempt, score, max_score),
         score=score,
@@ -76,7 +78,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         advice=(*built.advice, *attempt.advice),
         allowed=built.allowed,
         notation=dict(lab.notation),
-        output=_output(attempt),
+        output=optional.run(OptionalStage.PRINTS, partial(_output, attempt), otherwise=""),
         unchecked=attempt.checked.coverage if attempt.checked is not None else lab.runtime.unchecked(attempt.options),
         seed=attempt.seed,
         protection=sandbox.protection(),
@@ -89,7 +91,8 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         ),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
     )
-    return replace(made, pictures=pictures(made, attempt.comparisons, lab, draw))
+    drawn = optional.run(OptionalStage.PICTURES, partial(pictures, made, attempt.comparisons, lab, draw), otherwise=())
+    return replace(made, pictures=drawn, failed_stages=tuple(dict.fromkeys(optional.failures)))
 
 
 def _used(attempt: Attempt) -> Iterator[UsedTool]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from grader.core.case import Case
+from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Advice
 from grader.runtime.comparison import Comparison
 from grader.runtime.memory_faults import Checked
@@ -80,13 +81,15 @@ class Runtime(Protocol):
         source: bytes,
         *,
         beside: Mapping[str, bytes],
+        optional: OptionalStages,
         relaxed: bool = False,
         allowed: frozenset[str] = frozenset(),
     ) -> Built:
         """Make a program of a submission.
 
         `beside` are files that were submitted with it; they only explain failures. `relaxed` forgives warnings and
-        missing functions. `allowed` are symbols for which nothing is rejected: somebody has looked at them.
+        missing functions. `allowed` are symbols for which nothing is rejected: somebody has looked at them. What cannot
+        change points is run by `optional`.
         """
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case]) -> Replayed:
@@ -102,11 +105,13 @@ class Runtime(Protocol):
         options: GradingOptions,
         suspect: Suspect,
         building: float,
+        optional: OptionalStages,
     ) -> Observations:
         """Let instruments look at the same cases, and look for lines where the judge suspects something.
 
-        `building` is the CPU time of the build in seconds: a measure of this machine's speed. Raises `GraderError`
-        when an instrument does not work on this machine.
+        `building` is the CPU time of the build in seconds: a measure of this machine's speed. What cannot change points
+        is run by `optional`. Raises `GraderError` when an instrument on which points depend does not work on this
+        machine.
         """
 
     def source_lines(self, work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]]) -> Lines:
@@ -121,4 +126,4 @@ class Runtime(Protocol):
         comparisons: Sequence[Comparison],
         judge: Callable[[Played], Comparison],
     ) -> Advised:
-        """Look for what costs no point. Raises nothing: failing advice must not lose a result."""
+        """Look for what costs no point. Raises `GraderError` when the grader's side breaks."""

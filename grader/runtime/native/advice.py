@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 from grader.core.case import Case
-from grader.core.errors import GraderError
 from grader.core.verdict import Advice, SourceLine, Visibility
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.heap_events import BlockEvent, Event
@@ -81,7 +80,7 @@ def look_for_advice(
     comparisons: Sequence[Comparison],
     judge: Callable[[Played], Comparison],
 ) -> Advised:
-    """Look for all three kinds, in a separate workspace. Raises nothing: failing advice must not lose a result."""
+    """Look for all three kinds, in a separate workspace. Raises `GraderError` when the grader's side breaks."""
     if work.budget.empty:
         return Advised(advice=(_not_looked("the program took all the time that a submission has"),), cpu_seconds=0.0)
     sound = [one for one in comparisons if one.case.visibility is Visibility.PUBLIC and one.end is End.REACHED]
@@ -94,16 +93,13 @@ def look_for_advice(
         spent += played.cpu_seconds
         return played
 
-    try:
-        built = build(work)
-        spent += built.cpu_seconds
-        if built.program is None:
-            advice.append(_not_looked("gcc does not build the file with -fsanitize=undefined"))
-        else:
-            advice += _undefined(run(built.program, [one.case for one in sound]).played, program.source_name)
-        advice += _probed(sound, driver, partial(run, program), partial(source_lines, work, program), judge=judge)
-    except GraderError as error:
-        advice.append(_not_looked(str(error)))
+    built = build(work)
+    spent += built.cpu_seconds
+    if built.program is None:
+        advice.append(_not_looked("gcc does not build the file with -fsanitize=undefined"))
+    else:
+        advice += _undefined(run(built.program, [one.case for one in sound]).played, program.source_name)
+    advice += _probed(sound, driver, partial(run, program), partial(source_lines, work, program), judge=judge)
     return Advised(advice=tuple(advice), cpu_seconds=spent)
 
 

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from grader.core.errors import TooBusy
 from grader.runtime.comparison import ALLOCATED, Comparison, End
 from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.memory_faults import Checked
@@ -35,6 +34,7 @@ def find_lost(
     """Return the comparisons with what was found, and the CPU seconds that it took.
 
     They have `BlockEvent.lost_by` where memory was lost, and `Event.SCRATCH` where a call that must fail allocated.
+    Raises `GraderError` when the grader's side breaks.
     """
     watched = [WATCH if _allocates_although_refused(one) else 0 for one in comparisons]
     chosen = [number for number, one in enumerate(comparisons) if one.lost or watched[number]]
@@ -42,10 +42,7 @@ def find_lost(
         return tuple(comparisons), 0.0
     cases = [comparisons[number].case for number in chosen]
     failing = [watched[number] for number in chosen]
-    try:
-        traced = replay(work, program, cases, driver=driver, failing=failing, tracing=True)
-    except TooBusy:  # what is known without the run is sufficient
-        return tuple(comparisons), 0.0
+    traced = replay(work, program, cases, driver=driver, failing=failing, tracing=True)
     found = list(comparisons)
     for number, again in zip(chosen, traced.played, strict=True):
         found[number] = _told(found[number], again)

@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from grader.core.errors import GraderError
 from grader.core.verdict import Visibility
 from grader.runtime.comparison import ALLOCATED
 from grader.runtime.heap_events import BlockEvent, Event
@@ -29,6 +28,8 @@ from reference.model import STILL_EMPTY, Difference
 __all__ = ["find_lines"]
 
 _MOST_CASES = 400
+_MOST_OF_PATH = 512
+"""The most addresses of a path; lines.c sends no more."""
 _WORD, _INT = struct.Struct("<Q"), struct.Struct("<i")
 _Store = tuple[int, int]
 """The address of a storing instruction, and the value that it stored."""
@@ -55,31 +56,31 @@ def find_lines(
     build: Callable[[Workspace], Built],
     source: bytes,
 ) -> tuple[dict[Place, Named], float]:
-    """Return the lines by case and operation, and the CPU seconds used. Raises nothing: points need no lines."""
+    """Return the lines by case and operation, and the CPU seconds used.
+
+    Raises `GraderError` when the grader's side breaks. What the program reports raises nothing.
+    """
     chosen = _chosen(suspicions)
     if not chosen or work.budget.empty:
         return {}, 0.0
-    try:
-        built = build(work)
-        if built.program is None:
-            return {}, built.cpu_seconds
-        replayed = replay(
-            work,
-            built.program,
-            [suspicion.comparison.case for suspicion in chosen],
-            driver=driver,
-            failing=[suspicion.operation for suspicion in chosen],
-            lines=True,
-        )
-        told = [
-            _told(suspicion, played)
-            for suspicion, played in zip(chosen, replayed.played, strict=True)
-            if _same(suspicion, played)
-        ]
-        stacks = [stack_of(address) for one in told for address in _addresses(one)]
-        lines = source_lines(work, built.program, stacks)
-    except GraderError:
-        return {}, 0.0
+    built = build(work)
+    if built.program is None:
+        return {}, built.cpu_seconds
+    replayed = replay(
+        work,
+        built.program,
+        [suspicion.comparison.case for suspicion in chosen],
+        driver=driver,
+        failing=[suspicion.operation for suspicion in chosen],
+        lines=True,
+    )
+    told = [
+        _told(suspicion, played)
+        for suspicion, played in zip(chosen, replayed.played, strict=True)
+        if _same(suspicion, played)
+    ]
+    stacks = [stack_of(address) for one in told for address in _addresses(one)]
+    lines = source_lines(work, built.program, stacks)
     text = source.decode(errors="replace").split("\n")
     right = _right_stores(told, driver)
     places = [(one.suspicion.case, one.suspicion.operation) for one in told]
@@ -125,21 +126,36 @@ def _same(suspicion: Suspicion, played: Played) -> bool:
     if played.lines is None:
         return False
     steps = suspicion.comparison.played.steps
-    return at < len(played.steps) and at < len(steps) and played.steps[at].record == steps[at].record
+    if at >= len(played.steps) or at >= len(steps) or played.steps[at].length != steps[at].length:
+        return False
+    return played.steps[at].record == steps[at].record
 
 
 def _told(suspicion: Suspicion, played: Played) -> _Told:
-    body = played.lines or b""
-    words = [word for (word,) in _WORD.iter_unpack(body[: len(body) // _WORD.size * _WORD.size])]
-    length = words[0] if words else 0
-    pairs = words[1 + length :]
+    record = 0 if _ended(suspicion) else played.steps[suspicion.operation].length // _INT.size
+    way, stores = _decoded(played.lines or b"", record)
     used = (event for event in played.events if event.event is Event.USED_AFTER_FREE)
     return _Told(
         suspicion,
-        way=tuple(words[1 : 1 + length]),
-        stores=dict(zip(pairs[::2], pairs[1::2], strict=False)),
+        way=way,
+        stores=stores,
         used=next((event for event in used if event.operation == suspicion.operation), None),
     )
+
+
+def _decoded(body: bytes, record: int) -> tuple[tuple[int, ...], Mapping[int, int]]:
+    """Return path and stores of a LINES frame; `record` is the number of words of the record that was left.
+
+    Both are empty for a body that the harness did not send: student code can send frames of its own.
+    """
+    size = _WORD.size
+    words = [word for (word,) in _WORD.iter_unpack(body)] if len(body) % size == 0 else []
+    length, numbers = (words[0], words[1 + words[0] :: 2]) if words else (0, [])
+    addresses = words[2 + length :: 2]
+    fits = length <= min(len(words) - 1, _MOST_OF_PATH) and len(numbers) == len(addresses)
+    if not fits or any(number >= record for number in numbers):
+        return (), {}
+    return tuple(words[1 : 1 + length]), dict(zip(numbers, addresses, strict=True))
 
 
 def _named(told: _Told, lines: Lines, driver: Driver, text: Sequence[str], *, right: frozenset[_Store]) -> Named:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from grader.core.case import Case
+from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.runtime.comparison import Comparison
 from grader.runtime.confirm import run_confirmed
 from grader.runtime.native.advice import look_for_advice
@@ -66,11 +67,14 @@ class NativeRuntime:
         source: bytes,
         *,
         beside: Mapping[str, bytes],
+        optional: OptionalStages,
         relaxed: bool = False,
         allowed: frozenset[str] = frozenset(),
     ) -> Built:
         """Compile and link with the handout's flags; `beside` are headers."""
-        return build(self.project, work, source, own_headers=beside, relaxed=relaxed, allowed=allowed)
+        return build(
+            self.project, work, source, own_headers=beside, relaxed=relaxed, optional=optional, allowed=allowed
+        )
 
     def known_good(self, work: Workspace) -> Program:
         """The program of a submission without mistakes that does nothing: it shows what this machine can do."""
@@ -91,18 +95,29 @@ class NativeRuntime:
         options: GradingOptions,
         suspect: Suspect,
         building: float,
+        optional: OptionalStages,
     ) -> Observations:
         """Find where memory was lost, run Valgrind, and look for lines that are still unknown."""
-        found, seconds = find_lost(work, program, comparisons, self.driver)
+        lost = partial(find_lost, work, program, comparisons, self.driver)
+        found, seconds = optional.run(OptionalStage.LOST_MEMORY, lost, otherwise=(tuple(comparisons), 0.0))
         observed = Observations(comparisons=found, spent={"find lost": seconds})
         sound = [i for i, one in enumerate(found) if one.played.complete or one.played.misfit]
         if sound and options.memory_checker:
-            observed = self._checked(work, program, observed, sound, building=building)
-        observed = self._pinpointed(work, program, observed, suspect, building=building)
-        return self._with_lines(work, source, observed, suspect)
+            observed = self._checked(work, program, observed, sound, building=building, optional=optional)
+        pinpoint = partial(self._pinpointed, work, program, observed, suspect, building=building, optional=optional)
+        observed = optional.run(OptionalStage.LINES, pinpoint, otherwise=observed)
+        with_lines = partial(self._with_lines, work, source, observed, suspect)
+        return optional.run(OptionalStage.LINES, with_lines, otherwise=observed)
 
     def _checked(
-        self, work: Workspace, program: Program, observed: Observations, sound: Sequence[int], *, building: float
+        self,
+        work: Workspace,
+        program: Program,
+        observed: Observations,
+        sound: Sequence[int],
+        *,
+        building: float,
+        optional: OptionalStages,
     ) -> Observations:
         """Run Valgrind on the cases that neither crashed nor hung natively."""
         comparisons = observed.comparisons
@@ -115,18 +130,27 @@ class NativeRuntime:
             driver=self.driver,
             allowed={i: comparisons[i].allowed for i in sound},
             steps={i: comparisons[i].played.steps for i in sound},
+            optional=optional,
         )
         checked = run_confirmed(work, program, run, known_good=self.known_good)
+        advised = optional.run(OptionalStage.ADVICE, lambda: tuple(advice(comparisons, checked)), otherwise=())
         return replace(
             observed,
             comparisons=confirm_lost(comparisons, checked),
             checked=checked,
-            advice=tuple(advice(comparisons, checked)),
+            advice=advised,
             spent={**observed.spent, "memcheck": checked.cpu_seconds},
         )
 
     def _pinpointed(
-        self, work: Workspace, program: Program, observed: Observations, suspect: Suspect, *, building: float
+        self,
+        work: Workspace,
+        program: Program,
+        observed: Observations,
+        suspect: Suspect,
+        *,
+        building: float,
+        optional: OptionalStages,
     ) -> Observations:
         """Run Valgrind once more, only where something is wrong and its line is still unknown."""
         comparisons, checked = observed.comparisons, observed.checked
@@ -150,6 +174,7 @@ class NativeRuntime:
             strict=True,
             origins=bool(unset),
             most_processes=1,
+            optional=optional,
         )
         checked = completed(checked, more)
         return replace(observed, checked=checked, spent={**observed.spent, "memcheck": checked.cpu_seconds})

@@ -29,6 +29,7 @@ from grader.runtime.observation import Played, PlayedStep
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox
 from grader.tests.support.command import SAMPLES
+from grader.tests.support.raising import Raising
 from reference.model import play
 
 __all__ = [
@@ -230,7 +231,7 @@ def judged(
 ) -> tuple[Diagnosed, dict[str, RuleScore]]:
     """Diagnosis and points of what was played by hand."""
     chosen = lab()
-    found = case_findings([compare(one, chosen.model) for one in cases], {}, None, chosen)
+    found = case_findings([compare(one, chosen.model) for one in cases], {}, None, chosen, optional=Raising())
     diagnosed = diagnose(found, chosen)
     rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
     scores = rule_scores(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
+from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.native.compile import diagnostics
 from grader.runtime.native.compile.diagnostics import Diagnostic
@@ -46,13 +48,14 @@ def build(
     *,
     own_headers: Mapping[str, bytes],
     relaxed: bool,
+    optional: OptionalStages,
     allowed: frozenset[str] = frozenset(),
 ) -> Built:
     """Compile and link `source` in the workspace; problems of the file are returned as findings.
 
     `own_headers` are only used to explain a failure. `relaxed` forgives warnings and missing functions, to find out
-    what a submission that does not compile would have scored. `allowed` symbols cause no rejection.
-    Raises `GraderError` when a tool fails for reasons that are not the file's own.
+    what a submission that does not compile would have scored. `allowed` symbols cause no rejection. `optional` runs
+    what cannot change points. Raises `GraderError` when a tool fails for reasons that are not the file's own.
     """
     tools.require(GCC, OBJCOPY)
     command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]
@@ -71,8 +74,9 @@ def build(
         findings.append(_finding(project, _STOPPED, f"what gcc makes of this file has {excess}"))
     else:
         elf, symbols = compiled.elf, Symbols.of(compiled.elf)
-        suspicions += object_findings(project, work, elf, allowed)
-        advice = tuple(unneeded_calls_advice(project, work, elf, symbols.undefined))
+        suspicions += object_findings(project, work, elf, allowed, optional=optional)
+        advise = partial(unneeded_calls_advice, project, work, elf, symbols.undefined)
+        advice = optional.run(OptionalStage.ADVICE, lambda: tuple(advise()), otherwise=())
         missing = [name for name in project.functions if name not in symbols.defined]
         findings += _symbol_findings(project, elf, symbols, missing)
         if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):

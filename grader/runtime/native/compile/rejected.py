@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
+from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.sanitize import plain
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.native.compile import scan, unneeded_calls
@@ -61,10 +63,12 @@ MOST_FINDINGS = 20
 _INSTRUCTION = re.compile(rb"^ *([0-9a-f]+):\t", re.MULTILINE)
 
 
-def object_findings(project: CProject, work: Workspace, elf: Elf, allowed: Collection[str]) -> Iterator[Finding]:
+def object_findings(
+    project: CProject, work: Workspace, elf: Elf, allowed: Collection[str], *, optional: OptionalStages
+) -> Iterator[Finding]:
     """Yield the findings for sections and symbols of the object.
 
-    Lines are looked up only for the first `MOST_FINDINGS` that are not `allowed`.
+    `optional` looks up lines, only for the first `MOST_FINDINGS` that are not `allowed`.
     """
     found = scan.suspects(elf)
     told = [suspect for suspect in found if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
@@ -72,7 +76,10 @@ def object_findings(project: CProject, work: Workspace, elf: Elf, allowed: Colle
     for suspect in told:
         if is_safe(suspect.section):
             places.setdefault(suspect.section, []).append(suspect.offset)
-    lines = {section: _lines(project, work, section, offsets) for section, offsets in places.items()}
+    lines: dict[str, dict[int, list[SourceLine]]] = {}
+    for section, offsets in places.items():
+        look_up = partial(_lines, project, work, section, offsets)
+        lines[section] = optional.run(OptionalStage.LINES, look_up, otherwise={})
     written = Written(work.read(project.source_name), project.source_name) if told else None
     for suspect in found:
         source = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:] if suspect in told else []

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from grader.core.case import Case
+from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import Checked
 from grader.runtime.native.driver import Driver
@@ -57,6 +58,7 @@ def memcheck(
     natively: Mapping[int, float],
     building: float,
     driver: Driver,
+    optional: OptionalStages,
     allowed: Mapping[int, Sequence[tuple[Span, ...]]] | None = None,
     steps: Mapping[int, Sequence[PlayedStep]] | None = None,
     strict: bool = False,
@@ -69,12 +71,13 @@ def memcheck(
     `steps` what the program did natively: a program that behaves differently here hides something. A silent case is run
     again, alone, with twice the time, before it counts as hanging. `allowed` is the contract of each case's operations.
     `strict`: a store or copy has its line also where only reading is allowed. `origins`: find origins of unset values.
+    `optional` runs what only names lines.
     """
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}
     parts = by_visibility(cases, sorted(numbers, key=lambda number: natively[number] > _SLOW_SECONDS))
     patience = _patience(cases, parts, natively)
-    once = _Starts(partial(run_once, work, program, origins=origins), work.budget)
+    once = _Starts(partial(run_once, work, program, origins=origins, optional=optional), work.budget)
 
     def most(chosen: Sequence[int]) -> float:
         return enough((natively[number] for number in chosen), building)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grader.core.case import Case
+from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.symbolize import source_lines
@@ -112,6 +113,7 @@ def run_once(
     planned: Mapping[int, int],
     cpu_seconds: float,
     origins: bool,
+    optional: OptionalStages,
     bare: bool = False,
 ) -> Run:
     """Run one process for the cases of `planned`; end it after `patience` seconds of silence. `bare`: see `_placed`."""
@@ -136,7 +138,7 @@ def run_once(
     def look_up(stacks: Sequence[Stack]) -> Mapping[Stack, tuple[SourceLine, ...]]:
         return source_lines(work, program, stacks, checked=True)
 
-    said = read(document, course, program.source_name, look_up)
+    said = read(document, course, program.source_name, look_up, optional=optional)
     worked = done.cpu_seconds > _MOST_OF * cpu_limit
     by_limit = done.slow or (done.signal in (signal.SIGKILL, signal.SIGXCPU) and worked)
     cut = not (by_limit or said.unread) and _is_cut(done, document, through=course.through)

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from grader.core.errors import DriverError
+from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import MemoryFault, Unfreed
@@ -153,11 +153,15 @@ class _Reading:
         self.forbidden.clear()
 
 
-def read(document: bytes, course: RunProgress, source_name: str, look_up: LookUp) -> ReadReport:
+def read(
+    document: bytes, course: RunProgress, source_name: str, look_up: LookUp, *, optional: OptionalStages
+) -> ReadReport:
     """Return each error with its place; for errors after the last message that is where the process died.
 
     Where gcc inlined a function of a system header, Valgrind names the header's line. For a line of an inlined function
-    it names the surrounding function. `look_up` knows the right line and function.
+    it names the surrounding function. `look_up` knows the right line and function. A function's name costs no point, so
+    `optional` runs the search for it. Whether an error without a line is the student's depends on its line, so the
+    search for that raises what `look_up` raises.
     """
     reading = _Reading(course, source_name)
     unread = "" if len(document) <= MOST_XML else f"is longer than {MOST_XML // 1_000_000} MB"
@@ -187,7 +191,7 @@ def read(document: bytes, course: RunProgress, source_name: str, look_up: LookUp
     reading.waiting = [error for error in reading.waiting if not error.kind.startswith(LEAK)]
     reading.forbidden.clear()
     reading.place(course.at)
-    faults = list(_faults(reading.placed, look_up))
+    faults = list(_faults(reading.placed, look_up, optional))
     told = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is not the student's
     if not any(_costs(fault) for fault in told):  # except in the student's calls, for a file that hides its lines
         told += [fault for fault in faults if _costs(fault) and course.counted.get((fault.case, fault.operation))]
@@ -226,20 +230,18 @@ def _error(element: ET.Element, source_name: str) -> _Error:
     )
 
 
-def _faults(placed: Sequence[tuple[Place, _Error, bool]], look_up: LookUp) -> Iterator[MemoryFault]:
+def _faults(
+    placed: Sequence[tuple[Place, _Error, bool]], look_up: LookUp, optional: OptionalStages
+) -> Iterator[MemoryFault]:
     """Yield the errors with the function of each line; where it is not known, the function that Valgrind names."""
     if not placed:
         return
     addresses = dict.fromkeys(address for _, error, _ in placed for stack in error.stacks for address in stack)
     everything = tuple(islice(addresses, _MOST_NAMED))
     unknown = [stack for _, error, _ in placed if not any(error.lines) for stack in error.stacks]
-    try:
-        found = look_up([everything, *unknown])
-    except DriverError:
-        if unknown:
-            raise
-        found = {}
-    names = {line.line: line.function for line in found.get(everything, ())}
+    named = optional.run(OptionalStage.LINES, lambda: look_up([everything]), otherwise={})
+    found = look_up(unknown) if unknown else {}
+    names = {line.line: line.function for line in named.get(everything, ())}
     for (case, operation), error, breach in placed:
         lines = [
             tuple(replace(line, function=names.get(line.line, line.function)) for line in one) for one in error.lines

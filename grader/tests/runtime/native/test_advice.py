@@ -12,6 +12,7 @@ from grader import pipeline
 from grader.assignment import load
 from grader.core.case import Case
 from grader.core.errors import DriverError
+from grader.core.optional_stages import OptionalStage
 from grader.core.record import Record
 from grader.core.verdict import Advice
 from grader.labs.paged_kv.lab import lab
@@ -272,18 +273,30 @@ def _breaks(_project: CProject, _work: Workspace, source: bytes) -> Built:
     raise DriverError("the linker is gone")
 
 
-@pytest.mark.parametrize("build", [_no_program, _breaks])
+@pytest.mark.parametrize(
+    ("build", "given", "failed"),
+    [(_no_program, ["not-looked"], []), (_breaks, [], [(OptionalStage.ADVICE, "the linker is gone")])],
+    ids=["no program", "breaks"],
+)
 def test_advice_that_cannot_be_had_costs_no_result(
-    build: Callable[..., Built], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    *,
+    build: Callable[..., Built],
+    given: list[str],
+    failed: list[tuple[OptionalStage, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The report says that something was not looked at; all else is as it was."""
+    """The record says that something was not looked at, or what failed; all else is as it was."""
     monkeypatch.setattr(runtime, "build_sanitized", build)
     path = tmp_path / "llm_memory.c"
     path.write_text(careful(), encoding="utf-8")
     record = pipeline.grade(path, lab(), [failing_case()], GradingOptions(seed=1, memory_checker=False, advise=True))
 
-    (said,) = record.advice
-    assert said.kind == "not-looked"
+    assert [one.kind for one in record.advice] == given
+    assert len(record.failed_stages) == len(failed)
+    for failure, (stage, words) in zip(record.failed_stages, failed, strict=True):
+        assert failure.stage is stage
+        assert words in failure.error
     assert record.score == record.max_score
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grader.core.case import Case
+from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Finding, SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Played, PlayedStep, Replayed
@@ -66,6 +67,7 @@ class ShellRuntime:
         source: bytes,
         *,
         beside: Mapping[str, bytes],
+        optional: OptionalStages,
         relaxed: bool = False,
         allowed: frozenset[str] = frozenset(),
     ) -> Built:
@@ -115,6 +117,7 @@ class ShellRuntime:
         options: GradingOptions,
         suspect: Suspect,
         building: float,
+        optional: OptionalStages,
     ) -> Observations:
         """There are no instruments."""
         return Observations(comparisons=tuple(comparisons))

@@ -26,6 +26,7 @@ from grader.system.confine.machine import machine
 from grader.system.process import Patience
 from grader.system.sandbox import COMPILE_LIMITS, workspace
 from grader.tests.support.command import ROOT
+from grader.tests.support.raising import Raising
 
 RIGHT = (ROOT / "submissions/paged_kv/accepted/visitor_camel_case_allman/llm_memory.c").read_bytes()
 INCLUDED = b'#include "llm_memory.h"\n'
@@ -36,7 +37,7 @@ COMMAND = "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb -c llm_memory
 def built(source: bytes, own_headers: Mapping[str, bytes] | None = None) -> Built:
     """The end of a build of that source."""
     with workspace() as work:
-        return lab().runtime.build(work, source, beside=own_headers or {})
+        return lab().runtime.build(work, source, beside=own_headers or {}, optional=Raising())
 
 
 def findings(source: bytes, own_headers: Mapping[str, bytes] | None = None) -> tuple[Finding, ...]:

@@ -21,6 +21,7 @@ from grader.system.process import Patience
 from grader.system.sandbox import workspace
 from grader.tests.support.conforming import VARIANTS
 from grader.tests.support.programs import POSIX, around, first_case, graded_text, second_case
+from grader.tests.support.raising import Raising
 
 _TOP = (
     POSIX
@@ -48,7 +49,7 @@ def built(statements: str) -> Built:
     """The end of a build of such a program."""
     with workspace() as work:
         source = around("append_kv", statements, top=_TOP).encode()
-        return lab().runtime.build(work, source, beside={})
+        return lab().runtime.build(work, source, beside={}, optional=Raising())
 
 
 def loaded(program: Program) -> bool:

@@ -35,6 +35,7 @@ from grader.tests.support.programs import (
     right,
     second_case,
 )
+from grader.tests.support.raising import Raising
 
 pytestmark = pytest.mark.usefixtures("whole_libc")
 
@@ -205,6 +206,7 @@ def test_public_cases_are_not_told_how_long_hidden_ones_took(monkeypatch: pytest
             natively={0: 0.0001, 1: 3.0},
             building=0.1,
             driver=native().driver,
+            optional=Raising(),
         )
 
     assert waited.keys() == {(0,), (1,)}
