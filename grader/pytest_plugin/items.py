@@ -98,7 +98,7 @@ class SampleFile(pytest.File):
 
 
 class SampleItem(CaseItem):
-    """A labelled submission: verdict, the rule that loses points, and how many points it may keep."""
+    """A labelled submission: its verdict, the rule that loses points, the points that it may keep. No stage may fail."""
 
     def runtest(self) -> None:
         """Grade the sample and compare with its label."""
@@ -106,6 +106,9 @@ class SampleItem(CaseItem):
         record = graded(self.lab.name, folder)
         expected = Verdict(folder.parent.name)
         label = _label(folder)
+        if record.failed_stages:
+            failures = [f"{failure.stage}: {failure.error}" for failure in record.failed_stages]
+            raise CaseFailed("\n".join([f"{folder.name}: a stage of the grader failed", *failures]))
         if expected is Verdict.ACCEPTED and "elsewhere" not in label:
             if record.score != record.max_score or record.verdict is not expected:
                 raise CaseFailed(f"{folder.name} must be accepted: {_result(record)}")

@@ -215,4 +215,4 @@ def _cases(score: RuleScore) -> str:
 
 def _closing(page: Page, record: Record, audience: Audience) -> None:
     reproduce(page, record, audience)
-    graded_briefly(page, record)
+    graded_briefly(page, record, audience)

@@ -11,6 +11,7 @@ from grader.core.record import Record
 from grader.core.verdict import Tool
 from grader.report.escape import escape_lines
 from grader.report.page import Page, dim, strong
+from grader.report.words import failures_of
 
 __all__ = ["advised", "footer", "graded_briefly", "graded_how", "printed", "reproduce"]
 
@@ -56,12 +57,18 @@ def footer(page: Page, record: Record, audience: Audience) -> None:
         page.command(*environment.command.split(), indent=4)
     for label, text in graded_how(record):
         page.labelled(label, dim(text), column=12)
+    _incomplete(page, record, audience)
     page.blank()
     reproduce(page, record, audience)
 
 
-def graded_briefly(page: Page, record: Record) -> None:
-    """Write the same in a line or two: what was not checked, tools, protection, and how to see more."""
+def _incomplete(page: Page, record: Record, audience: Audience) -> None:
+    for sentence in failures_of(record, audience):
+        page.write(sentence, indent=2, hang=4)
+
+
+def graded_briefly(page: Page, record: Record, audience: Audience) -> None:
+    """Write the same in a line or two: what was not checked or failed, tools, protection, and how to see more."""
     environment = record.environment
     told = [
         environment.version(Tool.BUILD),
@@ -73,6 +80,7 @@ def graded_briefly(page: Page, record: Record) -> None:
     ]
     if record.unchecked and record.outcomes:
         page.write(dim(record.unchecked), indent=2, hang=4)
+    _incomplete(page, record, audience)
     how = ", ".join(text for text in told if text)
     page.write(dim(f"Graded with {how}. More of everything: {MORE}"), indent=2, hang=4)
 

@@ -29,7 +29,7 @@ from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin
 from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import all_pass, cost_of, counted, points_about, points_of, result_of, withheld_of
+from grader.report.words import all_pass, cost_of, counted, failures_of, points_about, points_of, result_of, withheld_of
 
 __all__ = ["render"]
 
@@ -90,6 +90,7 @@ def _notes(record: Record, audience: Audience) -> Iterator[str]:
     if record.verdict is Verdict.JUDGE_ERROR:
         yield "This is not your fault: no point is given or taken. Please show it to your instructor."
     yield from decisions_of(record)
+    yield from failures_of(record, audience)
     if record.verdict is Verdict.ACCEPTED and record.outcomes and not record.overrides:
         yield f"{all_pass(record)} Well done."
     if audience is Audience.INSTRUCTOR and record.would_score is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from grader.core.causes import Group, of_the_build
+from collections.abc import Iterator
+
+from grader.core.causes import Audience, Group, of_the_build
+from grader.core.optional_stages import OptionalStage
 from grader.core.record import Record
 from grader.core.verdict import RuleScore, Verdict
 
@@ -12,6 +15,7 @@ __all__ = [
     "all_pass",
     "cost_of",
     "counted",
+    "failures_of",
     "part_of",
     "points_about",
     "points_of",
@@ -34,6 +38,19 @@ _WORDS = {
     Verdict.REJECTED: "rejected until somebody has looked at it",
     Verdict.JUDGE_ERROR: "not graded",
 }
+
+_NOT_DONE = {
+    OptionalStage.LOST_MEMORY: "Where memory was lost could not be found",
+    OptionalStage.LINES: "Lines could not be found",
+    OptionalStage.EXPLANATIONS: "Hints could not be written",
+    OptionalStage.ADVICE: "Advice could not be looked for",
+    OptionalStage.PRINTS: "What the program printed could not be read",
+    OptionalStage.SOURCE: "The text of the source file could not be read",
+    OptionalStage.PICTURES: "Pictures could not be drawn",
+    OptionalStage.WOULD_SCORE: "What it would have scored could not be found",
+}
+_LESS = "This report shows less than usual, because a part of the grader failed. No point depends on that part."
+_MOST_OF_ERROR = 200
 
 
 def result_of(record: Record) -> str:
@@ -89,3 +106,12 @@ def withheld_of(score: RuleScore) -> str:
     if not score.withheld or score.points == score.max_points:
         return ""
     return f"nothing found; {counted(score.withheld, 'point')} held back until more of the other rules are right"
+
+
+def failures_of(record: Record, audience: Audience) -> Iterator[str]:
+    """Yield what the report lacks because a stage of the grading failed; students learn only that it did."""
+    if audience is Audience.INSTRUCTOR:
+        for failure in record.failed_stages:
+            yield f"{_NOT_DONE[failure.stage]}: {failure.error[:_MOST_OF_ERROR]}"
+    if record.failed_stages:
+        yield _LESS

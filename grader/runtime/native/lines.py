@@ -74,11 +74,7 @@ def find_lines(
         failing=[suspicion.operation for suspicion in chosen],
         lines=True,
     )
-    told = [
-        _told(suspicion, played)
-        for suspicion, played in zip(chosen, replayed.played, strict=True)
-        if _same(suspicion, played)
-    ]
+    told = [one for one in map(_told, chosen, replayed.played) if one is not None]
     stacks = [stack_of(address) for one in told for address in _addresses(one)]
     lines = source_lines(work, built.program, stacks)
     text = source.decode(errors="replace").split("\n")
@@ -131,31 +127,37 @@ def _same(suspicion: Suspicion, played: Played) -> bool:
     return played.steps[at].record == steps[at].record
 
 
-def _told(suspicion: Suspicion, played: Played) -> _Told:
-    record = 0 if _ended(suspicion) else played.steps[suspicion.operation].length // _INT.size
-    way, stores = _decoded(played.lines or b"", record)
+def _told(suspicion: Suspicion, played: Played) -> _Told | None:
+    """Return what was reported of the case; None if the call left another record, or the harness sent another report."""
+    if not _same(suspicion, played):
+        return None
+    words = 0 if _ended(suspicion) else played.steps[suspicion.operation].length // _INT.size
+    report = _decoded(played.lines, words) if played.lines is not None else ((), {})
+    if report is None:
+        return None
     used = (event for event in played.events if event.event is Event.USED_AFTER_FREE)
     return _Told(
         suspicion,
-        way=way,
-        stores=stores,
+        way=report[0],
+        stores=report[1],
         used=next((event for event in used if event.operation == suspicion.operation), None),
     )
 
 
-def _decoded(body: bytes, record: int) -> tuple[tuple[int, ...], Mapping[int, int]]:
-    """Return path and stores of a LINES frame; `record` is the number of words of the record that was left.
+def _decoded(body: bytes, record_words: int) -> tuple[tuple[int, ...], Mapping[int, int]] | None:
+    """Return path and stores of a LINES frame; None for a body that the harness did not send.
 
-    Both are empty for a body that the harness did not send: student code can send frames of its own.
+    Student code can send frames of its own: of a longer path, or with stores to words that the record does not have.
     """
-    size = _WORD.size
-    words = [word for (word,) in _WORD.iter_unpack(body)] if len(body) % size == 0 else []
-    length, numbers = (words[0], words[1 + words[0] :: 2]) if words else (0, [])
-    addresses = words[2 + length :: 2]
-    fits = length <= min(len(words) - 1, _MOST_OF_PATH) and len(numbers) == len(addresses)
-    if not fits or any(number >= record for number in numbers):
-        return (), {}
-    return tuple(words[1 : 1 + length]), dict(zip(numbers, addresses, strict=True))
+    if not body or len(body) % _WORD.size:
+        return None
+    length, *words = (word for (word,) in _WORD.iter_unpack(body))
+    numbers, addresses = words[length::2], words[length + 1 :: 2]
+    if length > min(len(words), _MOST_OF_PATH) or len(numbers) != len(addresses):
+        return None
+    if any(number >= record_words for number in numbers):
+        return None
+    return tuple(words[:length]), dict(zip(numbers, addresses, strict=True))
 
 
 def _named(told: _Told, lines: Lines, driver: Driver, text: Sequence[str], *, right: frozenset[_Store]) -> Named:

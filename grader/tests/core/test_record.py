@@ -114,6 +114,7 @@ def test_machine_and_time_are_no_part_of_a_result(change: dict[str, object]) -> 
         {"findings": ()},
         {"outcomes": ()},
         {"would_score": 4},
+        {"failed_stages": ()},
     ],
 )
 def test_everything_else_is(change: dict[str, object]) -> None:

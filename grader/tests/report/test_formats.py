@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from grader.core.optional_stages import OptionalStage, StageFailure
 from grader.core.record import Environment, Student
 from grader.core.verdict import Advice, Finding, SourceLine, Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
@@ -68,6 +70,20 @@ def test_students_read_nothing_of_a_hidden_case_but_its_title(name: str) -> None
         assert "secret" not in seen
         assert "31337" not in seen
         assert name == "classroom50" or "secret" in whole
+
+
+@pytest.mark.parametrize("stage", OptionalStage)
+@pytest.mark.parametrize("view", [View(), View(everything=True), View(instructor=True)], ids=str)
+def test_a_stage_that_failed_is_in_the_reports_for_people(stage: OptionalStage, view: View) -> None:
+    """Instructors learn which stage and why; students learn that something is missing and costs nothing."""
+    failure = StageFailure(stage=stage, error="struct.error: too large (lines.py:7)")
+    right = record_of(outcome("append/x", passed=True), verdict=Verdict.ACCEPTED, score=6, failed_stages=(failure,))
+    for record in (right, record_of(outcome("append/x"), failed_stages=(failure,))):
+        for name in ("text", "html", "summary", "gradescope"):
+            report = re.sub(r"(\s|\\n|&#10;)+", " ", FORMATS[name](record, view))
+
+            assert ("too large" in report) is view.instructor, name
+            assert "because a part of the grader failed" in report, name
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"json", "text"}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from grader.core.optional_stages import OptionalStage, StageFailure
 from grader.core.record import Record, Submission, UsedTool
 from grader.core.verdict import (
     Diagnosis,
@@ -100,4 +101,5 @@ def secret_record(*others: Outcome) -> Record:
         source_line=SourceLine(file="secret.c", line=31337), summary="secret_summary",
         hint="Look at the offset. It is 31337 here. See secret.c:31337.",
     )  # fmt: skip
-    return record_of(secret_case(), *others, findings=(finding,), diagnosis=diagnosis)
+    failure = StageFailure(stage=OptionalStage.LINES, error="secret_error: 31337 (secret.py:31337)")
+    return record_of(secret_case(), *others, findings=(finding,), diagnosis=diagnosis, failed_stages=(failure,))

@@ -175,15 +175,18 @@ def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise:
         )
         for step in STEPS:
             attempt = step(attempt)
+    assert attempt.optional.failures == []
     assert attempt.built is not None
     assert attempt.can_run, attempt.built.findings
     return attempt
 
 
 def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Record:
-    """The record of this source."""
+    """The record of this source. No stage may fail."""
     with tempfile.TemporaryDirectory() as folder:
-        return pipeline.grade(_written(folder, source), lab(), cases, GradingOptions(memory_checker=valgrind))
+        record = pipeline.grade(_written(folder, source), lab(), cases, GradingOptions(memory_checker=valgrind))
+    assert record.failed_stages == ()
+    return record
 
 
 def played(source: str | bytes, *cases: Case) -> list[Played]:
