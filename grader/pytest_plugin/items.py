@@ -98,7 +98,7 @@ class SampleFile(pytest.File):
 
 
 class SampleItem(CaseItem):
-    """A labelled submission: its verdict, the rule that loses points, the points that it may keep. No stage may fail."""
+    """A labelled submission: its verdict, the rule that loses points, the points that it keeps. No stage may fail."""
 
     def runtest(self) -> None:
         """Grade the sample and compare with its label."""

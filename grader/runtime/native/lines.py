@@ -128,7 +128,7 @@ def _same(suspicion: Suspicion, played: Played) -> bool:
 
 
 def _told(suspicion: Suspicion, played: Played) -> _Told | None:
-    """Return what was reported of the case; None if the call left another record, or the harness sent another report."""
+    """Return what was reported of the case; None if the call left another record, or the harness did not send this."""
     if not _same(suspicion, played):
         return None
     words = 0 if _ended(suspicion) else played.steps[suspicion.operation].length // _INT.size

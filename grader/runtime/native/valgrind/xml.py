@@ -52,6 +52,7 @@ _ERROR, _MESSAGE = b"error", b"clientmsg"
 _WORDS = re.compile(r"pkv (errors|leaks|unfreed|forbidden|hang) ([0-9a-f]{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{1,16})")
 _ADDRESS = re.compile(r"Address 0x([0-9A-Fa-f]{1,16})")
 _DIGITS = 20
+_MOST_LINE = 10_000_000
 
 Stack = tuple[int, ...]
 LookUp = Callable[[Sequence[Stack]], Mapping[Stack, tuple[SourceLine, ...]]]
@@ -288,6 +289,6 @@ def _number(text: str | None, base: int) -> int:
 def _lines(stack: ET.Element, source_name: str) -> Iterator[SourceLine]:
     for frame in islice(stack.iter("frame"), _MOST_FRAMES):
         if frame.findtext("file") == source_name:
-            yield SourceLine(
-                file=source_name, line=_number(frame.findtext("line"), 10), function=frame.findtext("fn") or ""
-            )
+            line = _number(frame.findtext("line"), 10)
+            function = frame.findtext("fn") or ""
+            yield SourceLine(file=source_name, line=line if line < _MOST_LINE else 0, function=function)
