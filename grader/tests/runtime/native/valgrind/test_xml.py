@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine, Verdict
 from grader.runtime.memory_faults import Checked
 from grader.runtime.native import runtime
@@ -210,7 +211,7 @@ def unfreed(*pieces: bytes, left: int = 0) -> list[tuple[tuple[int, ...], int, d
     """Return what is read of lists of unfreed memory, where each of the cases 4 and 2 reported `left` allocations."""
     progress = course(errors=0)
     progress.left = dict.fromkeys(progress.left, left)
-    report = read(b"".join([*pieces, WELL]), progress, "llm_memory.c", lambda _: {})
+    report = read(b"".join([*pieces, WELL]), progress, "llm_memory.c", lambda _: {}, optional=OptionalStages())
     return [(one.cases, one.unreported, dict(one.by_function)) for one in report.unfreed]
 
 
@@ -252,8 +253,20 @@ def test_a_list_of_cases_that_did_not_run_in_this_order_is_none(words: tuple[int
 
 def test_a_report_without_its_last_list_is_incomplete() -> None:
     """Each process lists at its end what was never freed."""
-    listed = read(b"".join([mark(2, 4, word="unfreed"), WELL]), course(errors=0), "llm_memory.c", lambda _: {})
-    missing = read(b"".join([mark(4, 4, word="unfreed"), WELL]), course(errors=0), "llm_memory.c", lambda _: {})
+    listed = read(
+        b"".join([mark(2, 4, word="unfreed"), WELL]),
+        course(errors=0),
+        "llm_memory.c",
+        lambda _: {},
+        optional=OptionalStages(),
+    )
+    missing = read(
+        b"".join([mark(4, 4, word="unfreed"), WELL]),
+        course(errors=0),
+        "llm_memory.c",
+        lambda _: {},
+        optional=OptionalStages(),
+    )
 
     assert listed.unread == ""
     assert missing.unread == "lacks the list of memory that was never freed"
