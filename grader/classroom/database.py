@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from grader.classroom.schema import TABLES, VERSION
+from grader.classroom.schema import DAMAGE, TABLES, VERSION
 from grader.core.errors import StoreError, StoreFailure
 
 __all__ = ["Database", "opened"]
@@ -37,22 +37,26 @@ class Database:
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
         """Return the first row that is found; None when there is none."""
-        found: sqlite3.Row | None = self._connection.execute(query, values).fetchone()
+        with _legible_errors():
+            found: sqlite3.Row | None = self._connection.execute(query, values).fetchone()
         return found
 
     def rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
         """Yield the rows one by one: together they may be large."""
-        yield from self._connection.execute(query, values)
+        with _legible_errors():
+            yield from self._connection.execute(query, values)
 
     def change(self, statement: str, *values: object) -> int:
         """Execute a statement that writes, and return the number of rows that it changed."""
         self.check()
-        return self._connection.execute(statement, values).rowcount
+        with _legible_errors():
+            return self._connection.execute(statement, values).rowcount
 
     def change_all(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
         """Execute a statement that writes, once for each of these rows."""
         self.check()
-        self._connection.executemany(statement, rows)
+        with _legible_errors():
+            self._connection.executemany(statement, rows)
 
     def check(self) -> None:
         """Raise `StoreFailure` when the open file is no longer the file that others find at its path."""
@@ -62,6 +66,14 @@ class Database:
                 f"{lost[0]}: somebody removed or replaced it while it was used. What was graded since then is lost; "
                 "put the store back if you can, and start the same command again"
             )
+
+    @contextlib.contextmanager
+    def reading(self, what: str, remedy: str) -> Iterator[None]:
+        """Raise `StoreFailure` with the remedy when the block fails on values that are damaged: those of `what`."""
+        try:
+            yield
+        except DAMAGE as error:
+            raise StoreFailure(f"{self.path}: {what} is damaged; {remedy}") from error
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -80,7 +92,8 @@ def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iter
         raise StoreError(f"{path}: there is no folder {path.parent}")
     with contextlib.ExitStack() as stack:
         try:
-            connection = stack.enter_context(_to_read(path) if read_only else _to_write(path))
+            with _legible_errors():
+                connection = stack.enter_context(_to_read(path) if read_only else _to_write(path))
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{path}: it cannot be used as a store: {_reason(error)}") from None
         try:
@@ -91,10 +104,29 @@ def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iter
 
 
 @contextlib.contextmanager
+def _legible_errors() -> Iterator[None]:
+    """Raise what SQLite reports also where it quotes bytes of a damaged file that are no UTF-8.
+
+    Python fails to decode such a message, and raises `UnicodeDecodeError` in the place of the error.
+    """
+    try:
+        yield
+    except UnicodeDecodeError as undecoded:
+        error = sqlite3.DatabaseError(_text(undecoded.object))
+        error.sqlite_errorname = "SQLITE_CORRUPT"
+        raise error from None
+
+
+def _text(data: bytes) -> str:
+    """Decode text of a file in which any byte may be damaged; its checksum shows that."""
+    return data.decode(errors="backslashreplace")
+
+
+@contextlib.contextmanager
 def _to_write(path: Path) -> Iterator[sqlite3.Connection]:
     path.touch(mode=0o600)  # it contains names and hidden cases: only its owner may read it
     with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
-        connection.row_factory = sqlite3.Row
+        connection.row_factory, connection.text_factory = sqlite3.Row, _text
         _check(connection, path)
         _in_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")  # finished results survive a power cut too
@@ -116,7 +148,7 @@ def _to_read(path: Path) -> Iterator[sqlite3.Connection]:
             raise
         connection = sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
     with contextlib.closing(connection):
-        connection.row_factory = sqlite3.Row
+        connection.row_factory, connection.text_factory = sqlite3.Row, _text
         _check(connection, path)
         yield connection
 

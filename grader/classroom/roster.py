@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.core.errors import ClassFileError, Problem
+from grader.classroom.schema import DAMAGE, checked
+from grader.core.errors import ClassFileError, Problem, StoreFailure
 from grader.core.record import Student
 from grader.system.text_file import cut, read_text
 
@@ -79,12 +80,15 @@ def _ends(name: str) -> Iterator[str]:
 
 
 def from_json(text: str) -> Roster | None:
-    """Return the roster that a run stores; None when it has none."""
+    """Return the roster that a run stores; None when it has none. Raises `StoreFailure` when it is damaged."""
     if not text:
         return None
-    values = json.loads(text)
-    rows = tuple((name, Student(**student)) for name, student in values["rows"])
-    return Roster(rows=rows, by_ending=values["by_ending"])
+    try:
+        values = json.loads(text)
+        rows = tuple((str(name), checked(Student, student)) for name, student in values["rows"])
+        return Roster(rows=rows, by_ending=bool(values["by_ending"]))
+    except DAMAGE as error:
+        raise StoreFailure("the roster of the run before is damaged in its store: write --roster FILE") from error
 
 
 def load(path: Path) -> Roster:

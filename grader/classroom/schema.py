@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-__all__ = ["TABLES", "VERSION", "checksum", "packed", "unpacked"]
+__all__ = ["DAMAGE", "TABLES", "VERSION", "checked", "checksum", "packed", "unpacked"]
+
+T = TypeVar("T")
+
+DAMAGE = (ValueError, TypeError, AttributeError, LookupError, zlib.error)
+"""What reading a damaged value raises."""
 
 VERSION = 5
 """PRAGMA user_version of a store with these tables. A store with another version is refused."""
@@ -27,6 +35,26 @@ def checksum(record: bytes, *beside: str | int | None) -> int:
     Raises `TypeError` and `ValueError` for values of other types, which are damaged too.
     """
     return zlib.crc32(record, zlib.crc32(json.dumps(beside).encode()))
+
+
+def checked(kind: Callable[..., T], values: Mapping[str, object]) -> T:
+    """Return the data class with these values. Raises one of `DAMAGE` when a value is of another type, or missing."""
+    types = _types(kind)
+    wrong = [name for name, value in values.items() if not _is_of(types[name], value)]
+    if wrong:
+        raise TypeError(f"the {wrong[0]} of {kind.__name__} is {values[wrong[0]]!r}")
+    return kind(**values)
+
+
+@cache
+def _types(kind: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _is_of(hint: Any, value: object) -> bool:
+    if get_origin(hint) is not tuple:
+        return isinstance(value, hint)
+    return isinstance(value, tuple) and all(isinstance(item, get_args(hint)[0]) for item in value)
 
 
 TABLES = (

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from grader.assignment.source import Source
 from grader.classroom.database import Database, opened
-from grader.classroom.schema import packed, unpacked
+from grader.classroom.schema import DAMAGE, checked, packed, unpacked
 from grader.classroom.stored_result import Entry, Result, StoredRecord
-from grader.core.errors import StoreFailure, UsageError
+from grader.core.errors import UsageError
 from grader.core.record import Override, Student
 
 __all__ = ["Run", "Store", "open_store"]
@@ -83,14 +83,10 @@ class Store:
     def source(self, source_id: str) -> tuple[bytes, dict[str, bytes], str]:
         """Return what was submitted: content, headers, and why there is no file. Raises `StoreFailure` for damage."""
         row = self.database.row("SELECT content, headers, failure FROM sources WHERE id = ?", source_id)
-        try:
-            assert row is not None
-            headers = {name: text.encode("latin-1") for name, text in json.loads(unpacked(row["headers"])).items()}
-            return zlib.decompress(row["content"]), headers, row["failure"]
-        except (AssertionError, *_DAMAGE) as error:
-            raise StoreFailure(
-                f"what was handed in is damaged in {self.database.path}; `grade batch FOLDER` puts it back"
-            ) from error
+        with self.database.reading("what was handed in", "`grade batch FOLDER` puts it back"):
+            values = dict(row or {})
+            headers = {name: text.encode("latin-1") for name, text in json.loads(unpacked(values["headers"])).items()}
+            return zlib.decompress(values["content"]), headers, values["failure"]
 
     def add_run(
         self,
@@ -125,7 +121,7 @@ class Store:
                 self._fill("overrides", [(row["id"], *one) for one in decided])
                 self._fill("missing", [(row["id"], student) for student in absent])
             self._fill_results(row["id"], [(*one, e.failure) for one, e in zip(rows, entries, strict=True)])
-        return _run(row)
+        return self._run(row)
 
     def _fill_results(self, run: int, rows: Sequence[tuple[object, ...]]) -> None:
         """Write the results of a run. They may exist already; then they are the same, except where rows are damaged."""
@@ -190,7 +186,7 @@ class Store:
         row = self.database.row(
             "SELECT runs.* FROM runs JOIN current ON run = id WHERE current.lab = ? AND current.folder = ?", lab, folder
         )
-        return _run(row) if row is not None else None
+        return self._run(row) if row is not None else None
 
     def known(self, lab: str, folder: str) -> Run | None:
         """Return the run that counts for a class, or its newest run while none counts; None for an unknown class."""
@@ -207,26 +203,30 @@ class Store:
 
     def runs(self) -> list[Run]:
         """Return all runs, the oldest first."""
-        return [_run(row) for row in self.database.rows("SELECT * FROM runs ORDER BY id")]
+        return [self._run(row) for row in self.database.rows("SELECT * FROM runs ORDER BY id")]
 
     def run(self, number: int) -> Run:
         """Return the run with that number. Raises `UsageError` when there is none."""
         row = self.database.row("SELECT * FROM runs WHERE id = ?", number)
         if row is None:
             raise UsageError(f"there is no run {number} in this store; `grade runs` lists them")
-        return _run(row)
+        return self._run(row)
+
+    def _run(self, row: sqlite3.Row) -> Run:
+        with self.database.reading(f"run {row[0]}", _ANEW):
+            return checked(Run, {field.name: row[field.name] for field in fields(Run)})
 
     def overrides(self, run: Run) -> tuple[Override, ...]:
         """Return the overrides of this run."""
         rows = self.database.rows("SELECT submission, rule, points, reason, by FROM overrides WHERE run = ?", run.id)
-        return tuple(Override(**dict(row)) for row in rows)
+        with self.database.reading(f"what people decided for run {run.id}", _ANEW):
+            return tuple(checked(Override, dict(row)) for row in rows)
 
     def missing(self, run: Run) -> tuple[Student, ...]:
         """Return the students of the roster who submitted nothing."""
-        return tuple(
-            Student(**json.loads(row["student"]))
-            for row in self.database.rows("SELECT * FROM missing WHERE run = ?", run.id)
-        )
+        rows = self.database.rows("SELECT * FROM missing WHERE run = ?", run.id)
+        with self.database.reading(f"who submitted nothing in run {run.id}", _ANEW):
+            return tuple(checked(Student, json.loads(row["student"])) for row in rows)
 
     def results(self, run: Run, submission: str | None = None) -> Iterator[Result]:
         """Yield the results of a run, in the order of their names, one by one: together they may be large."""
@@ -253,8 +253,7 @@ class Store:
             )
 
 
-_DAMAGE = (ValueError, TypeError, AttributeError, KeyError, zlib.error)
-"""What reading a damaged value raises."""
+_ANEW = "take a copy of the file that is whole, or grade the class anew: `grade batch FOLDER --store` NEW FILE"
 _KEPT = tuple(field.name for field in fields(StoredRecord))
 _COLUMNS = ", ".join((*_KEPT, "checksum"))
 
@@ -262,15 +261,10 @@ _COLUMNS = ", ".join((*_KEPT, "checksum"))
 def _entry(row: sqlite3.Row) -> Entry | None:
     """Return the entry of a row; None when the row is damaged."""
     try:
-        return Entry(
-            submission=row["submission"],
-            students=tuple(Student(**one) for one in json.loads(row["students"])),
-            notes=tuple(json.loads(row["notes"])),
-            source=row["source"],
-            key=row["key"],
-            failure=row["failure"],
-        )
-    except _DAMAGE:
+        values = {name: row[name] for name in ("submission", "source", "key", "failure")}
+        students = tuple(checked(Student, student) for student in json.loads(row["students"]))
+        return checked(Entry, values | {"students": students, "notes": tuple(json.loads(row["notes"]))})
+    except DAMAGE:
         return None
 
 
@@ -281,13 +275,8 @@ def _kept(row: sqlite3.Row) -> StoredRecord | None:
     kept = StoredRecord(**{name: row[name] for name in _KEPT})
     try:
         return kept if kept.checksum == row["checksum"] else None
-    except _DAMAGE:
+    except DAMAGE:
         return None
-
-
-def _run(row: sqlite3.Row | None) -> Run:
-    assert row is not None
-    return Run(**{field.name: row[field.name] for field in fields(Run)})
 
 
 def _dumped(value: Student | Sequence[Student]) -> str:

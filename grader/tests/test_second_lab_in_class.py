@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from grader.bundles import BUNDLES
-from grader.tests.support import counter
-from grader.tests.support.command import ROOT, Said, copy_of_the_house, grade
+from grader.tests.support.command import Said, grade
+from grader.tests.support.counter_class import counter_class
 from grader.tests.test_second_lab import BELOW, RIGHT
 
 _CLASS = {"ada": RIGHT, "bob": BELOW}
@@ -21,24 +20,7 @@ _CLASS = {"ada": RIGHT, "bob": BELOW}
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the house with the counter among its labs, and a class of two."""
-    made = tmp_path_factory.mktemp("counters")
-    house = copy_of_the_house(made / "house")
-    for name in ("scripts", ".ci"):
-        shutil.copytree(ROOT / name, house / name)
-    folder = house / "grader" / "labs" / "counter"
-    shutil.copytree(Path(counter.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in folder.glob("*.py"):
-        text = path.read_text(encoding="utf-8").replace(counter.__name__, "grader.labs.counter")
-        path.write_text(text, encoding="utf-8")
-    labs = house / "grader" / "labs" / "__init__.py"
-    text = labs.read_text(encoding="utf-8").replace(
-        "from grader.labs.paged_kv", "from grader.labs.counter.lab import lab as counter\nfrom grader.labs.paged_kv"
-    )
-    labs.write_text(text.replace("    ", '    "counter": counter,\n    ', 1), encoding="utf-8")
-    for name, source in _CLASS.items():
-        (made / "in" / name).mkdir(parents=True)
-        (made / "in" / name / "counter.sh").write_text(source, encoding="utf-8")
-    return made
+    return counter_class(tmp_path_factory.mktemp("counters"), _CLASS)
 
 
 def call(place: Path, *words: str | Path) -> Said:

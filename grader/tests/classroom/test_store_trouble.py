@@ -115,7 +115,7 @@ def test_a_damaged_source_is_said_and_put_back(path: Path, value: object) -> Non
     """By whoever hands it in once more."""
     changed(path, "UPDATE sources SET content = ?", value)
     with open_store(path) as store:
-        with pytest.raises(StoreFailure, match=r"grades\.sqlite; `grade batch FOLDER` puts it back"):
+        with pytest.raises(StoreFailure, match=r"grades\.sqlite: .* is damaged; `grade batch FOLDER` puts it back"):
             store.source("s")
         store.add_sources([("s", _SOURCE)])
 
