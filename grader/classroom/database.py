@@ -44,7 +44,8 @@ class Database:
     def rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
         """Yield the rows one by one: together they may be large."""
         with _legible_errors():
-            yield from self._connection.execute(query, values)
+            for row in self._connection.execute(query, values):  # noqa: UP028 - see below
+                yield row  # `yield from` would close the cursor too, which fails once the connection is closed
 
     def change(self, statement: str, *values: object) -> int:
         """Execute a statement that writes, and return the number of rows that it changed."""

@@ -17,10 +17,12 @@ from grader.classroom.database import opened
 from grader.classroom.store import Store, open_store
 from grader.classroom.stored_result import Entry, StoredRecord
 from grader.core.errors import StoreFailure
+from grader.core.record import Submission
 from grader.core.verdict import Verdict
 from grader.report import GRADEBOOKS, LINE_BY_LINE
 from grader.tests.classroom.test_store import JANE, RUN, entry, kept
-from grader.tests.support.command import ROOT, environment, grade
+from grader.tests.support.command import ROOT, command, environment, grade
+from grader.tests.support.handmade import outcome, record_of
 from grader.tests.support.injected import INJECTIONS, filled
 
 _SOURCE = Source(name="llm_memory.c", content=b"int x;\n" * 1000, own_headers={"a.h": b"\xe4"}, finding=None)
@@ -211,3 +213,30 @@ def test_tables_need_no_more_than_what_stands_beside_a_record(tmp_path: Path, na
 
     assert all(result.is_graded for result in results)
     assert GRADEBOOKS[name]([one.brief for one in results]) == GRADEBOOKS[name]([one.record for one in results])
+
+
+@pytest.mark.parametrize("large", ["s0.html", "s1.html", "index.html"])
+def test_a_full_disk_while_reports_are_written_is_one_message(tmp_path: Path, large: str) -> None:
+    """Whichever page does not fit. A limit of file size stands for the disk, because anybody may set one."""
+    path, folder, limit = tmp_path / "grades.sqlite", tmp_path / "reports", 100_000
+    text = Submission(name="", source_file="solution.c", source=("x" * 2000,) * 100)
+    many = record_of(*(outcome(f"append/{number}") for number in range(900)))
+    records = {"s0.html": record_of(submission=text), "s1.html": record_of(submission=text), "index.html": many}
+    with open_store(path, create=True) as store:
+        store.add_run(RUN, [entry(f"s{number}") for number in range(3)])
+        for number in range(3):
+            is_large = large in (f"s{number}.html", "index.html")
+            store.add_record(StoredRecord.of(f"key of s{number}", records[large] if is_large else record_of()))
+    limited = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+    words = command("export", "--format", "html", "--output", folder, "--store", path)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{limited}; os.execv(sys.argv[1], sys.argv[1:])", *words],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    expected = ("could not be written: File too large. Make room there, or write somewhere else", "(This costs nobody")
+
+    assert (done.returncode, done.stderr.count("\n")) == (3, 2), done.stderr
+    assert f"grade: {folder / large} {expected[0]}\n{expected[1]}" in done.stderr
+    assert sorted(page.name for page in folder.iterdir()) == [
+        name for name in ("s0.html", "s1.html", "s2.html") if name < large or large == "index.html"
+    ]
