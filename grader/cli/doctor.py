@@ -17,7 +17,7 @@ from grader.core.errors import CannotStart, ExitCode, GraderError
 from grader.core.verdict import Verdict
 from grader.labs import DEFAULT, LABS
 from grader.runtime.options import DEFAULTS
-from grader.system import sandbox, tools
+from grader.system import build_cache, sandbox, tools
 from grader.system.confine.machine import machine
 
 __all__ = ["doctor"]
@@ -56,6 +56,13 @@ def _remains() -> str:
     )
 
 
+def _cache() -> str:
+    """Return a sentence on the folder for what the grader compiles for itself."""
+    place, users = build_cache.folder(), build_cache.users_folder()
+    instead = f", because {users} cannot be written; XDG_CACHE_HOME names another place" if place != users else ""
+    return f"cache: {place}{instead}"
+
+
 def _tried() -> str:
     """Grade the skeleton that students begin with. Return what prevents that, "" when nothing does."""
     chosen = grading_plan(Settings(lab=DEFAULT))
@@ -88,6 +95,7 @@ def doctor() -> ExitCode:
             missing.append(tool)
         table.add_row(tool.name, version or "[bold]missing[/bold]", tool.purpose)
     console.print(table)
+    console.print(escape(_cache()))
     try:
         console.print(_protection())
         if remains := _remains():
