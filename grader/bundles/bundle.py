@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grader.assignment.lab import Lab
 from grader.core.case import Case
-from grader.core.errors import UsageError
+from grader.core.errors import UsageError, unwritable
 
 __all__ = ["Bundle", "File", "check_folder", "put", "zipped"]
 
@@ -86,7 +86,10 @@ def put(files: Iterable[File], folder: Path, *, replace: bool = False) -> None:
     check_folder(folder, replace=replace)
     wanted = {file.name: file for file in files}
     _check_replaced(folder, wanted)
-    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:  # such as in /proc, where root may write and nobody can
+        raise unwritable(folder, error) from error
     try:
         for file in wanted.values():
             _write(made / "new" / file.name, file)

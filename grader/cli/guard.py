@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import sys
@@ -10,11 +9,9 @@ from collections.abc import Callable, Sequence
 
 from grader.cli.log import complain
 from grader.cli.streams import drop_what_failed
-from grader.core.errors import ExitCode, GraderError, InputError
+from grader.core.errors import DISK_ERRORS, ExitCode, GraderError, InputError
 
 __all__ = ["guarded"]
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]], ExitCode]:
@@ -48,7 +45,7 @@ def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]
 def _broken(error: Exception) -> ExitCode:
     if os.environ.get("GRADE_TRACEBACK"):
         raise error
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         place = "stdout" if drop_what_failed() else error.filename or "a file"
         message = f"{place} could not be written: {error.strerror}. Make room there, or write somewhere else"
         return _end(f"{message}\n(This costs nobody a point.)", ExitCode.JUDGE_ERROR)

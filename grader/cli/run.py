@@ -182,7 +182,7 @@ def _report(
     try:
         keep(record)
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UsageError):
             keep(nothing)
         raise
     if output is None:

@@ -20,12 +20,14 @@ GraderError                 exit code 3: the grader's fault; costs no student a 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 __all__ = [
+    "DISK_ERRORS",
     "MOST_SHOWN",
     "CannotStart",
     "CaseFileError",
@@ -45,6 +47,7 @@ __all__ = [
     "ToolMissing",
     "Unprotected",
     "UsageError",
+    "unwritable",
 ]
 
 
@@ -52,6 +55,9 @@ MOST_SHOWN = 20
 """The most mistakes shown for one file. The others are only counted: hundreds are not read, and most have one cause."""
 
 _MOST_MESSAGE = 500
+
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""The numbers of an `OSError` for a disk that is full or fails, whatever path is written."""
 
 
 class ExitCode(IntEnum):
@@ -125,6 +131,16 @@ class InputError(GraderError):
 
 class UsageError(InputError):
     """An option or a path is wrong; the message says what to write instead."""
+
+
+def unwritable(path: Path, error: OSError) -> Exception:
+    """Return what to raise when the operating system does not write a path that the user chose.
+
+    It is a `UsageError`, but for a disk that is full or fails the `OSError`, with the path.
+    """
+    if error.errno is None or error.errno in DISK_ERRORS:
+        return OSError(error.errno, error.strerror, str(path))
+    return UsageError(f"{path} cannot be written: {error.strerror}; write another path")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grader.core.errors import unwritable
 from grader.core.optional_stages import StageFailure
 from grader.core.picture import Picture
 from grader.core.sanitize import plain_parts
@@ -235,7 +237,7 @@ def schema() -> dict[str, Any]:
 def write(path: Path, text: str | Iterable[str]) -> None:
     """Write a text, or its parts, to `path` atomically: a reader sees the old file or the new one, never a part.
 
-    Raises `OSError` with the path.
+    Raises `UsageError`, and `OSError` with the path when the disk is full or fails.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")  # the name is known at any interrupt, for the removal
     try:
@@ -246,8 +248,9 @@ def write(path: Path, text: str | Iterable[str]) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise unwritable(path, error) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -181,6 +181,17 @@ def test_nothing_is_overwritten_without_a_word(tmp_path: Path) -> None:
     assert held(folder) == {"a": b"3", "b/c": b"2", "notes": b"mine"}
 
 
+@pytest.mark.parametrize("name", BUNDLES)
+def test_a_folder_that_nobody_can_make_is_one_sentence(name: str) -> None:
+    """Root may write into /proc, and yet makes nothing there."""
+    told = grade("pack", name, "/proc/x")
+
+    assert told.code == 2
+    assert re.fullmatch(
+        r"grade: /proc/x(: we may not write into /proc| cannot be written: .*; write another path)\n", told.err
+    )
+
+
 @pytest.mark.parametrize(
     ("folder", "complaint"),
     [("no/such", "there is no folder"), ("file", "is no folder"), ("link", "is no folder"), (".", "a new folder")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from grader.cli.app import app
 from grader.core.record import from_json
-from grader.tests.support.command import ROOT, SAMPLES, command, environment
+from grader.tests.support.command import ROOT, SAMPLES, command, environment, grade
 
 _QUICK = ("--case", "append/copy_*", "--without-memory-checker")
 
@@ -130,3 +131,16 @@ def test_a_report_that_has_no_room_is_named(
     assert (code, capsys.readouterr().err) == (3, f"grade: {place}\n(This costs nobody a point.)\n")
     assert (tmp_path / full).read_text(encoding="utf-8") == "before"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("option", [("--output",), ("--format", "csv", "--output"), ("--also", "json=")])
+def test_a_report_that_nobody_can_write_is_a_wrong_path(option: tuple[str, ...]) -> None:
+    """Root may write into /proc, and yet makes no file there: it is said with the path, and nobody is at fault."""
+    *before, last = option
+    words = [*before, f"{last}/proc/x"] if last.endswith("=") else [*before, last, "/proc/x"]
+    ended_with = grade("run", SAMPLES / "accepted" / "yoda_crlf", *_QUICK, *words)
+
+    assert ended_with.code == 2
+    assert re.search(
+        r"/proc/x(: we may not write into /proc| cannot be written: .*; write another path)$", ended_with.err
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.core.errors import UsageError
 from grader.core.record import Environment, Protection, Record, UsedTool, from_json, to_json, write
 from grader.core.verdict import Diagnosis, Finding, SourceLine, Tool, Verdict
 from grader.tests.support.handmade import outcome, record_of, secret_record
@@ -65,7 +66,7 @@ def test_an_old_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """And makes no folder."""
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(UsageError, match="record.json cannot be written: No such file.*; write another path"):
         write(tmp_path / "missing" / "record.json", "{}")
 
     assert list(tmp_path.iterdir()) == []
