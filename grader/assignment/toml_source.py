@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grader.assignment.toml_mistakes import syntax_mistake
 from grader.core.errors import InputError, Problem
 from grader.system.text_file import read_text
 
@@ -38,9 +39,7 @@ def read(path: Path, error: Callable[[list[Problem]], InputError]) -> tuple[str,
         else:
             return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as failure:
-        place = re.search(r"line (\d+)", str(failure))
-        line = int(place.group(1)) if place else text.count("\n") + 1
-        message = f"is not TOML: {failure}"
+        line, message = syntax_mistake(text, str(failure))
     except ValueError:  # Python converts no number of more than 4300 digits
         message = "holds a number with thousands of digits"
     except RecursionError:

@@ -126,7 +126,10 @@ def test_mistakes_of_all_kinds_at_once(tmp_path: Path) -> None:
         (("seed = 20110", "seed = 20110\nrules.odd = 3"), "1: rules may hold tables only: write [rules.NAME]"),
         (('judged = "leak"', 'judged = ["leak"]'), "rules.leak.judged must be text in quotes; one of: "),
         (('facets = ["choice"]', 'facets = [["choice"]]'), "rules.first-fit.facets must be a list of words such as ["),
-        (("[rules.list]", "[rules.cow]"), "is not TOML"),
+        (
+            ("[rules.list]", "[rules.cow]"),
+            "the table [rules.cow] is defined twice; write it once, with all of its keys",
+        ),
         (("seed = 20110", "seed = " + "9" * 5000), ""),
         (('judged = "build"', 'facets = ["reply"]'), "1: no rule is judged by build"),
         (('judged = "leak"', 'judged = "build"'), "compile is judged by build already, not leak"),

@@ -66,7 +66,7 @@ def test_an_old_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """And makes no folder."""
-    with pytest.raises(UsageError, match="record.json cannot be written: No such file.*; write another path"):
+    with pytest.raises(UsageError, match=r"record\.json cannot be written: No such file.*; write another path"):
         write(tmp_path / "missing" / "record.json", "{}")
 
     assert list(tmp_path.iterdir()) == []
