@@ -90,6 +90,7 @@ def leaks(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
             source = lines.get(stack_of(event.allocated_at), ())
             groups.setdefault((source, event.lost_by), []).append(event)
     whole = _lost_whole(comparison)
+    some = "at least " if comparison.lost > sum(map(len, groups.values())) else ""  # of very many a few are recorded
     for (source, lost_by), events in list(groups.items())[:_MOST_LEAKS]:
         last = len(comparison.case.trace.operations) - 1
         operation = min(lost_by, last) if lost_by >= 0 else last
@@ -102,7 +103,7 @@ def leaks(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
                 operation,
                 verdict=Verdict.MEMORY_LEAK,
                 kind="leak",
-                message=_leak_words(comparison, events, lines),
+                message=some + _leak_words(comparison, events, lines),
                 source=source,
             ),
         )
