@@ -15,7 +15,7 @@ from pathlib import Path
 from grader.core.errors import DriverError
 from grader.runtime.native.compile import scan
 from grader.runtime.native.compile.elf import Elf
-from grader.runtime.native.compile.lanes import BEFORE, BEHIND, LANES
+from grader.runtime.native.compile.lanes import BEFORE, BEHIND, LANES, dynamic
 from grader.runtime.native.compile.project import FLAGS, CProject
 from grader.runtime.native.compile.startup import start
 from grader.runtime.native.compile.symbols import Symbols
@@ -23,23 +23,24 @@ from grader.system import process, tools
 from grader.system.build_cache import cached
 from grader.system.process import Completed, Patience
 
-__all__ = ["RENAMED", "TOLD", "HarnessObjects", "harness_objects"]
+__all__ = ["RENAMED", "SANITIZED_CALLS", "TRACED_CALLS", "HarnessObjects", "harness_objects"]
 
 RENAMED = (
     *("malloc", "calloc", "realloc", "reallocarray", "free", "malloc_usable_size"),
     *("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
     *("exit", "_exit", "_Exit", "quick_exit", "abort"),
-    *("strdup", "strndup", "asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk"),
+    *("strdup", "strndup", "wcsdup", "asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk"),
     *("getline", "getdelim", "__getdelim"),
     *("setjmp", "_setjmp", "__sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"),
 )
 """Functions of libc that the harness replaces by its own."""
 
-TOLD = ("memset", "memcpy", "memmove")
-"""Functions of libc that the harness also replaces in a build that reports stores."""
+SANITIZED_CALLS = ("__ubsan_handle_*",)
+"""Functions of the harness that gcc lets a build call that reports undefined behaviour."""
 
-_CALLED_BY_GCC = ("__ubsan_handle_*", "__tsan_*", "__sanitizer_cov_*")
-"""The harness's functions that are called by a build that reports undefined behaviour or lines."""
+_REPLACED = ("memset", "memcpy", "memmove")
+TRACED_CALLS = ("__tsan_*", "__sanitizer_cov_*", *_REPLACED)
+"""Functions of the harness that gcc lets a build call that reports lines, and functions of libc that store."""
 
 _MARKS = ("first_tdata", "first_tbss")
 """Symbols of marker.c, linked before the student's object: they show where its thread-local variables begin."""
@@ -53,6 +54,16 @@ _OUR_FLAGS = (*FLAGS, "-g0")
 _FIRST, _START, _LAST = ("crti.o", "crtbeginT.o"), "crt1.o", ("crtend.o", "crtn.o")
 _LIBRARIES = ("libgcc.a", "libgcc_eh.a", "libc.a")
 """What gcc links into a static program: _FIRST, _START, the program's own objects, _LIBRARIES, _LAST, in this order."""
+
+_PATH = re.compile(r"/[^\s()]+")  # ld's list of files has some in parentheses
+_MAGIC = (b"\x7fELF", b"!<arch>")  # others are scripts of ld that name further files
+_SYMBOL = re.compile(
+    r"^ *\d+: [0-9a-f]+ +(\w+) (\w+) +(\w+) +\w+ +(?:\[[^]]*\] +)?(\w+) ([A-Za-z_]\w*)(?:@@\S+)?$",
+    re.ASCII | re.MULTILINE,
+)
+"""A line of readelf: size, type, binding, visibility, section, and name, without names of old versions only."""
+_DECLARED = {"FUNC": "", "IFUNC": "", "OBJECT": "_Alignas(16) char {}[{}]", "TLS": "_Thread_local char {}[{}]"}
+"""By type of symbol: a C declaration of a name with a size. Other types mark places, such as the end of a section."""
 
 _LINKED = {"marker.o", "native.o", "native-libc.o", "valgrind.o", "freestanding.o", BEFORE, BEHIND}
 
@@ -72,18 +83,28 @@ class HarnessObjects:
     """By name: the files that are linked, and files of linker options."""
     starts: Mapping[str, frozenset[str]]
     """What a known-good program runs besides its functions (startup.py), by program and lane."""
+    libc_names: bytes
+    """JSON; see `libc`."""
+
+    def libc(self) -> dict[str, str]:
+        """Return what the usual link gets from libc and gcc, by name: the C declaration of a variable, or ""."""
+        names: dict[str, str] = json.loads(self.libc_names)
+        return names
 
 
 def harness_objects(project: CProject) -> HarnessObjects:
     """Return the driver and the harness, compiled once for this compiler and cached between runs."""
     folders = (_HARNESS, project.driver.parent, _FILTERS)
     sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
-    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"9", *_here()]
+    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"10", *_here()]
     made = cached(parts, partial(_make, project))
     objects = {path.name: path.read_bytes() for path in made.iterdir() if path.name in _LINKED}
     starts = json.loads((made / "starts").read_text())
     return HarnessObjects(
-        (made / "prefix").read_text(), objects, {lane: frozenset(words) for lane, words in starts.items()}
+        prefix=(made / "prefix").read_text(),
+        objects=objects,
+        starts={lane: frozenset(words) for lane, words in starts.items()},
+        libc_names=(made / "libc").read_bytes(),
     )
 
 
@@ -103,15 +124,17 @@ def _make(project: CProject, made: Path) -> None:
     for name, command in commands.items():
         includes = [f"-I{path}" for path in (_HARNESS, project.header.parent, _FILTERS)] if command[0] == "gcc" else []
         _run_own([*command, *includes, "-o", name], made)
-    names = (*RENAMED, *TOLD, *_MARKS)
+    names = (*RENAMED, *_REPLACED, *_MARKS)
     renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
     for name in ("marker.o", "native.o", "valgrind.o"):
         _run_own(["objcopy", *renamed, name], made)
-        global_names = [f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", *_CALLED_BY_GCC)]
+        global_names = [
+            f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", *SANITIZED_CALLS, *TRACED_CALLS)
+        ]
         _run_own(["objcopy", "--wildcard", *global_names, name], made)
         elf = Elf.read((made / name).read_bytes())
         functions = scan.functions(elf) if elf else []
-        kept_names = re.compile(f"main$|__ubsan_|__tsan_|__sanitizer_|{prefix}")
+        kept_names = re.compile(f"main$|{prefix}")
         known = [f"{old} {prefix}{old}\n" for old in functions if not kept_names.match(old)]
         (made / "functions.sym").write_text("".join(known))
         _run_own(["objcopy", "--redefine-syms=functions.sym", name], made)
@@ -121,8 +144,9 @@ def _make(project: CProject, made: Path) -> None:
             raise DriverError(f"our own driver was not made as it must be: objcopy did not rename what {name} defines")
     _link_libc(made)
     _try_lanes(project, made)
+    _write_libc_names(made)
     for path in made.iterdir():
-        if path.name not in {"prefix", "starts", *_LINKED}:
+        if path.name not in {"prefix", "starts", "libc", *_LINKED}:
             path.unlink()
 
 
@@ -158,6 +182,29 @@ def _try_lanes(project: CProject, made: Path) -> None:
     (made / "starts").write_text(json.dumps(starts))
 
 
+def _write_libc_names(made: Path) -> None:
+    """Write what the usual link (lanes.py) gets from elsewhere, by name: libc, gcc's routines, the start of programs.
+
+    A variable has the C declaration of one with its size, a function has none.
+    """
+    traced = [*dynamic("program", ["marker.o", "known_good.o", "native.o"]), "-Wl,--trace"]
+    paths = dict.fromkeys(_PATH.findall(_run_own(traced, made).stdout.decode()))
+    files = [path for path in map(Path, paths) if path.is_file() and path.read_bytes().startswith(_MAGIC)]
+    shared = [path for path in files if ".so" in path.name]
+    others = [path for path in files if path not in shared]
+    printed = [
+        _run_own(["readelf", "-W", table, *map(str, group)], made).stdout.decode(errors="replace")
+        for table, group in (("--dyn-syms", shared), ("--syms", others))
+    ]
+    names = {"main": ""}  # the harness has it
+    for size, kind, binding, section, name in _SYMBOL.findall("\n".join(printed)):
+        if kind in _DECLARED and binding != "LOCAL" and section not in ("UND", "ABS"):
+            names[name] = _DECLARED[kind].format("{}", int(size, 0) or 1)
+    if "fork" not in names:  # as a list that refuses nothing would do
+        raise DriverError(f"what libc defines cannot be read from the files that ld uses: {' '.join(paths)}")
+    (made / "libc").write_text(json.dumps(names))
+
+
 def _run_own(command: list[str], folder: Path) -> Completed:
     done = _run(command, folder)
     if not done.succeeded:
@@ -171,8 +218,9 @@ def _run(command: list[str], folder: Path) -> Completed:
 
 
 def _here() -> list[bytes]:
-    """Return the machine's part of the cache key: whether Valgrind's header and gold exist, and which static libc."""
+    """Return the machine's part of the cache key: whether Valgrind's header and gold exist, and which libc."""
     there = Path("/usr/include/valgrind/memcheck.h").is_file(), shutil.which("ld.gold") is not None
     folders = ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu")
-    libraries = [path.stat() for folder in folders if (path := Path("/usr", folder, "libc.a")).is_file()]
+    paths = [Path("/usr", folder, name) for folder in folders for name in ("libc.a", "libc.so.6")]
+    libraries = [path.stat() for path in paths if path.is_file()]
     return [str(there).encode(), *(f"{one.st_size} {one.st_mtime_ns}".encode() for one in libraries)]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from grader.core.errors import DriverError
 from grader.runtime.native.compile.elf import Elf
 from grader.runtime.native.compile.expected_object import too_much
+from grader.runtime.native.compile.harness_objects import SANITIZED_CALLS, TRACED_CALLS
 from grader.runtime.native.compile.link import link
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.program import Built, Program
@@ -25,18 +26,18 @@ _LINES = ("-O0", "-fno-builtin", "-fsanitize-coverage=trace-pc", "-fsanitize=thr
 
 def build_sanitized(project: CProject, work: Workspace, source: bytes) -> Built:
     """Build a program that reports undefined behaviour; see `_built`."""
-    return _built(project, work, source, ("-fsanitize=undefined",))
+    return _built(project, work, source, ("-fsanitize=undefined",), called=SANITIZED_CALLS)
 
 
 def build_with_lines(project: CProject, work: Workspace, source: bytes) -> Built:
     """Build a program, not optimized, that reports which lines it runs and which line stored what; see `_built`."""
-    return _built(project, work, source, _LINES, tells_stores=True)
+    return _built(project, work, source, _LINES, called=TRACED_CALLS)
 
 
 def _built(
-    project: CProject, work: Workspace, source: bytes, options: Sequence[str], *, tells_stores: bool = False
+    project: CProject, work: Workspace, source: bytes, options: Sequence[str], *, called: Sequence[str]
 ) -> Built:
-    """Compile and link `source`, which the handout's command accepts.
+    """Compile and link `source`, which the handout's command accepts; gcc inserts calls of functions like `called`.
 
     The result has no program when gcc was stopped, the object exceeds a bound (`too_much`) or the link failed.
     Warnings are forgiven: the code that gcc inserts causes more of them.
@@ -54,7 +55,7 @@ def _built(
         raise DriverError("gcc says that it compiled the file, and left no object")
     if too_much(elf):
         return Built(program=None, cpu_seconds=spent)
-    linked = link(project, work, data, elf, missing=(), tells_stores=tells_stores)
+    linked = link(project, work, data, elf, missing=(), called_by_gcc=called)
     program = None
     if not linked.step:
         program = Program(content=linked.native, source_name=project.source_name)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 
 from grader.runtime.native.compile import unneeded_calls
 from grader.runtime.native.compile.elf import Elf, Flag, Shape
 from grader.runtime.native.compile.expected_object import is_safe
-from grader.runtime.native.compile.harness_objects import RENAMED, TOLD, HarnessObjects, harness_objects
+from grader.runtime.native.compile.harness_objects import RENAMED, HarnessObjects, harness_objects
 from grader.runtime.native.compile.lanes import Lane, dynamic, lanes_with
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.compile.symbols import Symbols
@@ -94,19 +95,19 @@ def link(
     elf: Elf,
     *,
     missing: Sequence[str],
-    tells_stores: bool = False,
+    called_by_gcc: Collection[str] = (),
     only: Mapping[str, str] | None = None,
 ) -> Linked:
     """Hide everything but the demanded functions, rename what the harness replaces, link with the driver.
 
     `data` is the student's object, and `elf` is the same, parsed. A step that fails is returned: the caller has to find
-    out the cause. With `tells_stores`, copies by libc's functions are reported like other stores. `only` holds, by
-    program, the only lane to try.
+    out the cause. `called_by_gcc` has patterns of the harness's functions that an instrumented object calls; no other
+    object can call these. `only` holds, by program, the only lane to try.
     """
     side = harness_objects(project)
     for name, content in {**side.objects, project.object_name: data}.items():
         work.add(name, content)
-    steps, others = _before_linking(project, work, side, elf, missing=missing, tells_stores=tells_stores)
+    steps, others = _before_linking(project, work, side, elf, missing=missing, called_by_gcc=called_by_gcc)
     spent = 0.0
     for command in steps:
         done, exhausted = _tried(work, command)
@@ -141,13 +142,20 @@ def link(
 
 
 def _before_linking(
-    project: CProject, work: Workspace, side: HarnessObjects, elf: Elf, *, missing: Sequence[str], tells_stores: bool
+    project: CProject,
+    work: Workspace,
+    side: HarnessObjects,
+    elf: Elf,
+    *,
+    missing: Sequence[str],
+    called_by_gcc: Collection[str],
 ) -> tuple[list[list[str]], list[str]]:
     """Return the commands that make student.o and gated.o of the object, and the other objects that they make."""
     symbols = Symbols.of(elf)
-    failing = unneeded_calls.called(symbols.undefined)
-    replaced = (*RENAMED, *TOLD) if tells_stores else RENAMED
-    renamed = [f"{name} {side.prefix}{name}" for name in (*symbols.undefined.intersection(replaced), *failing)]
+    instrumented = [name for pattern in called_by_gcc for name in fnmatch.filter(symbols.undefined, pattern)]
+    refused = unneeded_calls.refused(symbols.undefined.difference(instrumented), side)
+    replaced = (*symbols.undefined.intersection(RENAMED), *instrumented, *refused)
+    renamed = [f"{name} {side.prefix}{name}" for name in replaced]
     unhideable = symbols.unhideable - project.functions.keys()
     renamed += [f"{name} s{secrets.token_hex(8)}" for name in unhideable if _PLAIN.fullmatch(name)]
     _add_lines(work, "theirs.sym", renamed)
@@ -158,9 +166,9 @@ def _before_linking(
         ["objcopy", *hide, *variables, project.object_name, "student.o"],
         ["objcopy", *code, "student.o", "gated.o"],
     ]
-    if not missing and not failing:
+    if not missing and not refused:
         return steps, []
-    stubs = [unneeded_calls.stub(name, f"{side.prefix}{name}") for name in failing]
+    stubs = [unneeded_calls.stub(declared, name, f"{side.prefix}{name}") for name, declared in refused.items()]
     stubs += [project.functions[name] for name in missing]
     work.add(project.header.name, project.header.read_bytes())
     _add_lines(work, "stubs.c", ("#include <errno.h>", f'#include "{project.header.name}"', *stubs))

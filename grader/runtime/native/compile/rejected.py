@@ -13,6 +13,7 @@ from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.native.compile import scan, unneeded_calls
 from grader.runtime.native.compile.elf import Elf
 from grader.runtime.native.compile.expected_object import is_safe
+from grader.runtime.native.compile.harness_objects import harness_objects
 from grader.runtime.native.compile.known_good import known_good_start
 from grader.runtime.native.compile.link import Linked
 from grader.runtime.native.compile.name_lines import Written
@@ -55,7 +56,7 @@ _WORDS = {
 _UNKNOWN = "client_request"
 """The symbol that `--allow` takes for a client request to Valgrind whose function has no debug line."""
 
-_MOST_LINES = 20  # of one unneeded call
+_MOST_CALLED, _MOST_LINES = 200, 20  # names that are reported, and lines of each
 _MOST_PLACES, _MOST_CALLS = 10, 200  # sections, and calls in each, whose lines are looked up
 _MOST_DISASSEMBLED = 1 << 13
 MOST_FINDINGS = 20
@@ -120,15 +121,17 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
 
 
 def unneeded_calls_advice(project: CProject, work: Workspace, elf: Elf, undefined: Collection[str]) -> Iterator[Advice]:
-    """Yield one advice for each function of libc that is called and that no memory manager needs."""
-    names = unneeded_calls.called(undefined)
-    found: dict[str, list[SourceLine]] = {name: [] for name in names}
-    for section, calls in islice((scan.calls(elf, names) if names else {}).items(), _MOST_PLACES):
+    """Yield one advice for each name of libc that is used and not allowed; of very many, for the first ones."""
+    doubtful = unneeded_calls.doubtful(undefined)
+    names = unneeded_calls.refused(doubtful, harness_objects(project)) if doubtful else {}
+    found: dict[str, list[SourceLine]] = {name: [] for name in islice(names, _MOST_CALLED)}
+    for section, calls in islice((scan.calls(elf, found) if found else {}).items(), _MOST_PLACES):
         first = dict(islice(sorted(calls.items()), _MOST_CALLS))
         lines = _lines(project, work, section, list(first)) if is_safe(section) else {}
         for place, name in first.items():
             found[name] += lines.get(place, [])[:1]
-    return unneeded_calls.advice({name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in found.items()})
+    lines_of = {name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in found.items()}
+    return unneeded_calls.advice(lines_of, names)
 
 
 def _lines(project: CProject, work: Workspace, section: str, places: Sequence[int]) -> dict[int, list[SourceLine]]:

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
 /* Declared here and not in harness.h: only the linker connects them with the student's code. */
 void *harness_calloc(size_t, size_t);
@@ -30,6 +31,7 @@ ssize_t harness_getdelim(char **, size_t *, int, FILE *);
 ssize_t harness___getdelim(char **, size_t *, int, FILE *);
 char *harness_strdup(const char *);
 char *harness_strndup(const char *, size_t);
+wchar_t *harness_wcsdup(const wchar_t *);
 void harness_free(void *);
 _Noreturn void harness_exit(int);
 _Noreturn void harness__exit(int);
@@ -154,6 +156,13 @@ char *harness_strdup(const char *text)
 char *harness_strndup(const char *text, size_t most)
 {
     return copied(text, strnlen(text, most), CALLER);
+}
+
+wchar_t *harness_wcsdup(const wchar_t *text)
+{
+    size_t size = (wcslen(text) + 1) * sizeof *text;
+    wchar_t *copy = allocate(size, 16, 0, CALLER);
+    return copy == NULL ? NULL : wmemcpy(copy, text, size / sizeof *text);
 }
 
 static int printed(char **result, const char *format, va_list arguments, void *caller)

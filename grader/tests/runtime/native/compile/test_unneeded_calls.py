@@ -1,4 +1,4 @@
-"""Calls that no memory manager needs: they fail, are named with their lines, and cost no point."""
+"""What a submission uses of libc beyond what is allowed: it fails, is named with its lines, and costs no point."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.report.text import render
-from grader.runtime.native.compile import harness_objects, unneeded_calls
+from grader.runtime.native.compile import unneeded_calls
 from grader.runtime.program import Built, Program
 from grader.system import process
 from grader.system.process import Patience
@@ -27,6 +27,7 @@ _TOP = (
     POSIX
     + """#include <errno.h>
 #include <dlfcn.h>
+#include <mcheck.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -34,6 +35,8 @@ _TOP = (
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <ucontext.h>
+sighandler_t set_handler(int, sighandler_t) __asm__("sigset"); /* the header calls it deprecated */
 void *run(void *);
 void *run(void *nothing) { return nothing; }
 """
@@ -75,6 +78,11 @@ def loaded(program: Program) -> bool:
         "mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, -1, 0) == MAP_FAILED",
         'dlopen("libc.so.6", RTLD_NOW) == NULL',
         "socket(AF_INET, SOCK_STREAM, 0) == -1",
+        "sigaction(SIGSEGV, NULL, NULL) == -1",
+        "getcontext(&context) == -1",
+        "setcontext(&context) == -1",
+        "swapcontext(&context, &other) == -1",
+        "mcheck(NULL) == 0",
         "poll(NULL, 0, 1000) == -1",
         'getenv("PATH") == NULL',
         "syscall(39) == -1",
@@ -83,7 +91,8 @@ def loaded(program: Program) -> bool:
 def test_the_call_fails_as_its_manual_says(fails: str) -> None:
     """So that a program that looks at the result goes on."""
     name = fails.partition("(")[0]
-    top = "    volatile char here[9]; pthread_t thread = 0; (void)here; (void)thread; errno = 0;\n"
+    top = "    volatile char here[9]; pthread_t thread = 0; static ucontext_t context, other; "
+    top += "(void)here; (void)thread; (void)context; (void)other; errno = 0;\n"
     record = graded(top.replace("volatile ", "") + f"    if (!({fails}) || errno != ENOSYS) return -7;")
 
     assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
@@ -115,7 +124,8 @@ def test_a_call_by_pointer_is_named_without_a_line_at_least() -> None:
 def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
     """They compile, under the strict flags too but for their missing declarations."""
     names = [name for calls in unneeded_calls._TABLE for name in calls.names.split()]
-    stubs = [unneeded_calls.stub(name, f"x_{name}") for name in [*names, "__read_chk", "__open_2", "fopen64"]]
+    stubs = [unneeded_calls.stub("", name, f"x_{name}") for name in [*names, "__read_chk", "__open_2", "unknown"]]
+    stubs += [unneeded_calls.stub(declared, "data", "data") for declared in ("_Alignas(16) char {}[7]",)]
     (tmp_path / "stubs.c").write_text("#include <errno.h>\n" + "\n".join(stubs) + "\n", encoding="utf-8")
     done = process.run(
         ["gcc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c", "stubs.c"],
@@ -126,15 +136,64 @@ def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
 
     assert (done.exit_code, done.stderr) == (0, b"")
     assert len(names) == len(set(names))
-    assert not set(names) & set(harness_objects.RENAMED)
+    assert unneeded_calls.doubtful(names) == sorted(names)
 
 
-def test_other_names_of_a_function_are_known() -> None:
-    """What the headers of glibc make of it with checks or large files; nothing that only looks like it."""
-    wanted = {"__read_chk", "__open64_2", "open64", "fopen64", "__open_2", "__sysv_signal", "fork"}
-    real = {"write", "printf", "__printf_chk", "__memcpy_chk", "puts", "time", "qsort", "my_fork", "forked", "raise"}
+_REACHES = {
+    "by another name": 'int reached(void) __asm__("fork");',
+    "by a weak name": "int fork(void) __attribute__((weak)); static int reached(void) { return fork ? fork() : -1; }",
+    "by a weak reference": '__extension__ static int reached(void) __attribute__((weakref("fork")));',
+    "by a pointer": "int fork(void); static int (*volatile reached)(void) = fork;",
+    "by an internal name": 'int reached(void) __asm__("__libc_fork");',
+}
 
-    assert set(unneeded_calls.called(wanted | real)) == wanted
+
+@pytest.mark.parametrize("way", _REACHES)
+@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
+def test_no_way_leads_around_the_list(way: str, *, valgrind: bool) -> None:
+    """What counts is the name in the object, whatever the program calls it."""
+    source = around("append_kv", "    if (reached() != -1) return -7;", top=f"{_REACHES[way]}\n")
+    record = graded_text(source, first_case(), valgrind=valgrind)
+
+    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
+    assert [one.message.partition(" ")[0] for one in record.advice] == ["fork"]
+
+
+@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
+def test_inner_allocators_and_variables_of_libc_are_out_of_reach(*, valgrind: bool) -> None:
+    """An allocator gives NULL, a variable holds zeros, and the advice says what to write."""
+    top = (
+        "#include <stddef.h>\nvoid *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);\n"
+        "extern char _IO_2_1_stdout_[200], *__curbrk;\n"
+    )
+    lines = "if (__libc_malloc(9) || __libc_calloc(3, 3) || __curbrk) return -7;\n"
+    lines += "for (int i = 0; i < 200; i++) if (_IO_2_1_stdout_[i]) return -8;"
+    record = graded_text(around("append_kv", lines, top=top), first_case(), valgrind=valgrind)
+    messages = [one.message for one in record.advice]
+
+    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
+    assert [message.partition(" ")[0] for message in messages] == [
+        "_IO_2_1_stdout_", "__curbrk", "__libc_calloc", "__libc_malloc",
+    ]  # fmt: skip
+    assert "While you are graded it holds only zeros" in messages[0]
+    assert "call malloc instead. While you are graded the call always fails" in messages[3]
+
+
+def test_a_crash_cannot_be_handled() -> None:
+    """No name of libc puts a handler in the place of the harness's."""
+    statements = """
+    signal(SIGSEGV, back); set_handler(SIGSEGV, back); sysv_signal(SIGSEGV, back); ssignal(SIGSEGV, back);
+    struct sigaction action = {.sa_handler = back};
+    sigaction(SIGSEGV, &action, NULL); __sigaction(SIGSEGV, &action, NULL);
+    if (sigsetjmp(before, 1) == 0) *(volatile int *volatile)NULL = 1;
+    """
+    top = _TOP + (
+        "#include <setjmp.h>\nstatic sigjmp_buf before;\nstatic void back(int n) { (void)n; siglongjmp(before, 1); }\n"
+        "int __sigaction(int, const struct sigaction *, struct sigaction *);\n"
+    )
+    record = graded_text(around("append_kv", statements, top=top), first_case())
+
+    assert record.verdict is Verdict.RUN_TIME_ERROR
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere all is linked with libc")
