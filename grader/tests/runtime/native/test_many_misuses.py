@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def test_after_very_many_reports_a_few_of_each_case_are_recorded(monkeypatch: py
     assert [(count[BAD_FREE - 1], count[LIVE - 1]) for count in counts] == [(1000, 700), (10, 10)]
 
 
-def _graded(path: Path, output: Path) -> os.struct_rusage:
+def _graded(path: Path, output: Path) -> resource.struct_rusage:
     """Grade a submission, and return what that used: of the grader and of all that it started."""
     words = command("run", path, "--format", "json", "--output", output)
     with subprocess.Popen(words, cwd=ROOT, env=environment(), stderr=subprocess.DEVNULL) as process:

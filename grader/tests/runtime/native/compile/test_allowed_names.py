@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from grader.core.optional_stages import OptionalStages
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.compile import unneeded_calls
 from grader.runtime.native.compile.allowed_names import is_allowed
@@ -97,7 +98,7 @@ def test_all_names_of_libc_can_be_used_or_refused() -> None:
         quads = " ".join(f'".quad {name}\\n"' for name in wanted)
         source = f'{right()}\n__asm__(".pushsection .data\\n" {quads} ".popsection\\n");\n'.encode()
         with workspace() as work:
-            result = lab().runtime.build(work, source, beside={})
+            result = lab().runtime.build(work, source, beside={}, optional=OptionalStages())
             instrumented = [build(native().project, work, source) for build in (build_with_lines, build_sanitized)]
 
         assert (result.findings, len(result.advice)) == ((), advised)
