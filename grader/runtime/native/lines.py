@@ -31,6 +31,8 @@ _MOST_CASES = 400
 _MOST_OF_PATH = 512
 """The most addresses of a path; lines.c sends no more."""
 _WORD, _INT = struct.Struct("<Q"), struct.Struct("<i")
+_NO_WORD = 0
+"""A word of the record that is not the student's."""
 _Store = tuple[int, int]
 """The address of a storing instruction, and the value that it stored."""
 
@@ -43,7 +45,8 @@ class _Told:
     way: tuple[int, ...]
     """The addresses of the last blocks of code that the call ran; between them where it entered and left functions."""
     stores: Mapping[int, int]
-    """By word of the record, the address of the last instruction in the call that stored to it."""
+    """By word of the record, the address of the last instruction in the call that stored to it; 0 for memory that the
+    call allocated, and for `_NO_WORD` where not all stores are known."""
     used: BlockEvent | None
     """The call's first use of freed memory."""
 
@@ -207,16 +210,28 @@ def _store_of(told: _Told, difference: Difference, lines: Lines, driver: Driver,
     word = _places(told, driver).get(difference.place or difference.field)
     if word is None:
         return Named()
-    if word in told.stores:
+    if told.stores.get(word):
         line = lines.get(stack_of(told.stores[word]), ())[:1]
         if STILL_EMPTY not in difference.tags or not line:
             return Named(lines=line)
         if (told.stores[word], _value(told, word)) not in right:
             return Named(lines=line, stored=True)
         return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
-    if difference.facet == "list":  # a reader could not tell which link is meant
+    if difference.facet == "list" or not _was_left(told, difference, driver):  # which link, a reader could not tell
         return Named()
     return Named(said=f"This call never stores to {difference.in_words}.")
+
+
+def _was_left(told: _Told, difference: Difference, driver: Driver) -> bool:
+    """Whether the wrong value is the one of before the call, in the same memory: then the call did not store to it.
+
+    What the call itself made, it may also have filled in ways that are not observed, such as calloc.
+    """
+    at, name = told.suspicion.operation, difference.field
+    before, after = _places(told, driver, at - 1).get(name), _places(told, driver, at).get(name)
+    if difference.place or before is None or after is None or told.stores.keys() & {after, _NO_WORD}:
+        return False
+    return _value(told, before, at - 1) == _value(told, after, at)
 
 
 def _right_stores(told: Iterable[_Told], driver: Driver) -> frozenset[_Store]:
@@ -230,7 +245,7 @@ def _right_stores(told: Iterable[_Told], driver: Driver) -> frozenset[_Store]:
         if any(STILL_EMPTY in difference.tags for difference in _differences(one)):
             places = _places(one, driver)
             wrong = {places.get(difference.place or difference.field) for difference in _differences(one)}
-            found |= {(at, _value(one, word)) for word, at in one.stores.items() if word not in wrong}
+            found |= {(at, _value(one, word)) for word, at in one.stores.items() if at and word not in wrong}
     return frozenset(found)
 
 
@@ -240,21 +255,22 @@ def _differences(told: _Told) -> Sequence[Difference]:
     return judgement.differences if judgement is not None else ()
 
 
-def _places(told: _Told, driver: Driver) -> Mapping[str, int]:
-    """Return the numbers of the record's words by their names."""
+def _places(told: _Told, driver: Driver, step: int | None = None) -> Mapping[str, int]:
+    """Return the numbers of the record's words by their names, after that step or else the call; none before any."""
     comparison = told.suspicion.comparison
     targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
     try:
-        return driver.places(_record(told), targets)
+        return driver.places(_record(told, step), targets) if step != -1 else {}
     except ValueError:
         return {}
 
 
-def _value(told: _Told, word: int) -> int:
+def _value(told: _Told, word: int, step: int | None = None) -> int:
     """Return the value of this word of the record."""
-    (value,) = _INT.unpack_from(_record(told), word * _INT.size)
+    (value,) = _INT.unpack_from(_record(told, step), word * _INT.size)
     return int(value)
 
 
-def _record(told: _Told) -> bytes:
-    return told.suspicion.comparison.played.steps[told.suspicion.operation].record
+def _record(told: _Told, step: int | None = None) -> bytes:
+    suspicion = told.suspicion
+    return suspicion.comparison.played.steps[suspicion.operation if step is None else step].record

@@ -180,7 +180,7 @@ def _take_down(played: list[Played], frame: Frame, most: int) -> None:
                 one.events.append(block_event(frame.body, frame.operation))
         case Kind.UNDEFINED if len(one.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
             one.remarks.append(Remark(frame.operation, frame.body))
-        case Kind.LINES if len(frame.body) <= _MOST_OF_LINES:
+        case Kind.LINES if one.lines is None and len(frame.body) <= _MOST_OF_LINES:  # not that of a later crash
             one.lines = frame.body
         case Kind.FAULT:
             one.fault = _fault_of(frame)

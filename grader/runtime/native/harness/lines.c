@@ -3,7 +3,9 @@
  * gcc's -fsanitize-coverage=trace-pc calls these functions at the beginning of every block of code, -fsanitize=thread
  * before every load and store, and the linker redirects calls of memcpy and similar functions here. Other programs do
  * not contain these calls. One operation of a case is observed; when it has returned, a frame reports the last blocks
- * and, for each word of the record, the last store to it. */
+ * and, for each word of the record, the last store to it. Address 0 stands there for memory that the operation
+ * allocated and, as far as is known, did not store to. For word 0, which is no word of the student's, it says that not
+ * all stores are known. */
 #include "inside.h"
 
 #include <string.h>
@@ -60,24 +62,32 @@ static uint64_t last_store(uintptr_t address)
     return 0;
 }
 
+static int allocated_by_this_call(uintptr_t address)
+{
+    const struct block *block = block_below(address);
+    return block != NULL && block->operation == now.operation && address < start_of(block) + block->size;
+}
+
 /* The frame: the length of the path, the path (its end last), then pairs of a word's number and its store. */
 void tell_lines(size_t words)
 {
     enum { PAIR = 2 };
-    enum { ROOM = 1 + WAY + PAIR * TOLD };
+    enum { ROOM = 1 + WAY + PAIR * (TOLD + 1) };
     uint64_t *body = harness_pages(ROOM * sizeof *body);
-    size_t count = watched.way_length < WAY ? watched.way_length : WAY, length = 1;
+    size_t count = watched.way_length < WAY ? watched.way_length : WAY, length = 1, word = 0;
     body[0] = count;
     for (size_t i = watched.way_length - count; i < watched.way_length; i++)
         body[length++] = watched.way[i % WAY];
-    for (size_t word = 0; word < words && length + PAIR <= ROOM; word++) {
-        const void *address = address_of(word);
-        uint64_t at = address != NULL ? last_store((uintptr_t)address) : 0;
-        if (at) {
+    for (; word < words && length + 2 * PAIR <= ROOM; word++) {
+        uintptr_t address = (uintptr_t)address_of(word);
+        uint64_t at = address ? last_store(address) : 0;
+        if (at || (address && allocated_by_this_call(address))) {
             body[length++] = word;
             body[length++] = at;
         }
     }
+    if (word < words || watched.store_count > STORES)
+        length += PAIR; /* of zeros */
     send_frame(LINES, body, length * sizeof *body);
     harness_drop(body, ROOM * sizeof *body);
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from grader.tests.support.command import SAMPLES
+from grader.tests.support.graded import graded
 from grader.tests.support.programs import changed, first_case, graded_text, line_of, made, second_case
 
 _HERE = "/* HERE */"
@@ -144,3 +146,32 @@ def test_an_inlined_function_has_its_own_name() -> None:
 
     assert lines
     assert {line.function for line in lines} == {"releaseVisitor"}
+
+
+@pytest.mark.parametrize(
+    ("sample", "line"),
+    [
+        ("counts_blocks_twice_and_crashes_in_destroy", "engine->free_local_blocks -= 2;"),
+        ("append_takes_kv_count_back_and_clears_statistics", ""),
+        ("copies_through_a_table_of_zeros", ""),
+    ],
+)
+def test_no_store_that_a_call_makes_is_denied(sample: str, line: str) -> None:
+    """Neither one that is not known for a later crash or for many others, nor one into memory that the call made."""
+    record = graded("paged_kv", SAMPLES / "wrong_answer" / sample)
+    hints = [outcome.hint for outcome in record.outcomes]
+
+    assert record.diagnosis is not None
+    assert [hint for hint in (record.diagnosis.hint, *hints) if "never stores" in hint] == []
+    if line:
+        assert record.diagnosis.source_line is not None
+        assert line in record.submission.source[record.diagnosis.source_line.line - 1]
+
+
+def test_what_a_call_leaves_as_it_was_is_said() -> None:
+    """In memory of before, although the call allocates too."""
+    source = changed(("        engine->free_local_blocks--;", "        (void)engine;"))
+    record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
+
+    assert record.diagnosis is not None
+    assert record.diagnosis.hint.endswith("This call never stores to free_local_blocks.")
