@@ -83,7 +83,8 @@ def _graded(folder: Path) -> Record:
 
 
 def _result(record: Record) -> tuple[object, ...]:
-    rules = tuple((rule.rule, rule.points, rule.max_points, rule.passed) for rule in record.rules)
+    # not the cases that passed: their number varies where a program reads memory that it never set
+    rules = tuple((rule.rule, rule.points, rule.max_points) for rule in record.rules)
     return record.verdict, record.score, record.max_score, rules
 
 
