@@ -16,17 +16,10 @@ from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import Verdict
 from grader.report import FORMATS, GRADEBOOKS, View
 from grader.tests.support.counter.lab import lab
+from grader.tests.support.counter_house import BELOW, RIGHT
 from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
 from grader.tests.support.readers import READERS
 
-RIGHT = """
-start() { total=0; }
-stop() { total=-1; }
-add() { total=$((total + $1)); }
-add_all() { for one; do add "$one"; done; }
-take() { [ "$1" -le "$total" ] && total=$((total - $1)); }
-"""
-BELOW = RIGHT.replace('[ "$1" -le "$total" ] && ', "")
 FORGETS = RIGHT.replace("total=$((total + $1))", "total=$1")
 UNREADABLE = "add() {\n    if true; then total=1\n}\n"
 ENDLESS = RIGHT.replace("add() {", "add() { while :; do :; done;")

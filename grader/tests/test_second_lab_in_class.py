@@ -11,8 +11,7 @@ import pytest
 
 from grader.bundles import BUNDLES
 from grader.tests.support.command import Said, grade
-from grader.tests.support.counter_class import counter_class
-from grader.tests.test_second_lab import BELOW, RIGHT
+from grader.tests.support.counter_house import BELOW, RIGHT, counter_class
 
 _CLASS = {"ada": RIGHT, "bob": BELOW}
 
