@@ -1,30 +1,32 @@
 """Find a class's submissions: a folder of repositories, files or zips, a Gradescope export, or one zip of all these.
 
-The name of a submission is that of its folder, or of its file without the extension. Its students come from a roster
-(CSV), otherwise from the export itself. Zips are unpacked one at a time into a private folder (zip_files.py).
+Each entry ends as a submission, or is skipped for a reason; none hides another one. The name of a submission is that of
+its folder, or of its file without the extension. Its students come from a roster (CSV), otherwise from the export
+itself. Zips are unpacked one at a time into a private folder.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
 from grader.assignment.source import Source
+from grader.classroom.class_entries import EXPORT, ClassEntries, ClassEntry, Kind, listed
 from grader.classroom.roster import Roster
 from grader.classroom.submission_metadata import submitters
-from grader.classroom.zip_files import EXPORT, ZIP, class_zip, collect_zipped, outlined, was_unpacked
+from grader.classroom.zip_archive import ZIP
+from grader.classroom.zip_files import collect_zipped, was_unpacked
 from grader.core.errors import UsageError
 from grader.core.record import Student
 from grader.core.sanitize import one_line
+from grader.system.capacity import MACHINE_ERRORS, no_room
 
-__all__ = ["Submitted", "find_submissions"]
+__all__ = ["HIDDEN", "Discovered", "Skipped", "Submitted", "find_submissions"]
 
-_Filled = Callable[[Path], AbstractContextManager[str]]
-"""Makes a submission's path hold what was submitted while the context is open; yields the name to show."""
+HIDDEN = "hidden, or added by macOS"
+"""The reason for which most entries are skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,79 +39,142 @@ class Submitted:
     failure: str = ""
 
 
-def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster | None = None) -> list[Submitted]:
-    """Return all submissions in a folder or a zip, in the order of their names.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """An entry that is no submission."""
 
-    Raises `UsageError` when there are none, `ClassFileError` when the export's list cannot be read.
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """What there is in a class: each entry is in one of these lists."""
+
+    submissions: tuple[Submitted, ...]
+    """In the order of their names."""
+    skipped: tuple[Skipped, ...]
+
+
+def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster | None = None) -> Discovered:
+    """Return all submissions in a folder or a zip, and what else there is.
+
+    Raises `UsageError` when there is no submission, `ClassFileError` when the export's list cannot be read, `OutOfRoom`
+    when a zip cannot be unpacked for want of room.
     """
     if not folder.is_dir() and not (folder.is_file() and folder.suffix.lower() == ZIP):
         said = "that is a file" if folder.exists() else "there is no such folder"
         raise UsageError(f"{folder}: {said}; write the folder, or the zip, that holds the class's submissions")
     try:
-        packed = class_zip(folder, source_name)
-        if packed is None:
-            return _found(folder, str(folder), _as_it_lies, source_name=source_name, rule=rule, roster=roster)
-        with outlined(packed, source_name) as (made, filled):
-            return _found(made, str(packed), filled, source_name=source_name, rule=rule, roster=roster)
+        with listed(folder, source_name) as entries:
+            return _discovered(entries, source_name, rule, roster)
     except OSError as error:
         raise UsageError(f"{error.filename or folder}: we may not read it: {error.strerror}") from None
 
 
-def _found(
-    folder: Path, shown: str, filled: _Filled, *, source_name: str, rule: str, roster: Roster | None
-) -> list[Submitted]:
-    place = _export(folder)
-    found = _entries(place or folder, shown, source_name, exported=place is not None)
-    who = roster or (submitters(place / EXPORT) if place is not None else None)
-    students = who.students(found) if who is not None else {}
-    return [
-        _submitted(name, path, students.get(name, ()), filled, source_name=source_name, rule=rule)
-        for name, path in found.items()
+def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Roster | None) -> Discovered:
+    reasons = list(_reasons(entries, source_name))
+    named = _named([entry for entry, reason in reasons if not reason], source_name)
+    _require_class(entries, named, source_name)
+    exported = _listed(entries) if roster is None and entries.is_export else None
+    people = roster or exported
+    stems = [one_line(Path(entry.name).stem) for entry, _ in reasons]
+    listed_names = [name for name, _ in exported.rows] if exported is not None else []
+    students = people.students([*named, *stems, *listed_names]) if people is not None else {}
+    failures: dict[str, str] = {}
+    skipped = []
+    for (entry, reason), stem in zip(reasons, stems, strict=True):
+        if reason and not entry.is_hidden and students.get(stem) and stem not in {*named, *failures}:
+            failures[stem] = f"{entry.shown}: {reason}"
+        elif reason:
+            skipped.append(Skipped(name=one_line(entry.name), reason=reason))
+    for name in listed_names:
+        if name not in named:
+            failures.setdefault(name, f"{one_line(entries.shown)}: {EXPORT} lists it, but there is no such folder")
+    submissions = [
+        _submitted(name, entry, students.get(name, ()), source_name=source_name, rule=rule)
+        for name, entry in named.items()
     ]
+    submissions += [
+        Submitted(name=name, students=tuple(students.get(name, ())), failure=failure)
+        for name, failure in failures.items()
+    ]
+    if not submissions:
+        ending = Path(source_name).suffix
+        said = f"there is no submission in it: no folder, no zip, and no file that ends in {ending}"
+        raise UsageError(f"{entries.shown}: {said}")
+    return Discovered(submissions=tuple(sorted(submissions, key=lambda one: one.name)), skipped=tuple(skipped))
 
 
-@contextlib.contextmanager
-def _as_it_lies(path: Path) -> Iterator[str]:
-    yield one_line(str(path))
+def _reasons(entries: ClassEntries, source_name: str) -> Iterator[tuple[ClassEntry, str]]:
+    """Yield each entry with the reason why it is no submission; "" for a submission."""
+    folders = {entry.name: entry for entry in entries.entries if entry.kind is Kind.FOLDER}
+    for entry in entries.entries:
+        beside = folders.get(Path(entry.name).stem) if entry.is_zip else None
+        if entry.is_hidden:
+            yield entry, HIDDEN
+        elif entries.is_export and entry.name == EXPORT:
+            yield entry, "the export's list of submissions"
+        elif entries.is_export and not (entry.name.startswith("submission_") and entry.kind is Kind.FOLDER):
+            yield entry, "no folder of a submission, as an export names them"
+        elif not entry.may_be_submission(source_name):
+            yield entry, f"no folder, no zip, and no file that ends in {Path(source_name).suffix}"
+        elif beside is not None and _was_unpacked(entry, beside, source_name):
+            yield entry, "unpacked already: the folder of its name has the same files"
+        else:
+            yield entry, ""
+    for entry in entries.around:
+        yield entry, HIDDEN if entry.is_hidden else "beside the folder or zip that holds the class"
 
 
-def _export(folder: Path) -> Path | None:
-    """Return the folder of a Gradescope export: this one, or the only one in it, as when unzipped; else None."""
-    if (folder / EXPORT).is_file():
-        return folder
-    inner = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    return inner[0] if len(inner) == 1 and (inner[0] / EXPORT).is_file() else None
+def _was_unpacked(packed: ClassEntry, beside: ClassEntry, source_name: str) -> bool:
+    if packed.trouble:
+        return False
+    try:
+        with packed.filled() as path, beside.filled() as folder:
+            return was_unpacked(path, folder, source_name)
+    except (UsageError, OSError):
+        return False  # reported when it is unpacked
 
 
-def _entries(folder: Path, shown: str, source_name: str, *, exported: bool) -> dict[str, Path]:
-    """Return the submissions' paths by their names."""
-    ending = Path(source_name).suffix
-    seen = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX")
-    if exported:
-        seen = [path for path in seen if path.name.startswith("submission_") and path.is_dir()]
-    files = [path for path in seen if path.suffix == ending and not path.is_dir()]
-    if [path.name for path in files] == [source_name]:
+def _named(entries: Iterable[ClassEntry], source_name: str) -> dict[str, ClassEntry]:
+    """Return the entries by the names of their submissions; of several with one name, a folder has it first."""
+    found: dict[str, ClassEntry] = {}
+    for entry in sorted(entries, key=lambda entry: (entry.kind is not Kind.FOLDER, entry.name)):
+        path = Path(entry.name)
+        is_file = entry.is_zip or (entry.kind is not Kind.FOLDER and path.suffix == Path(source_name).suffix)
+        full = one_line(entry.name)
+        names = chain([one_line(path.stem) if is_file else full, full], (f"{full} ({number})" for number in count(2)))
+        found[next(name for name in names if name not in found)] = entry
+    return found
+
+
+def _require_class(entries: ClassEntries, named: Mapping[str, ClassEntry], source_name: str) -> None:
+    """Raise `UsageError` when the folder is one submission, because the only source file in it has the right name."""
+    sources = [entry.name for entry in named.values() if entry.kind is Kind.FILE and not entry.is_zip]
+    if sources == [source_name]:
+        shown = entries.shown
         step = "unpack it and grade run its folder" if shown.lower().endswith(ZIP) else f"grade run {shown}"
         raise UsageError(f"{shown}: it holds {source_name} itself, so it is one submission: {step}")
-    zips = [path for path in seen if path.suffix.lower() == ZIP and not path.is_dir()]
-    files += [path for path in zips if not was_unpacked(path, {one.name for one in seen})]
-    folders = [path for path in seen if path.is_dir()]
-    found: dict[str, Path] = {}
-    for path in [*folders, *files]:
-        short, full = one_line(path.stem if path in files else path.name), one_line(path.name)
-        names = chain([short, full], (f"{full} ({number})" for number in count(2)))
-        found[next(name for name in names if name not in found)] = path
-    if not found:
-        raise UsageError(f"{shown}: there is no submission in it: no folder, no zip, and no file that ends in {ending}")
-    return dict(sorted(found.items()))
 
 
-def _submitted(
-    name: str, path: Path, students: Sequence[Student], filled: _Filled, *, source_name: str, rule: str
-) -> Submitted:
+def _listed(entries: ClassEntries) -> Roster:
+    """Return the students of an export, by submission. Raises `ClassFileError`."""
+    (export,) = (entry for entry in entries.entries if entry.name == EXPORT)
+    with export.filled() as path:
+        return submitters(path)
+
+
+def _submitted(name: str, entry: ClassEntry, students: Sequence[Student], *, source_name: str, rule: str) -> Submitted:
+    source, failure = None, f"{entry.shown}: {entry.trouble}"
     try:
-        with filled(path) as shown:
-            source = collect_zipped(path, source_name, rule, name=shown)
+        if not entry.trouble:
+            with entry.filled() as path:
+                source, failure = collect_zipped(path, source_name, rule, name=entry.shown), ""
     except UsageError as error:
-        return Submitted(name=name, students=tuple(students), failure=str(error))
-    return Submitted(name=name, students=tuple(students), source=source)
+        failure = one_line(str(error))
+    except OSError as error:
+        if error.errno in MACHINE_ERRORS:
+            raise no_room(Path(error.filename or entry.shown), error) from error
+        failure = f"{entry.shown}: it cannot be read: {error.strerror}"
+    return Submitted(name=name, students=tuple(students), source=source, failure=failure)

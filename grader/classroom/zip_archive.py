@@ -1,14 +1,15 @@
 """Unpack zips from outside within limits: what a submission can consist of, and nothing outside the folder.
 
-Only C files, headers and, where requested, inner zips are written; everything else is only counted. No link is made, no
-name that leads out of the folder is used, and the sizes that a zip states are not trusted. Every mistake in a zip is a
-`UsageError` with one sentence; only a machine without room is another error, `OutOfRoom`.
+Only source files, headers and, where requested, inner zips are written; everything else is only counted. No link is
+made, no name that leads out of the folder is used, and the sizes that a zip states are not trusted. Every mistake in a
+zip is a `UsageError` with one sentence; only a machine without room is another error, `OutOfRoom`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import re
@@ -16,32 +17,42 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
-from grader.system.capacity import no_room
+from grader.system.capacity import MACHINE_ERRORS, no_room
 
-__all__ = ["Archive", "Member", "opened"]
+__all__ = ["MACOS", "MOST_TOTAL", "ZIP", "Archive", "Member", "open_regular", "opened"]
+
+ZIP = ".zip"
+MACOS = "__MACOSX"
+"""The folder that macOS adds to a zip, with files that nobody sees there."""
 
 _MOST_FILE = 1 << 20
-_MOST_TOTAL = 64 << 20
-"""The most bytes of a C file or header (one more is written of a larger one), and of all that is unpacked."""
+MOST_TOTAL = 64 << 20
+"""The most bytes of a source file or header (one more is written of a larger one), and of all that is unpacked."""
 _MOST_ENTRIES = 20_000
 _MOST_MEMBERS = 200_000
 """The most files and folders that one submission unpacks to, and the most files that a zip lists."""
 _MOST_DEPTH = 64
 _MOST_READ = 32 << 20
 """The most bytes that are read at once, and so of a zip's list of its files."""
-_MOST_NAME = 200
+_CLASS_FACTOR = 5
+"""The zip of a class may list so many times as much: what one student packed must not stop the others."""
+_MOST_NAME = 255
+"""The most bytes of a name on a file system."""
+_MOST_SHOWN = 200
 _MOST_TOLD = 1 << 30
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, LookupError, ArithmeticError)
 """What `zipfile` raises for files that are not valid zips, besides what zlib and struct raise."""
-_OUR_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE)
 _UTF8, _ENCRYPTED = 0x800, 0x1
+_LISTED_BYTES = 46
+"""The bytes of a file in a zip's list, without its name and what follows that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +65,19 @@ class Member:
     leads_out: bool
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether it is hidden, in a hidden folder, or added by macOS."""
+        return not self.leads_out and (self.parts[0] == MACOS or any(part[0] == "." for part in self.parts))
+
+    @property
     def is_file(self) -> bool:
         """Whether it is a file that can be unpacked."""
         return not self.leads_out and self.info.filename[-1:] not in ("/", "\\")
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a symbolic link."""
+        return stat.S_ISLNK(self.info.external_attr >> 16)
 
     @property
     def ending(self) -> str:
@@ -67,47 +88,58 @@ class Member:
 class _Careful(io.BufferedReader):
     """Limits each read: zipfile reads a zip's list of its files as a whole, before it checks the list."""
 
+    most = 0
+    """The most bytes of a read."""
+    corrects_names = False
+    """Whether the list of files is being read again, because a name in it is declared as UTF-8 and is not."""
+
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
-            size = _MOST_READ
-        if size > _MOST_READ:
+            size = self.most
+        if size > self.most:
             raise zipfile.BadZipFile
-        return super().read(size)
+        data = super().read(size)
+        return _corrected(data) if self.corrects_names else data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """An open zip. Hidden files in it and macOS's own files are skipped."""
+    """An open zip."""
 
     name: str
     """The name of the zip in messages."""
     file: zipfile.ZipFile
     members: tuple[Member, ...]
+    hidden: tuple[Member, ...] = ()
+    """Hidden files, and those that macOS adds. They are never unpacked."""
 
-    def unpack(self, members: Iterable[Member], folder: Path, source_name: str, *, above: int = 0) -> None:
+    def unpack(self, folder: Path, source_name: str, *, above: int = 0) -> None:
         """Write what a submission can consist of, without the names of the first `above` folders.
 
-        Inner zips are written too where no file is called `source_name`. Raises `UsageError` for what leads out, is
-        encrypted or broken, or exceeds the limits of a submission.
+        Raises `UsageError` for what leads out, is encrypted or broken, or exceeds the limits of a submission.
         """
-        wanted = list(members)
-        kinds = (".c", ".h") if any(one.parts[-1] == source_name for one in wanted) else (".c", ".h", ".zip")
-        left = _MOST_TOTAL
+        kinds = self.kinds(source_name)
+        left = MOST_TOTAL
         seen: set[tuple[str, ...]] = set()
-        for member in wanted:
-            self._check(member, seen)
+        for member in self.members:
+            self._check(member, seen, kinds)
             if member.is_file and member.ending in kinds:
-                most = left if member.ending == ".zip" else min(left, _MOST_FILE)
+                most = left if member.ending == ZIP else min(left, _MOST_FILE)
                 left -= self._write(folder.joinpath(*member.parts[above:]), member, most + 1)
             if left < 0:
-                raise UsageError(f"{self.name}: it unpacks to more than {_MOST_TOTAL >> 20} MB")
+                raise UsageError(f"{self.name}: it unpacks to more than {MOST_TOTAL >> 20} MB")
 
     def unpack_one(self, member: Member, path: Path) -> None:
         """Write a file that is not a submission, such as a Gradescope export's list of submissions."""
-        self._check(member, set())
-        self._write(path, member, _MOST_TOTAL)
+        self._check(member, set(), (member.ending,))
+        self._write(path, member, MOST_TOTAL)
 
-    def _check(self, member: Member, seen: set[tuple[str, ...]]) -> None:
+    def kinds(self, source_name: str) -> tuple[str, ...]:
+        """Return the extensions of what a submission can consist of: inner zips where no file is `source_name`."""
+        kinds = (Path(source_name).suffix, ".h")
+        return kinds if any(member.parts[-1] == source_name for member in self.members) else (*kinds, ZIP)
+
+    def _check(self, member: Member, seen: set[tuple[str, ...]], kinds: tuple[str, ...]) -> None:
         shown = self._shown(member)
         if member.leads_out:
             raise UsageError(f"{self.name}: {shown} in the zip leads out of it, so nothing of it was unpacked")
@@ -116,7 +148,7 @@ class Archive:
         seen.update(member.parts[:count] for count in range(1, len(member.parts) + 1))
         if len(seen) > _MOST_ENTRIES:
             raise UsageError(f"{self.name}: there are more than {_MOST_ENTRIES} files in the zip")
-        if stat.S_ISLNK(member.info.external_attr >> 16) and member.ending in (".c", ".h", ".zip"):
+        if member.is_link and member.ending in (*kinds, ZIP):
             raise UsageError(f"{self.name}: {shown} in the zip is a symbolic link; hand in the file itself")
 
     def _write(self, path: Path, member: Member, most: int) -> int:
@@ -130,7 +162,7 @@ class Archive:
                 if _MOST_FILE < size < member.info.file_size:
                     file.truncate(min(member.info.file_size, _MOST_TOLD))
         except OSError as error:
-            if error.errno in _OUR_MACHINE:
+            if error.errno in MACHINE_ERRORS:
                 raise no_room(path.parent, error) from error
             said = f"{self._shown(member)} in the zip cannot be unpacked: {error.strerror}"
             raise UsageError(f"{self.name}: {said}") from None
@@ -148,27 +180,75 @@ class Archive:
 
     @staticmethod
     def _shown(member: Member) -> str:
-        return one_line(member.info.filename[:_MOST_NAME])
+        return one_line(member.info.filename[:_MOST_SHOWN])
 
 
 @contextlib.contextmanager
-def opened(path: Path, name: str) -> Iterator[Archive]:
-    """Open a zip, which messages call by this name. Raises `UsageError`."""
+def opened(path: Path, name: str, *, of_class: bool = False) -> Iterator[Archive]:
+    """Open a zip, which messages call by this name; the zip `of_class` may be larger. Raises `UsageError`."""
+    factor = _CLASS_FACTOR if of_class else 1
     try:
-        descriptor = os.open(path, _READ)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise UsageError(f"{name}: that is no regular file")
+        descriptor = open_regular(path)
     except OSError as error:
-        said = "it is a symbolic link" if error.errno == errno.ELOOP else f"we may not read it: {error.strerror}"
+        said = "it is a symbolic link" if error.errno == errno.ELOOP else f"it cannot be read: {error.strerror}"
         raise UsageError(f"{name}: {said}") from None
     with _Careful(io.FileIO(descriptor)) as reader:
+        reader.most = factor * _MOST_READ
         with _said_broken(name):
-            file = zipfile.ZipFile(reader)
+            file = _listed(reader)
         with file:
-            if len(file.filelist) > _MOST_MEMBERS:
-                raise UsageError(f"{name}: there are more than {_MOST_MEMBERS} files in the zip")
-            yield Archive(name=name, file=file, members=tuple(_members(file)))
+            if len(file.filelist) > factor * _MOST_MEMBERS:
+                raise UsageError(f"{name}: {_too_many(file, factor * _MOST_MEMBERS, of_class=of_class)}")
+            members = [_member(info) for info in file.filelist]
+            visible = tuple(member for member in members if member.parts and not member.is_hidden)
+            hidden = tuple(member for member in members if member.parts and member.is_hidden)
+            yield Archive(name=name, file=file, members=visible, hidden=hidden)
+
+
+def open_regular(path: Path) -> int:
+    """Return a descriptor of a regular file, for reading. Raises `OSError` for anything else, and never waits."""
+    descriptor = os.open(path, _READ)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "that is no regular file", str(path))
+    return descriptor
+
+
+def _listed(reader: _Careful) -> zipfile.ZipFile:
+    """Return the zip with its list of files read. One name that is not what it is declared to be stops no other."""
+    try:
+        return zipfile.ZipFile(reader)
+    except UnicodeDecodeError:
+        reader.corrects_names = True
+        file = zipfile.ZipFile(reader)
+        reader.corrects_names = False
+        return file
+
+
+def _corrected(listed: bytes) -> bytes:
+    """Return a zip's list of files in which every name that is declared as UTF-8 is UTF-8; other data is unchanged."""
+    corrected = bytearray(listed)
+    place = 0
+    while corrected.startswith(b"PK\x01\x02", place) and place + _LISTED_BYTES <= len(corrected):
+        (flags,) = struct.unpack_from("<H", corrected, place + 8)
+        lengths = struct.unpack_from("<3H", corrected, place + 28)
+        name = place + _LISTED_BYTES
+        try:
+            corrected[name : name + lengths[0]].decode()
+        except UnicodeDecodeError:
+            struct.pack_into("<H", corrected, place + 8, flags & ~_UTF8)
+        place = name + sum(lengths)
+    return bytes(corrected)
+
+
+def _too_many(file: zipfile.ZipFile, most: int, *, of_class: bool) -> str:
+    """Return the sentence that a zip lists too many files; for the zip of a class it names who packed most of them."""
+    said = f"there are more than {most} files in the zip"
+    if not of_class:
+        return said
+    folders = Counter("/".join(info.filename.split("/")[:2]) for info in file.filelist)
+    ((name, count),) = folders.most_common(1)
+    return f"{said}, {count} of them in {one_line(name[:_MOST_SHOWN])}; unpack it and write its folder instead"
 
 
 @contextlib.contextmanager
@@ -179,27 +259,26 @@ def _said_broken(name: str) -> Iterator[None]:
         raise UsageError(f"{name}: the zip is broken, so nothing of it could be unpacked") from None
 
 
-def _members(file: zipfile.ZipFile) -> Iterator[Member]:
-    for info in file.filelist:
-        name = info.filename
-        if not info.flag_bits & _UTF8:
-            with contextlib.suppress(UnicodeError):  # macOS writes UTF-8 and does not declare it
-                name = name.encode("cp437").decode("utf-8")
-        name = name.replace("\\", "/")
-        parts = tuple(part for part in name.split("/") if part not in ("", "."))
-        if name.startswith("/") or re.match("[A-Za-z]:/", name) or ".." in parts[:1]:
-            yield Member(parts=(_short(f"({'_'.join(parts)})"),), info=info, leads_out=True)
-        elif parts and parts[0] != "__MACOSX" and not any(one[0] == "." and one != ".." for one in parts):
-            safe = parts[: parts.index("..")] if ".." in parts else parts
-            yield Member(parts=(_short(safe[0]), *safe[1:]), info=info, leads_out=safe != parts)
+def _member(info: zipfile.ZipInfo) -> Member:
+    name = info.filename
+    if not info.flag_bits & _UTF8:
+        with contextlib.suppress(UnicodeError):  # macOS writes UTF-8 and does not declare it
+            name = name.encode("cp437").decode("utf-8")
+    name = name.replace("\\", "/")
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if name.startswith("/") or re.match("[A-Za-z]:/", name) or ".." in parts[:1]:
+        return Member(parts=(_short(f"({'_'.join(parts)})"),), info=info, leads_out=True)
+    safe = parts[: parts.index("..")] if ".." in parts else parts
+    return Member(parts=tuple(map(_short, safe)), info=info, leads_out=safe != parts)
 
 
 def _short(name: str) -> str:
     """Return a name short enough for a file system: learning platforms put the student's own name behind theirs.
 
-    The extension stays.
+    The extension stays, and two names stay different.
     """
-    if len(name.encode(errors="replace")) <= _MOST_NAME:
+    data = name.encode(errors="replace")
+    if len(data) <= _MOST_NAME:
         return name
     ending = Path(name).suffix[:8]
-    return name.encode(errors="replace")[: _MOST_NAME - 40].decode(errors="ignore") + ending
+    return f"{data[: _MOST_NAME - 60].decode(errors='ignore')}-{hashlib.sha256(data).hexdigest()[:8]}{ending}"

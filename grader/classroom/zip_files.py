@@ -1,32 +1,26 @@
-"""Read submissions in zips: one for each student, alone or in the student's folder, or one of the whole class.
+"""Read a student's zip: the submission itself, or a file in the student's folder.
 
-A student's zip may contain one more zip, but no third one. A zip of the class contains what a folder of the class would
-contain: a folder, a C file or a zip for each student. It is unpacked for one student at a time, and a problem in one
-part of it concerns only that student.
+A student's zip may contain one more zip, but no third one.
 """
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
+import os
+import zlib
 from pathlib import Path
 
 from grader.assignment.source import Source, collect, levels_below
-from grader.classroom.zip_archive import Archive, Member, opened
+from grader.classroom.zip_archive import MOST_TOTAL, ZIP, open_regular, opened
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.system.private_folder import private_folder
 
-__all__ = ["EXPORT", "ZIP", "class_zip", "collect_zipped", "outlined", "was_unpacked"]
-
-ZIP = ".zip"
-EXPORT = "submission_metadata.yml"
-"""The list of submissions in a Gradescope export."""
+__all__ = ["collect_zipped", "was_unpacked"]
 
 _MOST_NESTED = 2
 """The most zips in which a file may be nested; the zip of the whole class does not count."""
+
+_Parts = tuple[str, ...]
 
 
 def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested: int = 0) -> Source:
@@ -39,10 +33,10 @@ def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested
     if path.suffix.lower() == ZIP and path.is_file() and not path.is_symlink():
         if nested == _MOST_NESTED:
             raise UsageError(f"{name}: it is a zip in a zip in a zip; hand in {source_name}, or one zip that holds it")
-        with private_folder(None) as made:
+        with private_folder(None) as unpacked:
             with opened(path, name) as archive:
-                archive.unpack(archive.members, made, source_name)
-            return collect_zipped(made, source_name, rule, name=name, nested=nested + 1)
+                archive.unpack(unpacked, source_name)
+            return collect_zipped(unpacked, source_name, rule, name=name, nested=nested + 1)
     source = collect(path, source_name, rule, name=name)
     inner = _zips(path, source_name) if source.path is None else []
     if len(inner) > 1:
@@ -53,76 +47,54 @@ def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested
     return collect_zipped(inner[0], source_name, rule, name=name, nested=nested) if inner else source
 
 
-def class_zip(folder: Path, source_name: str) -> Path | None:
-    """Return a class's zip: the path itself, or the only zip in a folder if it has several submissions; else None."""
-    if folder.is_file():
-        return folder
-    seen = [path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX"]
-    if len(seen) != 1 or seen[0].suffix.lower() != ZIP or not seen[0].is_file():
-        return None
+def was_unpacked(packed: Path, folder: Path, source_name: str) -> bool:
+    """Whether a folder holds the files of a zip, and no others, as far as a submission can consist of them.
+
+    Programs that unpack a zip keep the only folder at its top, or omit it. What cannot be read counts as not unpacked:
+    then the zip is a submission of its own, and the reason is reported with it.
+    """
     try:
-        with opened(seen[0], str(seen[0])) as archive:
-            above = _above(archive, source_name)
-            files = [one for one in archive.members if one.is_file]
-            ours = [one.parts[above:] for one in files if one.parts[-1] == source_name or one.ending == ZIP]
-    except UsageError:
-        return None  # reported when it is unpacked, as the zip of one student
-    return seen[0] if len({parts[0] for parts in ours}) > 1 and (source_name,) not in ours else None
+        with opened(packed, str(packed)) as archive:
+            kinds = archive.kinds(source_name)
+            packed_files = {
+                member.parts: (member.info.file_size, member.info.CRC)
+                for member in archive.members
+                if member.is_file and member.ending in kinds
+            }
+        files = _files(folder, source_name, kinds)
+        expected = packed_files if files.keys() == packed_files.keys() else _without_top(packed_files)
+        same_names = bool(expected) and files.keys() == expected.keys()
+        return same_names and all(_is_same(files[parts], *expected[parts]) for parts in files)
+    except (UsageError, OSError):
+        return False
 
 
-def was_unpacked(path: Path, names: Collection[str]) -> bool:
-    """Whether everything at the top of the zip exists already beside it."""
+def _without_top(files: dict[_Parts, tuple[int, int]]) -> dict[_Parts, tuple[int, int]]:
+    """Return the files without the folder in which all of them are; empty when there is none."""
+    alone = len({parts[0] for parts in files}) == 1 and all(len(parts) > 1 for parts in files)
+    return {parts[1:]: content for parts, content in files.items()} if alone else {}
+
+
+def _files(folder: Path, source_name: str, kinds: tuple[str, ...]) -> dict[_Parts, Path]:
+    """Return the files of these kinds below a folder, without hidden ones, by their relative paths."""
+    return {
+        path.relative_to(folder).parts: path
+        for level in levels_below(folder, source_name)
+        for path in map(Path, level)
+        if path.suffix.lower() in kinds and not path.name.startswith(".") and not path.is_dir()
+    }
+
+
+def _is_same(path: Path, size: int, checksum: int) -> bool:
+    """Whether a file has this size and CRC-32."""
+    descriptor = open_regular(path)
     try:
-        with opened(path, str(path)) as archive:
-            return bool(archive.members) and all(one.parts[0] in names for one in archive.members)
-    except UsageError:
-        return False  # reported when it is unpacked
-
-
-@contextlib.contextmanager
-def outlined(packed: Path, source_name: str) -> Iterator[tuple[Path, Callable[[Path], AbstractContextManager[str]]]]:
-    """Yield a folder like the unpacked class zip, but with empty entries, and what fills one entry for a while."""
-    with opened(packed, str(packed)) as archive, private_folder(None) as made:
-        above = _above(archive, source_name)
-        groups: dict[str, list[Member]] = {}
-        for member in archive.members:
-            if len(member.parts) > above or member.leads_out:
-                groups.setdefault(member.parts[min(above, len(member.parts) - 1)], []).append(member)
-        for name, members in groups.items():
-            _outline(archive, made / name, members, above)
-
-        @contextlib.contextmanager
-        def filled(path: Path) -> Iterator[str]:
-            shown = one_line(f"{packed}/{path.name}")
-            part = Archive(name=shown, file=archive.file, members=tuple(groups[path.name]))
-            _remove(path)
-            try:
-                part.unpack(part.members, made, source_name, above=above)
-                if not path.exists():
-                    path.mkdir()
-                yield shown
-            finally:
-                _remove(path)
-
-        yield made, filled
-
-
-def _outline(archive: Archive, path: Path, members: list[Member], above: int) -> None:
-    """Make an empty file or folder in the place of a submission; the list of an export is written at once."""
-    if path.name == EXPORT:
-        archive.unpack_one(members[0], path)
-    elif len(members) == 1 and len(members[0].parts) == above + 1 and members[0].is_file:
-        path.touch()
-    else:
-        path.mkdir()
-
-
-def _above(archive: Archive, source_name: str) -> int:
-    """Return 1 if everything is in one folder that is not a submission, else 0."""
-    files = [member for member in archive.members if member.is_file]
-    inner = {member.parts[1] for member in files if len(member.parts) > 1}
-    alone = len({member.parts[0] for member in files}) == 1 and all(len(member.parts) > 1 for member in files)
-    return int(alone and len(inner) > 1 and source_name not in inner)
+        if os.fstat(descriptor).st_size != size or size > MOST_TOTAL:
+            return False
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return zlib.crc32(file.read(size + 1)) == checksum
+    finally:
+        os.close(descriptor)
 
 
 def _zips(folder: Path, source_name: str) -> list[Path]:
@@ -134,10 +106,3 @@ def _zips(folder: Path, source_name: str) -> list[Path]:
         if found:
             return sorted(map(Path, found))
     return []
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

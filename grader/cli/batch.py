@@ -8,7 +8,7 @@ from pathlib import Path
 from grader.assignment.settings import Settings
 from grader.assignment.toml_table import suggestion
 from grader.classroom import batch as batches, fingerprint, overrides as decisions, roster as rosters
-from grader.classroom.discover import Submitted, find_submissions
+from grader.classroom.discover import HIDDEN, Discovered, find_submissions
 from grader.classroom.locks import run_locks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, open_store
@@ -28,6 +28,9 @@ from grader.core.record import Override
 from grader.core.verdict import Judged
 
 __all__ = ["batch", "options"]
+
+_MOST_HIDDEN = 5
+"""The most hidden entries that are named; the others are only counted."""
 
 
 def options(parser: Parser) -> None:
@@ -72,8 +75,8 @@ def batch(
     """Grade a class: every submission in a folder or a zip, as a run in a store.
 
     Each result is stored as soon as it is there. After Ctrl-C, a kill or a crash the same command goes on; results that
-    did not change since an earlier run come from the store. A submission that cannot be graded does not stop the
-    others: it has no score, is listed separately, and is tried again by the same command.
+    did not change since an earlier run come from the store. A submission without a score stops no other: it is listed
+    separately, and the same command tries it again, unless it cannot be read or its grading broke twice.
 
     Exit code: 0 all have all points, 1 some not, 2 a wrong option, folder or file, 3 some have no score, 130 Ctrl-C.
 
@@ -97,15 +100,15 @@ def batch(
     where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
     where.require()
     people = rosters.load(roster) if roster is not None else _roster_before(store, chosen.lab.name, folder)
-    submitted = find_submissions(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
-    names = [one.name for one in submitted]
+    discovered = find_submissions(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
+    _tell_entries(folder, discovered, people)
+    names = [one.name for one in discovered.submissions]
     decided = decisions.load(overrides, chosen.lab.rubric, names) if overrides is not None else None
     anew = _named(again, names)
-    _name_strangers(submitted, people)
     with open_store(store, create=True) as kept, run_locks(store) as claimed:
         if decided is None:
             decided = _decided_before(kept, chosen.lab.name, folder)
-        run = batches.plan(kept, chosen, folder, submitted, overrides=decided, roster=people)
+        run = batches.plan(kept, chosen, folder, discovered.submissions, overrides=decided, roster=people)
         failed = grade_all(kept, store, run, where=where, claimed=claimed, again=anew)
         _make_current(kept, run)
         return summary(kept, run, failed=failed)
@@ -153,7 +156,24 @@ def _roster_before(store: Path, lab: str, folder: Path) -> Roster | None:
         return people
 
 
-def _name_strangers(submitted: list[Submitted], people: Roster | None) -> None:
-    strangers = [one.name for one in submitted if not one.students]
+def _tell_entries(folder: Path, discovered: Discovered, people: Roster | None) -> None:
+    """Report how many entries the class has, why some are no submissions, and which ones the roster does not know."""
+    graded = sum(one.source is not None for one in discovered.submissions)
+    failing = len(discovered.submissions) - graded
+    entries = len(discovered.submissions) + len(discovered.skipped)
+    parts = [f"{graded} to be graded"]
+    if failing:
+        parts.append(f"{failing} that a person has to look at")
+    if discovered.skipped:
+        parts.append(f"{len(discovered.skipped)} that are no submissions")
+    said(f"{folder}: {entries} {'entry' if entries == 1 else 'entries'}: {', '.join(parts)}")
+    reasons: dict[str, list[str]] = {}
+    for one in discovered.skipped:
+        reasons.setdefault(one.reason, []).append(one.name)
+    for reason, names in reasons.items():
+        shown = names[:_MOST_HIDDEN] if reason == HIDDEN else names
+        more = f", and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+        said(f"  {reason}: {', '.join(shown)}{more}")
+    strangers = [one.name for one in discovered.submissions if not one.students]
     if people is not None and strangers:
         said(f"not in the roster: {', '.join(strangers)}")

@@ -6,6 +6,7 @@ mistake of a student.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from pathlib import Path
@@ -13,7 +14,12 @@ from typing import NamedTuple
 
 from grader.core.errors import OutOfRoom
 
-__all__ = ["check_limits", "check_room", "memory_kills", "no_room"]
+__all__ = ["MACHINE_ERRORS", "check_limits", "check_room", "memory_kills", "no_room"]
+
+MACHINE_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+"""The numbers of `OSError` that are the trouble of the whole machine, and of no one file."""
 
 _MEGABYTE = 1 << 20
 _LEAST_BYTES, _LEAST_FILES = 16 * _MEGABYTE, 200

@@ -40,7 +40,7 @@ def put(folder: Path, *names: str, text: str = "int x;\n") -> None:
 
 def found(folder: Path, who: roster.Roster | None = None) -> dict[str, Submitted]:
     """What is gathered, by name."""
-    return {one.name: one for one in find_submissions(folder, "llm_memory.c", "compile", who)}
+    return {one.name: one for one in find_submissions(folder, "llm_memory.c", "compile", who).submissions}
 
 
 def test_a_folder_of_repositories(tmp_path: Path) -> None:

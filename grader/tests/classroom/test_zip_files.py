@@ -32,13 +32,13 @@ def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(zip_archive, "_MOST_ENTRIES", 200)
-    monkeypatch.setattr(zip_archive, "_MOST_TOTAL", 3 << 20)
+    monkeypatch.setattr(zip_archive, "MOST_TOTAL", 3 << 20)
     return folder
 
 
 def found(folder: Path) -> dict[str, Submitted]:
     """What is gathered, by name; nothing of it stays behind."""
-    submitted = {one.name: one for one in find_submissions(folder, NAME, "compile")}
+    submitted = {one.name: one for one in find_submissions(folder, NAME, "compile").submissions}
 
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
     return submitted
@@ -132,7 +132,7 @@ BAD = {
     "two zips": (packed({"a.zip": packed({NAME: C}), "b.zip": packed({NAME: C})}), "more than one zip: a.zip, b.zip"),
     "a tie": (packed({f"a/{NAME}": C, f"b/{NAME}": C}), "which one is to be graded?"),
     "a file as a folder": (packed({"a.c": C, f"a.c/{NAME}": C}), "cannot be unpacked"),
-    "a long name": (packed({f"a/{'x' * 300}.c": C}), "cannot be unpacked: File name too long"),
+    "a long path": (packed({f"{('x' * 200 + '/') * 30}x.c": C}), "cannot be unpacked: File name too long"),
 }  # fmt: skip
 
 
@@ -201,14 +201,30 @@ def test_a_list_of_files_that_is_too_long_is_never_read(tmp_path: Path, monkeypa
     assert "the zip is broken" in found(tmp_path)["jane"].failure
 
 
-def test_a_zip_that_was_unpacked_beside_it_is_no_submission(tmp_path: Path) -> None:
-    """The class's own, and a student's; another one's is."""
+def test_the_zip_of_a_class_that_was_unpacked_beside_it_needs_a_person(tmp_path: Path) -> None:
+    """It could be that of a student: only a folder of its own name says that it was unpacked."""
     put(tmp_path / "class.zip", packed({f"jane/{NAME}": C, f"joe/{NAME}": C}))
     put(tmp_path / "jim.zip", packed({NAME: C}))
     for name in ("jane", "joe"):
         put(tmp_path / name / NAME, C)
+    submitted = found(tmp_path)
 
-    assert list(found(tmp_path)) == ["jane", "jim", "joe"]
+    assert list(submitted) == ["class", "jane", "jim", "joe"]
+    assert "which one is to be graded? jane/llm_memory.c, joe/llm_memory.c" in submitted["class"].failure
+
+
+def test_a_zip_with_more_files_than_a_class_has_names_who_packed_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have several times as many as that of a student."""
+    monkeypatch.setattr(zip_archive, "_MOST_MEMBERS", 100)
+    files = {f"class/jane/{number}.txt": b"" for number in range(400)} | {f"class/joe/{NAME}": C}
+    put(tmp_path / "class.zip", packed(files))
+    assert list(found(tmp_path / "class.zip")) == ["jane", "joe"]
+
+    put(tmp_path / "class.zip", packed(files | {f"class/jane/{number}.md": b"" for number in range(200)}))
+    with pytest.raises(UsageError, match=r"more than 500 files in the zip, 600 of them in class/jane; unpack it"):
+        found(tmp_path / "class.zip")
 
 
 def test_a_zip_of_one_submission_is_no_class(tmp_path: Path) -> None:
@@ -225,12 +241,13 @@ def test_a_zip_of_one_submission_is_no_class(tmp_path: Path) -> None:
 
 
 def test_names_of_students_are_what_they_are(tmp_path: Path) -> None:
-    """macOS writes UTF-8 without a word; a name that is too long for a disk is cut, and still one student's."""
-    files = packed({f"Joerg/{NAME}": C, f"{'x' * 300}_{NAME}": C, "y/x.c": C}, how=zipfile.ZIP_STORED)
+    """macOS writes UTF-8 without a word; names that are too long for a disk are cut, and stay different."""
+    long = {f"{'x' * 300}{number}_{NAME}": C for number in range(2)} | {f"y/{'z' * 300}/{NAME}": C}
+    files = packed({f"Joerg/{NAME}": C, **long}, how=zipfile.ZIP_STORED)
     submitted = found(put(tmp_path / "class.zip", files.replace(b"Joerg", "Jörg".encode())))
 
-    assert [name[:20] for name in submitted] == ["Jörg", "x" * 20, "y"]
-    assert [content(one) for one in list(submitted.values())[:2]] == [C, C]
+    assert [name[:20] for name in submitted] == ["Jörg", "x" * 20, "x" * 20, "y"]
+    assert {content(one) for one in submitted.values()} == {C}
 
 
 def test_a_full_disk_is_no_students_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

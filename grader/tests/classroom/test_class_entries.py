@@ -1,0 +1,214 @@
+"""Every entry of a class ends as a row or as a line that says why it is none, and no entry hides another one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grader.classroom.discover import HIDDEN, Discovered, find_submissions
+from grader.classroom.roster import Roster
+from grader.core.record import Student
+from grader.tests.support.command import ROOT, Said, environment, grade
+from grader.tests.support.counter_house import BELOW, RIGHT, house_with_counter
+from grader.tests.support.odd_classes import LONG, NAME, odd_folder, odd_zip, put
+from grader.tests.support.packing import packed
+
+GOOD, OTHER = RIGHT.encode(), BELOW.encode()
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A grader that knows the counter."""
+    return house_with_counter(tmp_path_factory.mktemp("counters") / "house")
+
+
+def discovered(folder: Path, roster: Roster | None = None) -> Discovered:
+    """What there is in a class."""
+    return find_submissions(folder, NAME, "starts", roster)
+
+
+def rows(said: Said) -> dict[str, dict[str, str]]:
+    """The rows of an exported table, by submission."""
+    table = list(csv.DictReader(io.StringIO(said.out)))
+    found = {row["submission"]: row for row in table}
+
+    assert len(found) == len(table)
+    return found
+
+
+def told(batch: Said) -> tuple[int, int, int, int, list[str]]:
+    """The sum that a batch prints: entries, to be graded, for a person, no submissions; and the names of the last."""
+    sums = re.search(
+        r"^\S+: (\d+) entr(?:y|ies): (\d+) to be graded(?:, (\d+) that a person has to look at)?"
+        r"(?:, (\d+) that are no submissions)?\n((?:  .+\n)*)",
+        batch.err,
+        re.MULTILINE,
+    )
+    assert sums is not None, batch.err
+    names = [name for line in sums[5].splitlines() for name in line.rpartition(": ")[2].split(", ")]
+    entries, graded, people, skipped = (int(one or 0) for one in sums.groups()[:4])
+    return entries, graded, people, skipped, names
+
+
+def test_zips_of_three_students_are_not_hidden_by_the_folder_of_a_fourth(tmp_path: Path, house: Path) -> None:
+    """Their only folder is called like the fourth student's."""
+    put(tmp_path / "in" / "hw3" / NAME, OTHER)
+    for name in ("anna", "ben", "cleo"):
+        put(tmp_path / "in" / f"{name}.zip", packed({f"hw3/{NAME}": GOOD}))
+    put(tmp_path / "class.csv", b"folder,name\nanna,Anna\nben,Ben\ncleo,Cleo\n")
+    batch = grade("batch", "in", "--lab", "counter", "--roster", "class.csv", cwd=tmp_path, root=house)
+    scores = {name: row["score"] for name, row in rows(grade("export", cwd=tmp_path, root=house)).items()}
+
+    assert scores == {"anna": "100", "ben": "100", "cleo": "100", "hw3": "60"}
+    assert "handed in nothing" not in batch.all
+
+
+def test_each_of_fifty_odd_entries_is_a_row_or_a_reason(tmp_path: Path, house: Path) -> None:
+    """The sum that is printed is the number of entries, and that of rows and reasons."""
+    folder = tmp_path / "in"
+    none = odd_folder(folder)
+    batch = grade("batch", "in", "--lab", "counter", cwd=tmp_path, root=house)
+    entries, graded, people, skipped, names = told(batch)
+    exported = grade("export", cwd=tmp_path, root=house)
+    found = rows(exported)
+    without = {name for name, row in found.items() if row["remark"].startswith("needs a person: ")}
+
+    assert (batch.code, exported.code) == (3, 0), batch.err + exported.err
+    assert entries == len(list(folder.iterdir())) >= 45
+    assert (graded + people, skipped) == (len(found), none)
+    assert len(names) == skipped
+    assert entries == len(found) + len(names)
+    assert len(without) == people
+    assert {row["score"] for name, row in found.items() if name in without} == {""}
+    assert {name for name, row in found.items() if not row["score"]} == without
+    assert without >= {"tie", "no bytes", "cut", "secret", "climbs", "linked.zip", "deep", "many", "large"}
+    assert without >= {"gone", "loop", "linked", "linked zip", "pipe"}
+    assert f"no score until a person has looked at it: {people}\n" in batch.out
+    zeros = {name for name, row in found.items() if row["score"] == "0"}
+    assert zeros == {"empty", "notes only", "nothing"}
+    scores = {name: found[name]["score"] for name in ("ann", "ann.zip", "file", "file.zip", "kim", "ann2")}
+    assert scores == {"ann": "100", "ann.zip": "60", "file": "100", "file.zip": "60", "kim": "100", "ann2": "100"}
+    expected = {"Ann", "b\\udcffd", "b\\udcffd.sh", "b\\udcffd dir", LONG, f"{LONG}.zip", f"f{LONG}"}
+    assert found.keys() >= expected
+
+
+def test_each_odd_entry_of_the_zip_of_a_class_is_a_row_or_a_reason(tmp_path: Path, house: Path) -> None:
+    """What is over the bounds, leads out or cannot be decoded is the trouble of that student."""
+    content, entries, none = odd_zip()
+    put(tmp_path / "class.zip", content)
+    batch = grade("batch", "class.zip", "--lab", "counter", cwd=tmp_path, root=house)
+    found = rows(grade("export", cwd=tmp_path, root=house))
+    *sums, names = told(batch)
+    without = {name for name, row in found.items() if not row["score"]}
+
+    assert sums == [entries, entries - none - len(without), len(without), none], batch.err
+    assert len(names) == none
+    assert len(found) == entries - none
+    unread = next(name for name in found if name.startswith("unread"))
+    assert without == {
+        *("secret", "no zip", "deep", "climbs", "(etc_x.sh)", "many", "linked", "linked.sh", unread),
+    }  # fmt: skip
+    long = sorted(row["score"] for name, row in found.items() if name.startswith("sss"))
+    assert (long, found[LONG]["score"]) == (["100", "60"], "100")
+    assert {name: found[name]["score"] for name in ("ann", "Ann", "bob", "bob.zip", "cem", "flat")} == {
+        **dict.fromkeys(("ann", "Ann", "bob.zip", "cem", "flat"), "100"),
+        "bob": "60",
+    }
+    assert {found[name]["score"] for name in ("empty", "only hidden")} == {"0"}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+def test_what_may_not_be_read_is_a_row_for_a_person(tmp_path: Path) -> None:
+    """A folder, a file, and a link into a folder that may not be entered; the others are graded."""
+    for name in ("ann/counter.sh", "locked/counter.sh", "locked.sh", "outside/in/counter.sh"):
+        put(tmp_path / "class" / name)
+    (tmp_path / "class" / "outside").rename(tmp_path / "outside")
+    (tmp_path / "class" / "linked").symlink_to(tmp_path / "outside" / "in")
+    for place in (tmp_path / "outside", tmp_path / "class" / "locked", tmp_path / "class" / "locked.sh"):
+        place.chmod(0)
+    for parent in (tmp_path, *tmp_path.parents[:3]):
+        parent.chmod(0o755)
+    program = (
+        "import os, sys; from pathlib import Path; from grader.classroom.discover import find_submissions\n"
+        "os.setuid(61_000)\n"
+        "for one in find_submissions(Path(sys.argv[1]), 'counter.sh', '').submissions: print(one.name, one.failure)"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path / "class")]
+    said = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    lines = dict(line.partition(" ")[::2] for line in said.stdout.splitlines())
+
+    assert lines.keys() == {"ann", "linked", "locked", "locked.sh"}, said.stderr
+    assert lines["ann"] == ""
+    assert all(lines[name] for name in ("linked", "locked", "locked.sh"))
+
+
+def test_a_student_with_the_list_of_an_export_hides_nobody(tmp_path: Path) -> None:
+    """Whose folder is the only one. A real export, with its zip and a roster beside it, is found all the same."""
+    listed = b"submission_1:\n  :submitters:\n  - :name: Mallory\n"
+    for name in ("ann.zip", "bob.zip"):
+        put(tmp_path / "in" / name, packed({NAME: GOOD}))
+    for folder in ("in/mallory", "outer/export"):
+        put(tmp_path / folder / "submission_metadata.yml", listed)
+        put(tmp_path / folder / "submission_1" / NAME)
+    put(tmp_path / "outer" / "export.zip", packed({"export/x": b""}))
+    put(tmp_path / "outer" / "class.csv")
+    put(tmp_path / "outer" / ".DS_Store")
+    put(tmp_path / "outer" / "export" / "late.zip", packed({NAME: GOOD}))
+    export = discovered(tmp_path / "outer")
+
+    assert [one.name for one in discovered(tmp_path / "in").submissions] == ["ann", "bob", "mallory"]
+    assert [one.name for one in export.submissions] == ["submission_1"]
+    assert {one.name: one.reason for one in export.skipped} == {
+        "submission_metadata.yml": "the export's list of submissions",
+        "late.zip": "no folder of a submission, as an export names them",
+        "export.zip": "beside the folder or zip that holds the class",
+        "class.csv": "beside the folder or zip that holds the class",
+        ".DS_Store": HIDDEN,
+    }
+
+
+def test_who_is_listed_and_has_no_folder_is_a_row(tmp_path: Path) -> None:
+    """By the export, with the students' names; and whoever is in the roster and handed in a file of another kind."""
+    listed = "".join(f"submission_{number}:\n  :submitters:\n  - :name: Student {number}\n" for number in (1, 2))
+    put(tmp_path / "export" / "submission_metadata.yml", listed.encode())
+    put(tmp_path / "export" / "submission_1" / NAME)
+    put(tmp_path / "in" / "bob.sh")
+    for name in ("ann.rar", "ann.pdf", "bob.txt", "cem.txt"):
+        put(tmp_path / "in" / name)
+    roster = Roster(rows=(("ann", Student(name="Ann")), ("bob", Student(name="Bob"))))
+    export, others = discovered(tmp_path / "export"), discovered(tmp_path / "in", roster)
+
+    assert [(one.name, one.students[0].name) for one in export.submissions if one.failure] == [
+        ("submission_2", "Student 2")
+    ]
+    assert [(one.name, one.students, bool(one.failure)) for one in others.submissions] == [
+        ("ann", (Student(name="Ann"),), True),
+        ("bob", (Student(name="Bob"),), False),
+    ]
+    assert [one.name for one in others.skipped] == ["ann.rar", "bob.txt", "cem.txt"]
+
+
+def test_an_ordinary_class_is_told_in_a_line_and_many_hidden_entries_in_one_more(tmp_path: Path, house: Path) -> None:
+    """They are counted."""
+    put(tmp_path / "in" / "ann" / NAME)
+    first = grade("batch", "in", "--lab", "counter", cwd=tmp_path, root=house)
+    for number in range(8):
+        put(tmp_path / "in" / f".{number}")
+    second = grade("batch", "in", "--lab", "counter", cwd=tmp_path, root=house)
+
+    assert first.err.splitlines()[:2] == [
+        "in: 1 entry: 1 to be graded",
+        "run 1: 1 submission, 0 of them graded already",
+    ]
+    assert second.err.splitlines()[:3] == [
+        "in: 9 entries: 1 to be graded, 8 that are no submissions",
+        "  hidden, or added by macOS: .0, .1, .2, .3, .4, and 3 more",
+        "run 1: 1 submission, 1 of them graded already",
+    ]
