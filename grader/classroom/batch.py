@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, replace
 from json import dumps, loads
 from pathlib import Path
@@ -19,7 +19,7 @@ from grader.classroom.locks import RunLocks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store
 from grader.classroom.stored_result import Entry
-from grader.classroom.workers import KILLED, Graded, Task, Workers, grade, outcome
+from grader.classroom.workers import Graded, Task, Workers, grade, outcome
 from grader.core.errors import StoreFailure
 from grader.core.record import Override, Student
 from grader.core.sanitize import one_line
@@ -110,6 +110,8 @@ def grade_run(
 ) -> None:
     """Grade what has no record yet, and store each result at once; at most `window` tasks are in progress.
 
+    A grading that breaks is made a second time, alone. If that breaks too, a person has to look at the submission.
+
     Submissions with a key in `again` are graded again; the record that exists stays until there is a new one.
 
     What another batch has locked is left to it, except what is unfinished when that batch is killed.
@@ -121,9 +123,9 @@ def grade_run(
     waiting = store.pending(run, again=work.again)
     while waiting:
         elsewhere: list[tuple[str, str]] = []
-        for task in _all_but_killed(work.tasks(waiting, elsewhere), work, workers, window):
-            if _all_but_killed(iter([task]), work, workers, 1):  # run alone, it has all the memory
-                work.keep(Graded(key=task.key, failure=KILLED))
+        for task, _ in _all_but_broken(work.tasks(waiting, elsewhere), work, workers, window):
+            for _, broken in _all_but_broken(iter([task]), work, workers, 1):  # run alone, it has all the memory
+                work.give_up(broken)
         waiting = [(key, known) for key, known in elsewhere if not work.is_done(key)]
         if waiting:
             time.sleep(_POLL_SECONDS)
@@ -165,11 +167,23 @@ class _Work:
                 )
 
     def is_done(self, key: str) -> bool:
-        """Whether another batch has graded it meanwhile; then its record is reported."""
-        kept = self.store.record(key) if key not in self.again else None
-        if kept is not None:
-            self.tell(Graded(key=key, kept=kept))
-        return kept is not None
+        """Whether another batch has graded it meanwhile, or given it up; then that is reported."""
+        if key in self.again:
+            return False
+        kept, why = self.store.record(key), self.store.given_up(key)
+        if kept is not None or why:
+            self.tell(Graded(key=key, kept=kept, failure=why))
+        return kept is not None or bool(why)
+
+    def note(self, broken: Graded) -> None:
+        """Store why a grading broke, until it is made a second time."""
+        self.store.add_failure(self.run, broken.key, broken.failure)
+
+    def give_up(self, broken: Graded) -> None:
+        """Store that a grading broke twice: a person has to look at it, and it is not graded again by itself."""
+        why = f"its grading broke twice: {broken.failure}"
+        self.store.give_up(broken.key, why)
+        self.keep(replace(broken, failure=why))
 
     def keep(self, done: Graded) -> None:
         """Store a result at once, release its lock and report it."""
@@ -180,13 +194,13 @@ class _Work:
         self.tell(done)
 
 
-def _all_but_killed(tasks: Iterator[Task], work: _Work, workers: Workers, window: int) -> list[Task]:
-    """Grade the tasks, in any order, and return those whose process was killed."""
+def _all_but_broken(tasks: Iterator[Task], work: _Work, workers: Workers, window: int) -> list[tuple[Task, Graded]]:
+    """Grade the tasks, in any order, and return those whose grading broke."""
     task = next(tasks, None)
     if task is None:
         return []
     pending: dict[Future[Graded], Task] = {}
-    suspects: list[Task] = []
+    broken: list[tuple[Task, Graded]] = []
     try:
         with workers() as executor:
             while task is not None or pending:
@@ -194,10 +208,12 @@ def _all_but_killed(tasks: Iterator[Task], work: _Work, workers: Workers, window
                     pending[executor.submit(grade, task)] = task
                     task = next(tasks, None)
                 for future in wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
-                    try:
-                        work.keep(outcome(future, pending[future]))
-                    except BrokenExecutor:
-                        suspects.append(pending[future])
+                    graded = outcome(future, pending[future])
+                    if graded.broke:
+                        work.note(graded)
+                        broken.append((pending[future], graded))
+                    else:
+                        work.keep(graded)
                     del pending[future]
                 work.store.database.check()
     except BaseException:
@@ -205,7 +221,7 @@ def _all_but_killed(tasks: Iterator[Task], work: _Work, workers: Workers, window
             if future.done() and not future.cancelled() and future.exception() is None:
                 work.keep(future.result())
         raise
-    return suspects
+    return broken
 
 
 def _meant(source: Source | None) -> Source | None:

@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from multiprocessing import current_process
 from multiprocessing.util import Finalize
 from uuid import uuid4
@@ -106,7 +106,7 @@ class _Cluster(Executor):
         try:
             self._end(future, remote.result())
         except KilledWorker:
-            self._end(future, Graded(key=key, failure=KILLED))
+            self._end(future, Graded(key=key, failure=KILLED, broke=True))
         except GraderError as error:
             self._end(future, error)
         except CancelledError:
@@ -183,14 +183,11 @@ class _Child:
         Finalize(self, _end_now, (self._open,), exitpriority=100)
 
     def grade(self, grade: Grade, task: Task) -> Graded:
-        """Grade in that process; if it is killed, a second time in another process."""
+        """Grade in that process."""
         self._idle.cancel()
         with self._lock:
             try:
-                for _ in range(2):
-                    with contextlib.suppress(BrokenExecutor):
-                        return outcome(self._started(task.fingerprint).submit(grade, task), task)
-                return Graded(key=task.key, failure=KILLED)
+                return outcome(self._started(task.fingerprint).submit(grade, task), task)
             except BaseException:
                 self._close()
                 raise

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from grader.classroom.schema import DAMAGE, TABLES, VERSION
+from grader.classroom.schema import DAMAGE, GIVEN_UP, TABLES, VERSION
 from grader.core.errors import StoreError, StoreFailure
 
 __all__ = ["Database", "opened"]
@@ -133,6 +133,7 @@ def _to_write(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA synchronous = FULL")  # finished results survive a power cut too
         connection.execute("PRAGMA foreign_keys = ON")
         _make_tables(connection)
+        connection.execute(GIVEN_UP.format(kind="TABLE"))
         yield connection
 
 
@@ -151,6 +152,8 @@ def _to_read(path: Path) -> Iterator[sqlite3.Connection]:
     with contextlib.closing(connection):
         connection.row_factory, connection.text_factory = sqlite3.Row, _text
         _check(connection, path)
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'given_up'").fetchone() is None:
+            connection.execute(GIVEN_UP.format(kind="TEMP TABLE"))  # in memory: the file is not changed
         yield connection
 
 

@@ -11,7 +11,8 @@ from grader.core.errors import UsageError
 
 __all__ = ["Prunable", "chosen", "prunable", "prune"]
 
-_RECORDS = "FROM records WHERE key NOT IN (SELECT key FROM results WHERE run NOT IN (SELECT value FROM json_each(?)))"
+_UNUSED = "WHERE key NOT IN (SELECT key FROM results WHERE run NOT IN (SELECT value FROM json_each(?)))"
+_RECORDS, _GIVEN_UP = f"FROM records {_UNUSED}", f"FROM given_up {_UNUSED}"
 _SOURCES = (
     "FROM sources WHERE id NOT IN (SELECT source FROM results "
     "WHERE source IS NOT NULL AND run NOT IN (SELECT value FROM json_each(?)))"
@@ -66,6 +67,7 @@ def prune(store: Store, runs: Collection[Run]) -> None:
         for statement in (
             "UPDATE runs SET beside = NULL WHERE beside IN (SELECT value FROM json_each(?))",
             f"DELETE {_RECORDS}",
+            f"DELETE {_GIVEN_UP}",
             "DELETE FROM results WHERE run IN (SELECT value FROM json_each(?))",
         ):
             store.database.change(statement, numbers)

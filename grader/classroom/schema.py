@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-__all__ = ["DAMAGE", "TABLES", "VERSION", "checked", "checksum", "packed", "unpacked"]
+__all__ = ["DAMAGE", "GIVEN_UP", "TABLES", "VERSION", "checked", "checksum", "packed", "unpacked"]
 
 T = TypeVar("T")
 
@@ -135,3 +135,11 @@ TABLES = (
     ) WITHOUT ROWID
     """,
 )
+
+GIVEN_UP = """
+    CREATE {kind} IF NOT EXISTS given_up (              -- gradings that broke twice, and have no record
+        key         TEXT PRIMARY KEY,
+        reason      TEXT NOT NULL
+    ) WITHOUT ROWID
+"""
+"""One more table. A store that was made before it existed gets it when it is opened; older graders ignore it."""

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from grader.assignment.source import Source
 from grader.classroom.database import Database, opened
-from grader.classroom.schema import DAMAGE, checked, packed, unpacked
+from grader.classroom.schema import checked, packed, unpacked
 from grader.classroom.stored_result import Entry, Result, StoredRecord
 from grader.core.errors import UsageError
 from grader.core.record import Override, Student
@@ -157,24 +157,47 @@ class Store:
                     f"INSERT OR REPLACE INTO records ({names}) VALUES ({places})",  # noqa: S608 - our names
                     *values.values(),
                 )
+            self.database.change("DELETE FROM given_up WHERE key = ?", kept.key)
 
     def add_failure(self, run: Run, key: str, failure: str) -> None:
         """Store why the submissions with that key could not be graded; "" removes the reason."""
         self.database.change("UPDATE results SET failure = ? WHERE run = ? AND key = ?", failure, run.id, key)
 
+    def give_up(self, key: str, reason: str) -> None:
+        """Store that a person has to look at the submissions with that key, unless there is a record of them."""
+        self.database.change(
+            "INSERT OR REPLACE INTO given_up SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM records WHERE key = ?)",
+            key,
+            reason,
+            key,
+        )
+
+    def given_up(self, key: str) -> str:
+        """Return why a person has to look at the submissions with that key; empty when nobody has to."""
+        row = self.database.row("SELECT reason FROM given_up WHERE key = ?", key)
+        return str(row["reason"]) if row is not None else ""
+
     def record(self, key: str) -> StoredRecord | None:
         """Return the record stored for that key; None when there is none, or it is damaged."""
         row = self.database.row(f"SELECT {_COLUMNS} FROM records WHERE key = ?", key)  # noqa: S608 - our names
-        return _kept(row) if row is not None else None
+        return StoredRecord.of_row(row) if row is not None else None
 
     def pending(self, run: Run, *, again: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Return each key that has no record, a damaged one, or is to be graded `again`, with the id of its source."""
+        """Return each key to grade, with the id of its source.
+
+        That is a key without a record, unless it was given up, one with a damaged record, and those to grade `again`.
+        """
         rows = self.database.rows(
-            f"SELECT {_COLUMNS}, source FROM results LEFT JOIN records USING (key) "  # noqa: S608 - our names
+            f"SELECT {_COLUMNS}, source, reason FROM results "  # noqa: S608 - our names
+            "LEFT JOIN records USING (key) LEFT JOIN given_up USING (key) "
             "WHERE run = ? AND source IS NOT NULL ORDER BY submission",
             run.id,
         )
-        wanted = ((row["key"], row["source"]) for row in rows if row["key"] in again or _kept(row) is None)
+        wanted = (
+            (row["key"], row["source"])
+            for row in rows
+            if row["key"] in again or (StoredRecord.of_row(row) is None and row["reason"] is None)
+        )
         return list(dict.fromkeys(wanted))
 
     def make_current(self, run: Run) -> None:
@@ -236,11 +259,12 @@ class Store:
         for override in self.overrides(run):
             decided.setdefault(override.submission, []).append(override)
         for row in self.database.rows(
-            f"SELECT submission, students, notes, source, failure, {_COLUMNS} "  # noqa: S608 - our words
-            f"FROM results LEFT JOIN records USING (key) WHERE run = ? {chosen} ORDER BY submission",
+            f"SELECT submission, students, notes, source, failure, reason, {_COLUMNS} "  # noqa: S608 - our words
+            "FROM results LEFT JOIN records USING (key) LEFT JOIN given_up USING (key) "
+            f"WHERE run = ? {chosen} ORDER BY submission",
             *values,
         ):
-            entry, kept = _entry(row), _kept(row)
+            entry, kept = Entry.of_row(row), StoredRecord.of_row(row)
             if entry is None or (kept is None and row["packed"] is not None):
                 why = f"its row in {self.database.path} is damaged; the same `grade batch` grades it anew"
                 entry = replace(entry or Entry(submission=str(row["submission"]), source=None, key=""), failure=why)
@@ -256,27 +280,6 @@ class Store:
 _ANEW = "take a copy of the file that is whole, or grade the class anew: `grade batch FOLDER --store` NEW FILE"
 _KEPT = tuple(field.name for field in fields(StoredRecord))
 _COLUMNS = ", ".join((*_KEPT, "checksum"))
-
-
-def _entry(row: sqlite3.Row) -> Entry | None:
-    """Return the entry of a row; None when the row is damaged."""
-    try:
-        values = {name: row[name] for name in ("submission", "source", "key", "failure")}
-        students = tuple(checked(Student, student) for student in json.loads(row["students"]))
-        return checked(Entry, values | {"students": students, "notes": tuple(json.loads(row["notes"]))})
-    except DAMAGE:
-        return None
-
-
-def _kept(row: sqlite3.Row) -> StoredRecord | None:
-    """Return the record of a row; None when there is none, or it is damaged."""
-    if row["packed"] is None:
-        return None
-    kept = StoredRecord(**{name: row[name] for name in _KEPT})
-    try:
-        return kept if kept.checksum == row["checksum"] else None
-    except DAMAGE:
-        return None
 
 
 def _dumped(value: Student | Sequence[Student]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from sqlite3 import Row
 
 from grader.classroom.overrides import applied
-from grader.classroom.schema import checksum, packed, unpacked
+from grader.classroom.schema import DAMAGE, checked, checksum, packed, unpacked
 from grader.core.errors import StoreFailure
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.verdict import Diagnosis, RuleScore, Verdict
@@ -26,7 +27,27 @@ class Entry:
     key: str
     """The key of its record."""
     failure: str = ""
-    """Why it could not be graded. Then it has no score, and is tried again next time."""
+    """Why it could not be graded. Then it has no score."""
+    needs_person: bool = False
+    """Whether no grading by itself changes that: nothing could be read, or the grading broke twice. Otherwise it is
+    tried again next time."""
+
+    @classmethod
+    def of_row(cls, row: Row) -> Entry | None:
+        """Return the entry of a row of `results`, beside that of `given_up`; None when it is damaged."""
+        try:
+            values = {
+                "submission": row["submission"],
+                "students": tuple(checked(Student, student) for student in json.loads(row["students"])),
+                "notes": tuple(json.loads(row["notes"])),
+                "source": row["source"],
+                "key": row["key"],
+                "failure": row["failure"] if row["reason"] is None else row["reason"],
+                "needs_person": row["source"] is None or row["reason"] is not None,
+            }
+            return checked(cls, values)
+        except DAMAGE:
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +82,17 @@ class StoredRecord:
             points=json.dumps({rule.rule: [rule.points, rule.max_points] for rule in record.rules}),
         )
 
+    @classmethod
+    def of_row(cls, row: Row) -> StoredRecord | None:
+        """Return the record of a row of `records`; None when there is none, or it is damaged."""
+        if row["packed"] is None:
+            return None
+        kept = cls(**{field.name: row[field.name] for field in fields(cls)})
+        try:
+            return kept if kept.checksum == row["checksum"] else None
+        except DAMAGE:
+            return None
+
     @property
     def checksum(self) -> int:
         """The checksum that shows damage. Raises `TypeError` or `ValueError` when values are of other types."""
@@ -83,7 +115,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A submission of a run, graded, not graded yet, or impossible to grade."""
+    """A submission of a run: graded, not graded yet, or one that needs a person."""
 
     entry: Entry
     lab: str
@@ -101,6 +133,16 @@ class Result:
     def is_graded(self) -> bool:
         """Whether it has a score."""
         return self.kept is not None
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether it has no score until a person has looked at it."""
+        return self.kept is None and self.entry.needs_person
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same command does not grade it again: it has a score, or needs a person."""
+        return self.is_graded or self.needs_person
 
     @property
     def verdict(self) -> Verdict | None:
@@ -121,7 +163,7 @@ class Result:
         if self.kept is None:
             why = entry.failure or "it has not been graded yet"
             submission = Submission(name=entry.submission, notes=entry.notes, students=entry.students)
-            return ungraded(self.lab, submission, self.full, why)
+            return ungraded(self.lab, submission, self.full, why, needs_person=self.needs_person)
         try:
             record = from_json(self.kept.json)
         except ValueError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,10 @@ from grader.assignment.source import Source
 from grader.classroom.fingerprint import differences, grading_plan
 from grader.classroom.stored_result import StoredRecord
 from grader.classroom.worker_pool import Late, Pool
-from grader.core.errors import InputError, OtherGrader, Unprotected
+from grader.core.errors import GraderError, InputError, OtherGrader, Unprotected
 from grader.core.picture import Drawing
 from grader.system.budget import MOST_SECONDS
+from grader.system.capacity import MACHINE_ERRORS
 from grader.system.sandbox import LEVELS, require
 
 __all__ = ["KILLED", "LATE", "Graded", "Task", "Workers", "grade", "outcome", "processes"]
@@ -30,7 +31,7 @@ Workers = Callable[[], AbstractContextManager[Executor]]
 """Makes an executor, and another one when that broke. Leaving it by an exception ends what is in progress."""
 
 KILLED = "the process that graded it was killed, perhaps for want of memory"
-"""Why a submission has no record when its process died twice."""
+"""Why a submission has no record when its process died."""
 
 LATE = f"its grading did not end within {MOST_SECONDS / 60:.0f} minutes and was killed"
 """Why a submission has no record when its process did not end in time."""
@@ -57,6 +58,8 @@ class Graded:
     key: str
     kept: StoredRecord | None = None
     failure: str = ""
+    broke: bool = False
+    """Whether this grading broke; a failure of the whole machine or of the store is none of this submission."""
 
 
 def grade(task: Task) -> Graded:
@@ -68,8 +71,11 @@ def grade(task: Task) -> Graded:
         return Graded(key=task.key, kept=_kept(task))
     except (OtherGrader, Unprotected):
         raise
+    except GraderError as error:
+        return Graded(key=task.key, failure=str(error) or type(error).__name__, broke=not error.of_machine)
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the others
-        return Graded(key=task.key, failure=str(error) or type(error).__name__)
+        of_machine = isinstance(error, OSError) and error.errno in MACHINE_ERRORS
+        return Graded(key=task.key, failure=f"{type(error).__name__}: {error}", broke=not of_machine)
 
 
 def _kept(task: Task) -> StoredRecord:
@@ -109,8 +115,10 @@ def processes(jobs: int, most_seconds: float = MOST_SECONDS) -> Iterator[Executo
 
 
 def outcome(future: Future[Graded], task: Task) -> Graded:
-    """Return the result of a task. Raises what `grade` does, and `BrokenExecutor` when its process was killed."""
+    """Return the result of a task, also when its process was killed. Raises what `grade` does."""
     try:
         return future.result()
+    except BrokenExecutor:
+        return Graded(key=task.key, failure=KILLED, broke=True)
     except Late:
-        return Graded(key=task.key, failure=LATE)
+        return Graded(key=task.key, failure=LATE, broke=True)

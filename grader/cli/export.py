@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from grader.classroom.store import Run, Store, open_store
@@ -21,6 +21,7 @@ from grader.report.view import View
 
 __all__ = ["export", "options"]
 
+_MOST_NAMED = 10
 _ENDINGS = {
     "text": "txt",
     "annotations": "txt",
@@ -59,7 +60,7 @@ def export(
     """Export a run: as a table (csv), as records, one per line (jsonl), or as a report for each submission.
 
     It refuses when some submissions have no score yet, because a gap in a gradebook looks like a zero; --partial
-    exports the others.
+    exports the others. A submission that needs a person has a row with the reason and without a score.
 
     Examples:
         grade export > grades.csv
@@ -83,24 +84,35 @@ def export(
 
 
 def _check_complete(store: Store, run: Run, *, partial: bool) -> None:
-    without = [result.name for result in store.results(run) if not result.is_graded]
+    people: list[str] = []
+    without: list[str] = []
+    for result in store.results(run):
+        if not result.is_graded:
+            (people if result.needs_person else without).append(result.name)
+    if people:
+        said(f"run {run.id}: without a score, because they need a person: {_counted(people)}")
     if not without:
         return
-    count = f"run {run.id}: {len(without)} without a score: {', '.join(without[:10])}{', ...' * (len(without) > 10)}"
+    count = f"run {run.id}: without a score yet: {_counted(without)}"
     if not partial:
         raise UsageError(f"{count}\n`grade batch` or `grade regrade` tries them again; --partial exports the others")
     said(count)
 
 
+def _counted(names: Sequence[str]) -> str:
+    """Return how many names there are, and the first of them."""
+    return f"{len(names)}: {', '.join(names[:_MOST_NAMED])}{', ...' * (len(names) > _MOST_NAMED)}"
+
+
 def _export_class(store: Store, run: Run, format_name: str, output: Path | None) -> None:
     """Write one file, record by record where the format allows it: all records together may be large."""
     book = GRADEBOOKS[format_name]
-    graded = (result for result in store.results(run) if result.is_graded)
+    final = (result for result in store.results(run) if result.is_final)
     parts: Iterable[Document]
     if format_name in LINE_BY_LINE:
-        parts = (book([result.record]) for result in graded)
+        parts = (book([result.record]) for result in final)
     else:
-        parts = [book((result.brief for result in graded), store.missing(run))]
+        parts = [book((result.brief for result in final), store.missing(run))]
     if output is not None:
         write(output, parts)
     else:
@@ -113,12 +125,12 @@ def _export_each(store: Store, run: Run, format_name: str, folder: Path, *, view
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output {folder}: {error.strerror}; write the name of a folder") from None
-    pages = page_names(result.name for result in store.results(run) if result.is_graded)
+    pages = page_names(result.name for result in store.results(run) if result.is_final)
     ending = _ENDINGS.get(format_name, format_name)
 
     def written() -> Iterator[Record]:
-        graded = (result.record for result in store.results(run) if result.is_graded)
-        for record, page in zip(graded, pages, strict=True):
+        final = (result.record for result in store.results(run) if result.is_final)
+        for record, page in zip(final, pages, strict=True):
             write((folder / page).with_suffix(f".{ending}"), FORMATS[format_name](record, view))
             yield record
 

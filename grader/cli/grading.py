@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -97,14 +98,14 @@ def grade_all(
     """
     waiting: Counter[str] = Counter()
     anew: dict[str, Result] = {}
-    total = failing = 0
+    total = failing = graded = 0
     for result in store.results(run):
         total += 1
         failing += result.is_graded and result.verdict is not Verdict.ACCEPTED
+        graded += result.is_graded and result.name not in again
         if result.name in again:
             anew[result.entry.key] = result
-        waiting[result.entry.key] += not result.is_graded or result.name in again
-    graded = total - waiting.total()
+        waiting[result.entry.key] += not result.is_final or result.name in again
     said(f"run {run.id}: {_count(total, 'submission')}, {graded} of them graded already")
     workers, window = where.workers(waiting.total())
     failed: list[Graded] = []
@@ -115,7 +116,7 @@ def grade_all(
             failed.extend([one] if one.kept is None else [])
             _tell_anew(anew[one.key], one)
 
-    with progress(total, done=graded, failing=failing) as tell:
+    with progress(total, done=total - waiting.total(), failing=failing) as tell:
         try:
             batch.grade_run(
                 store,
@@ -153,12 +154,14 @@ def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
 
     table = Table("submission", "student", "verdict", "points", "first look at", title_justify="left")
     scores: list[int] = []
-    accepted, without = 0, []
+    accepted = 0
+    without: list[str] = []
+    people: list[str] = []
     for result in store.results(run):  # one by one: all records together may be large
         table.add_row(*map(Text, _row(result)))
         accepted += result.verdict is Verdict.ACCEPTED
         if result.score is None:
-            without.append(f"{result.name}: {(result.entry.failure or 'not graded yet').partition(chr(10))[0]}")
+            (people if result.needs_person else without).append(_why(result))
         else:
             scores.append(result.score)
     console(160).print(table)
@@ -168,11 +171,19 @@ def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
     if batch.settings_of(run).public_only:
         parts.append(f"public part: {NOT_RUN}")
     print(f"run {run.id}: {', '.join(parts)}")
+    _list("no score until a person has looked at it", people, most=len(people))
     _list("no score yet, and tried again by the same command", without)
     _list("in the roster, but handed in nothing", [student.name for student in store.missing(run)])
-    if without or failed:
+    if people or without or failed:
         return ExitCode.JUDGE_ERROR
     return ExitCode.ACCEPTED if accepted == table.row_count else ExitCode.NOT_ACCEPTED
+
+
+def _why(result: Result) -> str:
+    """Return why a submission has no score, in one line."""
+    why = f"{result.name}: {(result.entry.failure or 'not graded yet').partition(chr(10))[0]}"
+    again = result.needs_person and result.entry.source is not None
+    return f"{why} (--again {shlex.quote(result.name)} grades it again)" if again else why
 
 
 def _row(result: Result) -> list[str]:
@@ -183,13 +194,13 @@ def _row(result: Result) -> list[str]:
     return [escape(result.name), escape(names), result.verdict or "", points, rule or ""]
 
 
-def _list(what: str, lines: list[str]) -> None:
+def _list(what: str, lines: list[str], *, most: int = _MOST_LISTED) -> None:
     if lines:
         print(f"{what}: {len(lines)}")
-    for line in lines[:_MOST_LISTED]:
+    for line in lines[:most]:
         print(f"  {escape(line)}")
-    if len(lines) > _MOST_LISTED:
-        print(f"  and {len(lines) - _MOST_LISTED} more")
+    if len(lines) > most:
+        print(f"  and {len(lines) - most} more")
 
 
 def _count(count: int, word: str) -> str:

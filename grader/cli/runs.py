@@ -57,7 +57,17 @@ def runs(
     if prune:
         _prune(store, remove, keep, yes=yes)
     table = Table(title=escape(str(store)), title_justify="left")
-    for heading in ("run", "started", "of", "submissions", "accepted", "failing", "no score", "mean"):
+    for heading in (
+        "run",
+        "started",
+        "of",
+        "submissions",
+        "accepted",
+        "failing",
+        "need a person",
+        "no score yet",
+        "mean",
+    ):
         table.add_column(heading, overflow="fold")
     with open_store(store, read_only=True) as kept:
         for run in kept.runs():
@@ -90,11 +100,12 @@ def _prune(path: Path, remove: list[int], keep: int | None, *, yes: bool) -> Non
 
 
 def _row(store: Store, run: Run) -> list[str]:
-    results = [(result.verdict, result.score) for result in store.results(run)]
-    scores = [score for _, score in results if score is not None]
-    accepted = sum(verdict is Verdict.ACCEPTED for verdict, _ in results)
+    results = [(result.verdict, result.score, result.needs_person) for result in store.results(run)]
+    scores = [score for _, score, _ in results if score is not None]
+    accepted = sum(verdict is Verdict.ACCEPTED for verdict, *_ in results)
+    people = sum(needs_person for *_, needs_person in results)
     counts = store.current(run.lab, run.folder) == run
     of = f"{run.lab}: {escape(run.folder)}" + (f" (run {run.beside} again)" if run.beside is not None else "")
-    figures = (len(results), accepted, len(scores) - accepted, len(results) - len(scores))
+    figures = (len(results), accepted, len(scores) - accepted, people, len(results) - len(scores) - people)
     mean_score = f"{mean(scores):.1f}" if scores else ""
     return [f"{run.id}{'*' if counts else ''}", run.started, of, *map(str, figures), mean_score]

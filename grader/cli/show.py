@@ -51,7 +51,7 @@ def show(
     with open_store(store, read_only=True) as kept:
         result = _found(kept, chosen_run(kept, run), submission)
     if result.entry.failure and not result.is_graded:
-        said(f"{result.name}: {result.entry.failure}")
+        said(f"{result.name}: {'needs a person: ' * result.needs_person}{result.entry.failure}")
     sys.stdout.write(FORMATS[format](result.record, view_of(instructor=instructor, everything=everything)))
     return ExitCode.ACCEPTED if result.is_graded else ExitCode.JUDGE_ERROR
 

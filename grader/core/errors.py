@@ -75,10 +75,14 @@ class GraderError(Exception):
     """The grader cannot do its work."""
 
     exit_code = ExitCode.JUDGE_ERROR
+    of_machine = False
+    """Whether it is a trouble of the whole machine or store, whatever was being graded."""
 
 
 class ToolMissing(GraderError):
     """A program is not installed; `install` is the command that installs it, where it is known."""
+
+    of_machine = True
 
     def __init__(self, tool: str, install: str, instead: str = "") -> None:
         self.tool = tool
@@ -94,6 +98,8 @@ class ToolMissing(GraderError):
 class CannotStart(GraderError):
     """A required program cannot be started."""
 
+    of_machine = True
+
 
 class DriverError(GraderError):
     """The driver, a part of the grader, did not work as required."""
@@ -102,9 +108,13 @@ class DriverError(GraderError):
 class OtherGrader(GraderError):
     """A worker's record would differ from the requested one."""
 
+    of_machine = True
+
 
 class NoWorkers(GraderError):
     """The worker machines are not available, or no longer."""
+
+    of_machine = True
 
 
 class TooBusy(GraderError):
@@ -114,13 +124,19 @@ class TooBusy(GraderError):
 class OutOfRoom(GraderError):
     """The machine has too little of a resource left; the message says which one, where, and what to do."""
 
+    of_machine = True
+
 
 class StoreFailure(GraderError):
     """A store that was usable is no longer usable, or a part of it is not."""
 
+    of_machine = True
+
 
 class Unprotected(GraderError):
     """This machine is less protected from student code than was requested."""
+
+    of_machine = True
 
 
 class InputError(GraderError):

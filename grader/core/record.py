@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 __all__ = [
+    "NEEDS_PERSON",
     "SCHEMA",
     "Environment",
     "Override",
@@ -197,9 +198,17 @@ def _comparable(record: Record) -> Record:
     )
 
 
-def ungraded(lab: str, submission: Submission, max_score: int, why: str) -> Record:
-    """Return the record of a submission without a score; it costs no student a point. `why` is the reason."""
-    finding = Finding(rule="", verdict=Verdict.JUDGE_ERROR, kind="not-graded", message=why)
+NEEDS_PERSON = "needs-person"
+"""The kind of a finding that says why a person has to look at a submission that has no score."""
+
+
+def ungraded(lab: str, submission: Submission, max_score: int, why: str, *, needs_person: bool = False) -> Record:
+    """Return the record of a submission without a score; it costs no student a point. `why` is the reason.
+
+    `needs_person` says that a person has to look at it: grading it again changes nothing.
+    """
+    kind = NEEDS_PERSON if needs_person else "not-graded"
+    finding = Finding(rule="", verdict=Verdict.JUDGE_ERROR, kind=kind, message=why)
     return Record(
         complete=False,
         lab=lab,

@@ -12,7 +12,7 @@ from grader.core.verdict import SourceLine
 from grader.report.document import Document, as_command, joined
 from grader.report.problems import advised, causes, decided, file_of
 from grader.report.view import View
-from grader.report.words import points_of, result_of
+from grader.report.words import no_points_of, points_of, result_of
 
 __all__ = ["render"]
 
@@ -41,7 +41,7 @@ def _commands(record: Record, view: View) -> Iterator[Document]:
     more = f"; {len(errors) - _MOST} more causes are in the summary" if len(errors) > _MOST else ""
     title = f"{record.submission.name}: {result_of(record)}"
     if record.verdict.is_ours:
-        yield as_command("error", "This is not your fault: no point is given or taken.", title=title)
+        yield as_command("error", f"{no_points_of(record)}.", title=title)
     else:
         yield as_command("notice", f"{points_of(record)}{more}", title=title)
 

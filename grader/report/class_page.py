@@ -18,7 +18,7 @@ from grader.report.decided import decisions_of
 from grader.report.document import Document
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import NOT_RUN, counted, result_of
+from grader.report.words import NOT_RUN, counted, needs_person, result_of
 
 __all__ = ["class_page", "page_names"]
 
@@ -111,6 +111,8 @@ class _Row:
     """Whether any case was run."""
     failing: tuple[str, ...]
     """The names of the failing cases."""
+    remarks: tuple[str, ...]
+    """What people decided after the grading, or why a person has to look at it."""
 
 
 class _Seen:
@@ -134,7 +136,9 @@ class _Seen:
         small = replace(
             record, submission=submission, outcomes=(), findings=(), advice=(), pictures=(), diagnosis=None, output=""
         )
-        return _Row(record=small, verdict=result_of(record), ran=bool(record.outcomes), failing=failing)
+        remarks = tuple(filter(None, [*decisions_of(record), needs_person(record)]))
+        verdict, ran = result_of(record), bool(record.outcomes)
+        return _Row(record=small, verdict=verdict, ran=ran, failing=failing, remarks=remarks)
 
     def cases(self) -> list[Failing]:
         """Return the cases, those with the largest failing share first.
@@ -271,8 +275,8 @@ class _Student:
     """The number of failing cases; None when no case was run."""
     lost: tuple[tuple[str, int], ...]
     """Rules with their lost points, most points first."""
-    decided: tuple[str, ...]
-    """The decisions that people made after the grading."""
+    remarks: tuple[str, ...]
+    """What people decided after the grading, or why a person has to look at it."""
     fails: str
     """The numbers of all failing cases and rules, for the filter."""
 
@@ -288,6 +292,6 @@ def _student(row: _Row, page: str, fails: dict[tuple[str, str], int]) -> _Studen
         verdict=row.verdict,
         failing=len(row.failing) if row.ran else None,
         lost=tuple(sorted(lost.items(), key=lambda item: -item[1])),
-        decided=tuple(decisions_of(row.record)),
+        remarks=row.remarks,
         fails=" ".join(str(fails[key]) for key in failing if key in fails),
     )

@@ -13,7 +13,7 @@ from grader.core.record import Record
 from grader.report.document import Document, as_gnu_message, as_log, joined
 from grader.report.problems import advised, causes, decided, file_of
 from grader.report.view import View
-from grader.report.words import points_of, result_of
+from grader.report.words import no_points_of, points_of, result_of
 
 __all__ = ["render"]
 
@@ -30,5 +30,5 @@ def _messages(record: Record, view: View) -> Iterator[Document]:
         place = (problem.source[0].line, problem.source[0].column) if problem.source else ()
         kind = "note" if problem.is_note else "error"
         yield as_gnu_message(kind, f"{problem.message} [{problem.rule}]", file, *place)
-    said = "this is not your fault: no point is given or taken" if record.verdict.is_ours else points_of(record)
-    yield as_gnu_message("note", f"{result_of(record)}, {said}", file)
+    said = no_points_of(record) if record.verdict.is_ours else points_of(record)
+    yield as_gnu_message("note", f"{result_of(record)}, {said[0].lower()}{said[1:]}", file)

@@ -16,7 +16,7 @@ from grader.core.record import Record, Student
 from grader.report.decided import decisions_of
 from grader.report.document import Document, as_csv, as_json, joined
 from grader.report.why import judged
-from grader.report.words import NOT_RUN, part_of
+from grader.report.words import NOT_RUN, needs_person, part_of
 
 __all__ = ["MISSING", "canvas", "gradescope_export", "json_lines", "own"]
 
@@ -50,7 +50,10 @@ class _Table(Generic[K]):
 
 
 def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
-    """Return the grader's own table: in each row verdict, points, the most likely cause, and points by rule."""
+    """Return the grader's own table: in each row verdict, points, the most likely cause, and points by rule.
+
+    A last column, where there is something to say, has what the score leaves out, or why there is none.
+    """
     about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis"]
     table: _Table[str] = _Table([*about, "complete", "overrides"])
     for record in records:
@@ -60,17 +63,17 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
         points = {rule: points for (rule, _), points in _points(record).items()}
         for one in _students(record):
             about_it = [record.submission.name, *_known(one), *result]
-            table.rows.append((about_it, points, part_of(record) if record.public_only else ""))
+            table.rows.append((about_it, points, part_of(record) or needs_person(record)))
     for one in missing:
         table.rows.append((["", *_known(one), MISSING, None, None, None, None, None], {}, ""))
-    return table.document(table.columns(), "part")
+    return table.document(table.columns(), "remark")
 
 
 def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
     """Return a table with the columns of a Gradescope export.
 
-    What only Gradescope knows (times, views) stays empty. An export has no column for decisions of people;
-    when there are any, they are in an additional last column.
+    What only Gradescope knows (times, views) stays empty. An export has no column for decisions of people and for why a
+    submission needs a person; when there are any, they are in an additional last column.
     """
     about = ["First Name", "Last Name", "SID", "Email", "Sections", "Total Score", "Max Points", "Status"]
     about += ["Submission ID", "Submission Time", "Lateness (H:M:S)", "View Count", "Submission Count"]
@@ -81,11 +84,11 @@ def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()
         status = "Ungraded" if record.score is None else "Graded"
         result: _Row = [record.score, record.max_score, status, record.submission.name, None, None, None, None]
         for one in _students(record):
-            table.rows.append(([*_person(one), *result], _points(record), _decided(record)))
+            table.rows.append(([*_person(one), *result], _points(record), _decided(record) or needs_person(record)))
     for one in missing:
         table.rows.append(([*_person(one), None, full, "Missing", None, None, None, None, None], {}, ""))
     titles = [f"{number}: {rule} ({float(most)} pts)" for number, (rule, most) in enumerate(table.columns(), start=1)]
-    return table.document(titles, "Overrides")
+    return table.document(titles, "Remarks")
 
 
 _TWO_CHARACTERS = "[\u3400-\u9fff\uac00-\ud7a3]{2}"

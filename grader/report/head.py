@@ -6,7 +6,7 @@ from grader.core.record import Record
 from grader.core.verdict import Tool
 from grader.report.decided import decisions_of
 from grader.report.page import Page, bad, dim, glued, good, strong
-from grader.report.words import all_pass, points_of, result_of
+from grader.report.words import all_pass, incomplete_of, points_of, result_of
 
 __all__ = ["all_well", "headline"]
 
@@ -22,11 +22,8 @@ def headline(page: Page, record: Record, most_notes: int = _MOST_NOTES) -> None:
         page.write(strong(points_of(record)), indent=2)
     else:
         page.write(*begin, ", ", strong(glued(points_of(record))), hang=2)
-    if not record.complete:
-        page.write(
-            "Its grading did not come to its end, so nothing is said of its points.",
-            indent=2,
-        )
+    if incomplete := incomplete_of(record):
+        page.write(incomplete, indent=2)
     notes = [*map(dim, record.submission.notes), *map(strong, decisions_of(record))]
     for note in notes[:most_notes]:
         page.write(note, indent=2, hang=4)

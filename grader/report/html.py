@@ -29,7 +29,18 @@ from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin
 from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
 from grader.report.view import View
 from grader.report.web import web_page
-from grader.report.words import all_pass, cost_of, counted, failures_of, points_about, points_of, result_of, withheld_of
+from grader.report.words import (
+    all_pass,
+    cost_of,
+    counted,
+    failures_of,
+    incomplete_of,
+    no_points_of,
+    points_about,
+    points_of,
+    result_of,
+    withheld_of,
+)
 
 __all__ = ["render"]
 
@@ -85,10 +96,10 @@ def _groups(record: Record, audience: Audience) -> list[Group]:
 
 
 def _notes(record: Record, audience: Audience) -> Iterator[str]:
-    if not record.complete:
-        yield "Its grading did not come to its end, so nothing is said of its points."
+    if incomplete := incomplete_of(record):
+        yield incomplete
     if record.verdict is Verdict.JUDGE_ERROR:
-        yield "This is not your fault: no point is given or taken. Please show it to your instructor."
+        yield f"{no_points_of(record)}. Please show it to your instructor."
     yield from decisions_of(record)
     yield from failures_of(record, audience)
     if record.verdict is Verdict.ACCEPTED and record.outcomes and not record.overrides:

@@ -11,7 +11,7 @@ from grader.report.excerpt import Excerpt
 from grader.report.focus import Focus
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.progress import is_next
-from grader.report.words import counted
+from grader.report.words import counted, no_points_of
 
 __all__ = ["start_here"]
 
@@ -24,7 +24,7 @@ def start_here(
     """Write the section that a student reads first, with at most `most` messages of the compiler."""
     if record.verdict is Verdict.JUDGE_ERROR:
         page.blank()
-        page.write("This is not your fault: no point is given or taken. Please show it to your instructor.", indent=2)
+        page.write(f"{no_points_of(record)}. Please show it to your instructor.", indent=2)
     elif shown is not None and shown.messages:
         _building(page, record, shown, audience, most=most)
     elif shown is not None:

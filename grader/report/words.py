@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from grader.core.causes import Audience, Group, of_the_build
 from grader.core.optional_stages import OptionalStage
-from grader.core.record import Record
+from grader.core.record import NEEDS_PERSON, Record
 from grader.core.verdict import RuleScore, Verdict
 
 __all__ = [
@@ -16,6 +16,9 @@ __all__ = [
     "cost_of",
     "counted",
     "failures_of",
+    "incomplete_of",
+    "needs_person",
+    "no_points_of",
     "part_of",
     "points_about",
     "points_of",
@@ -24,6 +27,7 @@ __all__ = [
 ]
 
 NOT_RUN = "hidden cases not run here"
+NEEDS_PERSON_WORDS = "needs a person"
 NO_FILE = "source"
 """The kind of a finding that says why there is no file."""
 
@@ -59,7 +63,27 @@ def result_of(record: Record) -> str:
         return "there is no file to grade"
     if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
         return "does not build as demanded"
-    return _WORDS[record.verdict]
+    return NEEDS_PERSON_WORDS if needs_person(record) else _WORDS[record.verdict]
+
+
+def needs_person(record: Record) -> str:
+    """Return why the submission has no score until a person has looked at it; empty for any other record."""
+    reasons = (finding.message for finding in record.findings if finding.kind == NEEDS_PERSON)
+    return next((f"{NEEDS_PERSON_WORDS}: {reason}" for reason in reasons), "")
+
+
+def incomplete_of(record: Record) -> str:
+    """Return the sentence that says why nothing is said of the points; empty when the grading was completed."""
+    if record.complete:
+        return ""
+    return needs_person(record) or "Its grading did not come to its end, so nothing is said of its points."
+
+
+def no_points_of(record: Record) -> str:
+    """Return the beginning of a sentence: what a record without a score means for its student's points."""
+    if needs_person(record):
+        return "No point is given or taken until a person has looked at it"
+    return "This is not your fault: no point is given or taken"
 
 
 def points_of(record: Record) -> str:

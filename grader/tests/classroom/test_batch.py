@@ -76,9 +76,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def planned(store: Store, folder: Path, settings: Settings = _FEW) -> Run:
     """The class as a run."""
-    return batch.plan(
-        store, fingerprint.grading_plan(settings), folder, find_submissions(folder, "llm_memory.c", "compile")
-    )
+    submitted = find_submissions(folder, "llm_memory.c", "compile").submissions
+    return batch.plan(store, fingerprint.grading_plan(settings), folder, submitted)
 
 
 def graded(
@@ -170,10 +169,10 @@ def test_a_header_matters_where_the_source_names_it(store: Store, tmp_path: Path
     assert keys[0] == keys[2]
 
 
-def test_a_judge_error_stops_no_other_and_is_tried_again(
+def test_a_judge_error_stops_no_other_and_is_tried_again_on_demand(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No score and the reason instead; the next time it may go well."""
+    """No score and the reason instead; when a person asks for it, it may go well."""
     right = pipeline.grade
 
     def broken(path: Path, *rest: Any, source: Any, **how: Any) -> Any:
@@ -187,9 +186,9 @@ def test_a_judge_error_stops_no_other_and_is_tried_again(
         patched.setattr(pipeline, "grade", broken)
         graded(store, folder, run)
     failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
-    assert failures == {"yoda_crlf": "the driver broke"}
+    assert failures == {"yoda_crlf": "its grading broke twice: the driver broke"}
 
-    graded(store, folder, run)
+    graded(store, folder, run, again={next(store.results(run, "yoda_crlf")).entry.key})
     assert [one.entry.failure for one in store.results(run) if not one.is_graded or one.entry.failure] == []
 
 
@@ -225,7 +224,8 @@ def test_a_worker_that_is_killed_takes_nobody_with_it(
 
 def test_a_worker_with_another_grader_refuses(store: Store, folder: Path) -> None:
     """On another machine, or when a case was changed meanwhile: the batch ends, nobody has a record or a trouble."""
-    (source, *_) = [one.source for one in find_submissions(folder, "llm_memory.c", "compile") if one.source is not None]
+    source = find_submissions(folder, "llm_memory.c", "compile").submissions[0].source
+    assert source is not None
     other = Task(
         key="k",
         source=source,

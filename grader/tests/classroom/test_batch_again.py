@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import threading
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,13 +15,10 @@ import pytest
 
 from grader.classroom import batch
 from grader.classroom.store import Store, open_store
-from grader.classroom.worker_pool import Pool
-from grader.classroom.workers import LATE, Graded, Task, processes
+from grader.classroom.workers import Graded, Task, processes
 from grader.cli.batch import _named
 from grader.core.errors import DriverError, StoreFailure, UsageError
-from grader.system.budget import MOST_SECONDS
 from grader.tests.classroom.test_batch import folder, graded, planned, store
-from grader.tests.support.classes import until
 from grader.tests.support.command import SAMPLES, grade
 
 __all__ = ["folder", "store"]
@@ -85,7 +80,7 @@ def test_a_record_stays_until_there_is_a_new_one(store: Store, folder: Path, mon
     monkeypatch.setattr("grader.pipeline.grade", broken)
     told = graded(store, folder, run, again=keys)
 
-    assert [one.failure for one in told] == ["no time"] * 3
+    assert [one.failure for one in told] == ["its grading broke twice: no time"] * 3
     assert [one.kept for one in store.results(run)] == before
 
 
@@ -111,32 +106,6 @@ def stuck(task: Task) -> Graded:
         Path(task.source.content.decode().split()[1]).touch()
         os.kill(os.getpid(), signal.SIGSTOP)
     return Graded(key=task.key, failure="not today")
-
-
-def test_a_grading_that_does_not_end_is_noted_and_the_class_goes_on(
-    tmp_path: Path, store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a score: it is no verdict."""
-    mark = tmp_path / "mark"
-    (folder / "sign_compare.c").write_text(f"stuck {mark}", encoding="utf-8")
-    monkeypatch.setattr(batch, "grade", stuck)
-    run = planned(store, folder)
-    with processes(1) as pool:
-        assert isinstance(pool, Pool)
-        (place,) = pool._places
-
-        def look_at_the_clock() -> None:
-            until(mark.exists, 120)
-            place.wait_less(MOST_SECONDS)
-
-        thread = threading.Thread(target=look_at_the_clock)
-        thread.start()
-        graded(store, folder, run, lambda: nullcontext(pool))
-        thread.join()
-    failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
-
-    assert failures.pop("sign_compare") == LATE
-    assert set(failures.values()) == {"not today"}
 
 
 def test_a_store_that_is_gone_ends_a_batch(

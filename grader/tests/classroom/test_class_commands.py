@@ -40,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "run 1: 4 submissions, 1 accepted, 2 not, points: mean" in said.out
     assert "tie: in/tie: which one is to be graded?" in said.out
     assert "in the roster, but handed in nothing: 1\n  Jar Jar" in said.out
-    assert "3 of 4 done, 2 failing" in said.err
+    assert "4 of 4 done, 2 failing" in said.err
     assert "not in the roster: sign_compare, tie" in said.err
     return made
 
@@ -72,43 +72,42 @@ def test_a_report_is_shown_by_name(place: Path) -> None:
 
     assert {said.code for said in unknown.values()} == {2}
     assert [name for name, said in unknown.items() if f"(did you mean {close[name]}?)" not in said.err] == []
-    assert (failed.code, "This is not your fault" in failed.out) == (3, True)
+    assert (failed.code, "No point is given or taken until a person has looked at it" in failed.out) == (3, True)
 
 
-def test_an_incomplete_run_is_exported_only_on_demand(place: Path) -> None:
-    """A gap looks like a zero; with --partial it is left out."""
-    refused = call(place, "export")
-    partial = call(place, "export", "--partial")
-    rows = list(csv.DictReader(io.StringIO(partial.out)))
+def test_an_export_has_a_row_for_each_submission_and_each_student(place: Path) -> None:
+    """That of one that cannot be graded has the reason and no points: it is no zero."""
+    said = call(place, "export")
+    *rows, tie, yoda, missing = csv.DictReader(io.StringIO(said.out))
 
-    assert (refused.code, refused.out) == (2, "")
-    assert "1 without a score: tie" in refused.err
-    assert partial.code == 0
-    assert [row["submission"] for row in rows] == ["no_copy_on_write", "sign_compare", "yoda_crlf", ""]
-    assert [row["verdict"] for row in rows] == ["wrong_answer", "compile_error", "accepted", "missing"]
-    assert (rows[0]["name"], rows[2]["sid"], rows[3]["name"]) == ("'=Luke", "007", "Jar Jar")
-    for row in rows[:3]:
-        rules = list(row)[list(row).index("overrides") + 1 :]
+    assert said.code == 0
+    assert "run 1: without a score, because they need a person: 1: tie" in said.err
+    assert [row["submission"] for row in rows] == ["no_copy_on_write", "sign_compare"]
+    assert [row["verdict"] for row in rows] == ["wrong_answer", "compile_error"]
+    assert (yoda["submission"], yoda["verdict"], missing["verdict"]) == ("yoda_crlf", "accepted", "missing")
+    assert (rows[0]["name"], yoda["sid"], missing["name"]) == ("'=Luke", "007", "Jar Jar")
+    for row in (*rows, yoda):
+        rules = list(row)[list(row).index("overrides") + 1 : -1]
         assert sum(int(row[rule]) for rule in rules) == int(row["score"])
+        assert row["remark"] == ""
+    assert (tie["submission"], tie["verdict"], tie["score"], tie["cow"]) == ("tie", "judge_error", "", "")
+    assert tie["remark"].startswith("needs a person: in/tie: which one is to be graded?")
 
 
 def test_records_and_reports_are_exported(place: Path) -> None:
     """One record a line; a report for each submission in a folder."""
-    lines = call(place, "export", "--partial", "--format", "jsonl").out.splitlines()
-    reports = call(place, "export", "--partial", "--format", "text", "--output", "reports")
-    pages = call(place, "export", "--partial", "--format", "html", "--output", "pages")
-    wrong = call(place, "export", "--partial", "--format", "text")
+    lines = call(place, "export", "--format", "jsonl").out.splitlines()
+    reports = call(place, "export", "--format", "text", "--output", "reports")
+    pages = call(place, "export", "--format", "html", "--output", "pages")
+    wrong = call(place, "export", "--format", "text")
+    names = ["no_copy_on_write", "sign_compare", "tie", "yoda_crlf"]
 
-    assert [from_json(line).submission.name for line in lines] == ["no_copy_on_write", "sign_compare", "yoda_crlf"]
-    assert from_json(lines[2]).submission.students[0].name == "Yoda"
+    assert [from_json(line).submission.name for line in lines] == names
+    assert from_json(lines[3]).submission.students[0].name == "Yoda"
     assert (reports.code, pages.code) == (0, 0)
     assert 'href="yoda_crlf.html"' in (place / "pages" / "index.html").read_text(encoding="utf-8")
     assert "<svg" in (place / "pages" / "no_copy_on_write.html").read_text(encoding="utf-8")
-    assert sorted(path.name for path in (place / "reports").iterdir()) == [
-        "no_copy_on_write.txt",
-        "sign_compare.txt",
-        "yoda_crlf.txt",
-    ]
+    assert sorted(path.stem for path in (place / "reports").iterdir()) == names
     assert (wrong.code, "write --output FOLDER" in wrong.err) == (2, True)
 
 

@@ -16,9 +16,8 @@ import pytest
 from grader.classroom.database import opened
 from grader.core.errors import StoreError
 from grader.tests.support.command import environment, grade
-from grader.tests.support.counter_house import counter_class
+from grader.tests.support.counter_house import BELOW, RIGHT, counter_class
 from grader.tests.support.damaged_stores import COMMANDS
-from grader.tests.test_second_lab import BELOW, RIGHT
 
 _COUNT = 200
 

@@ -30,12 +30,12 @@ def _reads_own(report: str) -> None:
 def _reads_gradescope_export(report: str) -> None:
     """A question's column is named `1: Title (2.0 pts)`; decisions of people, if any, are in a last column."""
     rows = _table(report, "First Name")
-    questions = [name for name in rows[0][13:] if name != "Overrides"]
+    questions = [name for name in rows[0][13:] if name != "Remarks"]
 
     assert rows[0].index("Status") == 7
     assert {row[7] for row in rows[1:]} <= {"Graded", "Ungraded", "Missing"}
     assert [name for name in questions if not re.fullmatch(r"(?s)\d+: .+ \(\d+\.\d+ pts\)", name)] == []
-    assert "Overrides" not in rows[0][:-1]
+    assert "Remarks" not in rows[0][:-1]
 
 
 _CANVAS_TOTALS = re.compile(

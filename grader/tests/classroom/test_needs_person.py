@@ -1,0 +1,245 @@
+"""A submission whose grading breaks twice needs a person: it is a row with the reason and no score; no other waits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import threading
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from grader import pipeline
+from grader.classroom import batch, prune, workers
+from grader.classroom.locks import run_locks
+from grader.classroom.store import Run, Store, open_store
+from grader.classroom.worker_pool import Pool
+from grader.classroom.workers import KILLED, LATE, Graded, Task, processes
+from grader.core.errors import DriverError, GraderError, OutOfRoom, StoreFailure
+from grader.core.record import Record
+from grader.core.verdict import Verdict
+from grader.system.budget import MOST_SECONDS
+from grader.tests.classroom.test_batch import folder, graded, planned, store
+from grader.tests.support.classes import until
+from grader.tests.support.handmade import outcome, record_of
+
+__all__ = ["folder", "store"]
+
+_BROKE = "its grading broke twice: "
+
+
+def pretended(task: Task) -> Graded:
+    """A grading in which only the pipeline is another: a source is words, `HOW FILE [TIMES]`.
+
+    It writes a byte into the file each time, and breaks the first times in that way.
+    """
+
+    def broken(*_: object, **__: object) -> Record:
+        how, *rest = task.source.content.decode().split()
+        if how == "right":
+            return record_of(outcome("append/one"))
+        log, times = Path(rest[0]), int(rest[1]) if rest[1:] else 99
+        with log.open("a", encoding="utf-8") as file:
+            file.write("x")
+        if tries(log) > times:
+            return record_of(outcome("append/one"))
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "stuck":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        raise {"raises": ValueError("boom"), "driver": DriverError("no driver"), "full": OutOfRoom("no room"),
+               "disk": OSError(28, "No space left on device"), "store": StoreFailure("no store")}[how]  # fmt: skip
+
+    with patch.object(pipeline, "grade", broken):
+        return workers.grade(task)
+
+
+@pytest.fixture(autouse=True)
+def only_pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled, also in other processes."""
+    monkeypatch.setattr(batch, "grade", pretended)
+
+
+def hand_in(folder: Path, **sources: str) -> None:
+    """A class of these; nothing else is left of the one that was there."""
+    for path in folder.iterdir():
+        path.unlink()
+    for name, words in sources.items():
+        (folder / f"{name}.c").write_text(words, encoding="utf-8")
+
+
+def failures(store: Store, run: Run) -> dict[str, tuple[str, bool]]:
+    """Why some have no score, and whether that needs a person."""
+    return {one.name: (one.entry.failure, one.needs_person) for one in store.results(run) if not one.is_graded}
+
+
+def tries(log: Path) -> int:
+    """How many times something was graded."""
+    return log.stat().st_size if log.exists() else 0
+
+
+@pytest.mark.parametrize(
+    "breaks", [("raises", "ValueError: boom"), ("driver", "no driver"), ("killed", KILLED)], ids=lambda one: one[0]
+)
+def test_a_grading_that_breaks_is_made_twice_and_then_needs_a_person(
+    tmp_path: Path, store: Store, folder: Path, breaks: tuple[str, str]
+) -> None:
+    """In real processes. One that breaks once is graded; what needs a person is not tried again by itself."""
+    how, why = breaks
+    logs = [tmp_path / name for name in ("always", "once")]
+    hand_in(folder, always=f"{how} {logs[0]}", once=f"{how} {logs[1]} 1", ann="right")
+    run = planned(store, folder)
+    told = graded(store, folder, run, partial(processes, 2))
+
+    assert failures(store, run) == {"always": (_BROKE + why, True)}
+    assert list(map(tries, logs)) == [2, 2]
+    assert len(told) == 3
+    assert store.pending(run) == []
+    assert graded(store, folder, planned(store, folder)) == []
+    (result,) = store.results(run, "always")
+    assert (result.verdict, result.score, result.record.score) == (Verdict.JUDGE_ERROR, None, None)
+    assert result.record.findings[0].message == _BROKE + why
+
+
+def test_a_grading_that_does_not_end_twice_needs_a_person(tmp_path: Path, store: Store, folder: Path) -> None:
+    """Its process is killed each time."""
+    log = tmp_path / "log"
+    hand_in(folder, stuck=f"stuck {log}", ann="right")
+    run = planned(store, folder)
+    with processes(1) as pool:
+        assert isinstance(pool, Pool)
+        (place,) = pool._places
+
+        def look_at_the_clock() -> None:
+            for number in (1, 2):
+                until(lambda number=number: tries(log) == number, 120)  # type: ignore[misc]
+                place.wait_less(MOST_SECONDS)
+
+        thread = threading.Thread(target=look_at_the_clock)
+        thread.start()
+        graded(store, folder, run, lambda: nullcontext(pool))
+        thread.join()
+
+    assert failures(store, run) == {"stuck": (_BROKE + LATE, True)}
+
+
+@pytest.mark.parametrize(
+    "trouble", [("full", "no room"), ("disk", "No space left"), ("store", "no store")], ids=lambda one: one[0]
+)
+def test_trouble_of_the_whole_machine_needs_no_person(
+    tmp_path: Path, store: Store, folder: Path, trouble: tuple[str, str]
+) -> None:
+    """However often: the same command tries it again."""
+    how, why = trouble
+    hand_in(folder, ann=f"{how} {tmp_path / 'log'} 3")
+    run = planned(store, folder)
+    for _ in range(3):
+        graded(store, folder, run)
+        ((said, needs_person),) = failures(store, run).values()
+        assert (why in said, needs_person) == (True, False)
+    graded(store, folder, run)
+
+    assert failures(store, run) == {}
+    assert tries(tmp_path / "log") == 4
+
+
+def test_every_error_says_whether_it_is_of_the_machine() -> None:
+    """One that the list of the others lacks counts against the submission only after a second grading, alone."""
+    of_machine = {error.__name__ for error in GraderError.__subclasses__() if error.of_machine}
+
+    assert of_machine == {
+        *("ToolMissing", "CannotStart", "OtherGrader", "NoWorkers", "OutOfRoom", "StoreFailure", "Unprotected"),
+    }  # fmt: skip
+
+
+class Interrupted(BaseException):
+    """In the place of Ctrl-C."""
+
+
+def test_a_batch_that_ends_after_the_first_time_leaves_it_to_the_next(
+    tmp_path: Path, store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It broke once only: it has a reason, needs no person yet, and is graded again."""
+    log = tmp_path / "log"
+    hand_in(folder, ann=f"raises {log}", bob="right")
+    run = planned(store, folder)
+    note = batch._Work.note
+
+    def ends(work: batch._Work, broken: Graded) -> None:
+        note(work, broken)
+        raise Interrupted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batch._Work, "note", ends)
+        with pytest.raises(Interrupted):
+            graded(store, folder, run, window=1)
+    assert failures(store, run)["ann"] == ("ValueError: boom", False)
+
+    graded(store, folder, run)
+    assert failures(store, run) == {"ann": (f"{_BROKE}ValueError: boom", True)}
+    assert tries(log) == 3
+
+
+def test_whoever_asks_for_it_has_it_graded_again(tmp_path: Path, store: Store, folder: Path) -> None:
+    """Twice again; once it goes well there is a record, and nobody needs to look."""
+    log = tmp_path / "log"
+    hand_in(folder, ann=f"raises {log} 4", bob=f"raises {log} 4")
+    run = planned(store, folder)
+    graded(store, folder, run)
+    key = next(store.results(run, "ann")).entry.key
+    assert (len(failures(store, run)), tries(log)) == (2, 2)
+
+    graded(store, folder, run, again={key})
+    assert (len(failures(store, run)), tries(log)) == (2, 4)
+    graded(store, folder, run, again={key})
+    assert (failures(store, run), store.given_up(key), tries(log)) == ({}, "", 5)
+
+
+def test_another_batch_and_a_later_run_know_of_it(tmp_path: Path, store: Store, folder: Path) -> None:
+    """By what was handed in, not by the run; pruning forgets what nobody refers to."""
+    log = tmp_path / "log"
+    hand_in(folder, ann=f"raises {log}")
+    first = planned(store, folder)
+    waiting = store.pending(first)
+    graded(store, folder, first)
+    told: list[Graded] = []
+    with run_locks(folder) as claimed:
+        work = batch._Work(store=store, run=first, run_locks=claimed, tell=told.append, level="none", again=frozenset())
+        assert list(work.tasks(waiting, [])) == []
+    assert [one.failure for one in told] == [f"{_BROKE}ValueError: boom"]
+
+    (folder / "bob.c").write_text("right", encoding="utf-8")
+    second = planned(store, folder)
+    graded(store, folder, second)
+    assert failures(store, second) == {"ann": (f"{_BROKE}ValueError: boom", True)}
+    assert tries(log) == 2
+
+    prune.prune(store, [first])
+    assert list(failures(store, second)) == ["ann"]
+    prune.prune(store, [second])
+    assert store.database.row("SELECT count(*) FROM given_up")["count(*)"] == 0  # type: ignore[index]
+
+
+def test_a_store_from_before_is_read_as_it_is_and_gets_the_table_when_it_is_used(
+    tmp_path: Path, store: Store, folder: Path
+) -> None:
+    """Nothing is written by those who only read."""
+    path = tmp_path / "grades.sqlite"
+    hand_in(folder, ann=f"raises {tmp_path / 'log'}")
+    run = planned(store, folder)
+    store.database.change("DROP TABLE given_up")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = path.read_bytes()
+    with open_store(path, read_only=True) as old:
+        assert [one.needs_person for one in old.results(run)] == [False]
+    assert path.read_bytes() == before
+
+    with open_store(path) as opened:
+        graded(opened, folder, run)
+        assert [one.needs_person for one in opened.results(run)] == [True]

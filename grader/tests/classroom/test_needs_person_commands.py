@@ -1,0 +1,162 @@
+"""The commands for a class say which submissions need a person, and no table or report takes them for a zero."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from grader.core.record import from_json
+from grader.tests.support.command import Said, grade
+from grader.tests.support.counter_house import BELOW, RIGHT, house_with_counter
+
+_BROKE = "its grading broke twice: "
+
+BREAKS = '''
+    def play(self, work: Workspace, program: Program, cases: Sequence[Case]) -> Replayed:
+        """Break when the source says so: always, or the first time."""
+        import pathlib
+        found = re.search(rb"^# (always|once) (.+)$", program.content, re.MULTILINE)
+        if found is not None:
+            log = pathlib.Path(found[2].decode())
+            log.write_text("x" * (1 + (log.stat().st_size if log.exists() else 0)))
+            if found[1] == b"always" or log.stat().st_size == 1:
+                raise RuntimeError("the instrument broke")
+        return self._play(work, program, cases)
+
+    def _play('''
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A class that was graded by a grader that breaks at two of its submissions, and cannot read a third."""
+    made = tmp_path_factory.mktemp("broken")
+    runtime = house_with_counter(made / "house") / "grader" / "labs" / "counter" / "runtime.py"
+    text = runtime.read_text(encoding="utf-8").replace("\n    def play(", BREAKS)
+    runtime.write_text(text, encoding="utf-8")
+    sources = {
+        "ada": RIGHT,
+        "bob": BELOW,
+        "eve": f"# always {made / 'eve'}{RIGHT}",
+        "fay": f"# once {made / 'fay'}{RIGHT}",
+    }
+    for name, source in sources.items():
+        (made / "in" / name).mkdir(parents=True)
+        (made / "in" / name / "counter.sh").write_text(source, encoding="utf-8")
+    (made / "in" / "zoe.zip").write_bytes(b"no zip")
+    people = "".join(f"{name},{name.title()}\n" for name in (*sources, "zoe", "gus"))
+    (made / "class.csv").write_text(f"folder,name\n{people}", encoding="utf-8")
+    said = call(made, "batch", "in", "--lab", "counter", "--roster", "class.csv", "--jobs", "2")
+
+    assert said.code == 3
+    assert "no score until a person has looked at it: 2\n  eve: its" in said.out
+    assert "the instrument broke (--again eve grades it again)\n" in said.out
+    assert "no score yet" not in said.out
+    assert "in: 5 entries: 4 to be graded, 1 that a person has to look at\n" in said.err
+    assert "5 of 5 done, 1 failing, 1 without a score" in said.err
+    assert (tries(made / "eve"), tries(made / "fay")) == (2, 2)
+    return made
+
+
+def tries(log: Path) -> int:
+    """How many times something was graded."""
+    return log.stat().st_size if log.exists() else 0
+
+
+def call(place: Path, *words: str | Path) -> Said:
+    """`grade` of the copied house."""
+    return grade(*words, cwd=place, root=place / "house")
+
+
+def test_an_export_has_a_row_that_is_no_zero(place: Path) -> None:
+    """Without --partial; who needs a person is said too. Canvas would take an empty cell for a deleted grade."""
+    said = call(place, "export")
+    rows = {row["submission"]: row for row in csv.DictReader(io.StringIO(said.out))}
+    scope = call(place, "export", "--format", "gradescope-csv")
+    graded = {row["Submission ID"]: row for row in csv.DictReader(io.StringIO(scope.out))}
+    canvas = call(place, "export", "--format", "canvas-csv")
+    lines = call(place, "export", "--format", "jsonl")
+    records = {record.submission.name: record for record in map(from_json, lines.out.splitlines())}
+
+    assert {one.code for one in (said, scope, canvas, lines)} == {0}
+    for one in (said, scope, canvas, lines):
+        assert "run 1: without a score, because they need a person: 2: eve, zoe\n" in one.err
+    assert {name: row["score"] for name, row in rows.items()} == {
+        "ada": "100", "bob": "60", "eve": "", "fay": "100", "zoe": "", "": "",
+    }  # fmt: skip
+    assert {rows[name]["verdict"] for name in ("eve", "zoe")} == {"judge_error"}
+    assert rows["eve"]["remark"] == f"needs a person: {_BROKE}RuntimeError: the instrument broke"
+    assert rows["zoe"]["remark"].startswith("needs a person: in/zoe.zip: the zip is broken")
+    assert (rows[""]["verdict"], rows["ada"]["remark"]) == ("missing", "")
+    assert (graded["eve"]["Total Score"], graded["eve"]["Status"], graded["eve"]["Remarks"]) == (
+        "", "Ungraded", rows["eve"]["remark"],
+    )  # fmt: skip
+    assert [line.split(",")[0] for line in canvas.out.splitlines()[2:]] == ['"Ada"', '"Bob"', '"Fay"']
+    assert {name: record.score for name, record in records.items()} == {
+        "ada": 100, "bob": 60, "eve": None, "fay": 100, "zoe": None,
+    }  # fmt: skip
+
+
+def test_pages_and_reports_say_it(place: Path) -> None:
+    """The class's page, and that of each; no report takes it for a zero."""
+    page = call(place, "export", "--format", "html", "--output", "pages")
+    index = (place / "pages" / "index.html").read_text(encoding="utf-8")
+    (row,) = (line for line in index.splitlines() if 'href="eve.html"' in line)
+    shown = call(place, "show", "eve")
+    found = json.loads(call(place, "show", "eve", "--format", "json").out)
+
+    assert page.code == 0
+    assert "5 reports written to pages" in page.err
+    assert "no score" in row
+    assert f"needs a person: {_BROKE}RuntimeError" in row
+    assert "<option>needs a person</option>" in index
+    assert f"needs a person: {_BROKE}RuntimeError" in (place / "pages" / "eve.html").read_text(encoding="utf-8")
+    assert shown.code == 3
+    assert shown.out.startswith(f"eve: needs a person, no score\n  needs a person: {_BROKE}RuntimeError")
+    assert "No point is given or taken until a person has looked at it" in shown.out
+    assert f"eve: needs a person: {_BROKE}RuntimeError" in shown.err
+    assert (found["score"], found["verdict"], found["complete"]) == (None, "judge_error", False)
+
+
+def test_runs_and_the_same_command_say_it_too(place: Path) -> None:
+    """Two need a person, none is graded again, and the exit code is the same."""
+    runs = " ".join(call(place, "runs").out.split())
+    again = call(place, "batch", "in", "--lab", "counter")
+
+    assert "need a person" in runs
+    assert "│ 5 │ 2 │ 1 │ 2 │ 0 │ 86.7 │" in runs
+    assert again.code == 3
+    assert tries(place / "eve") == 2
+
+
+def test_one_that_broke_once_or_was_never_tried_is_not_exported(place: Path) -> None:
+    """Neither is a gap that nobody decided; with --partial the others are, and who needs a person."""
+    store = place / "once.sqlite"
+    store.write_bytes((place / "grades.sqlite").read_bytes())
+    for statement in (
+        "DELETE FROM given_up",
+        "DELETE FROM records WHERE key = (SELECT key FROM results WHERE submission = 'ada')",
+    ):
+        with contextlib.closing(sqlite3.connect(store)) as connection, connection:
+            connection.execute(statement)
+    refused = call(place, "export", "--store", store)
+    partial = call(place, "export", "--store", store, "--partial")
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "run 1: without a score, because they need a person: 1: zoe\n" in refused.err
+    assert "run 1: without a score yet: 2: ada, eve\n" in refused.err
+    assert [row["submission"] for row in csv.DictReader(io.StringIO(partial.out))] == ["bob", "fay", "zoe", ""]
+
+
+def test_a_person_may_have_it_graded_again(place: Path) -> None:
+    """By name; a grader that was fixed grades it without that."""
+    again = call(place, "batch", "in", "--lab", "counter", "--again", "eve")
+
+    assert again.code == 3
+    assert tries(place / "eve") == 4
+    assert f"eve: it could not be graded again, and has no score as before: {_BROKE}RuntimeError" in again.err
