@@ -84,19 +84,23 @@ class HarnessObjects:
     starts: Mapping[str, frozenset[str]]
     """What a known-good program runs besides its functions (startup.py), by program and lane."""
     libc_names: bytes
-    """JSON; see `libc`."""
+    """JSON; see `libc` and `only_static`."""
 
     def libc(self) -> dict[str, str]:
         """Return what the usual link gets from libc and gcc, by name: the C declaration of a variable, or ""."""
-        names: dict[str, str] = json.loads(self.libc_names)
+        names: dict[str, str] = json.loads(self.libc_names)["usual"]
         return names
+
+    def only_static(self) -> frozenset[str]:
+        """Return what else there is in a static libc: inner parts, for which the usual link has no names."""
+        return frozenset(json.loads(self.libc_names)["static"])
 
 
 def harness_objects(project: CProject) -> HarnessObjects:
     """Return the driver and the harness, compiled once for this compiler and cached between runs."""
     folders = (_HARNESS, project.driver.parent, _FILTERS)
     sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
-    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"10", *_here()]
+    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"11", *_here()]
     made = cached(parts, partial(_make, project))
     objects = {path.name: path.read_bytes() for path in made.iterdir() if path.name in _LINKED}
     starts = json.loads((made / "starts").read_text())
@@ -183,26 +187,27 @@ def _try_lanes(project: CProject, made: Path) -> None:
 
 
 def _write_libc_names(made: Path) -> None:
-    """Write what the usual link (lanes.py) gets from elsewhere, by name: libc, gcc's routines, the start of programs.
-
-    A variable has the C declaration of one with its size, a function has none.
-    """
+    """Write what the usual link (lanes.py) and a static one get from libc, gcc and the files at a program's start."""
     traced = [*dynamic("program", ["marker.o", "known_good.o", "native.o"]), "-Wl,--trace"]
-    paths = dict.fromkeys(_PATH.findall(_run_own(traced, made).stdout.decode()))
-    files = [path for path in map(Path, paths) if path.is_file() and path.read_bytes().startswith(_MAGIC)]
-    shared = [path for path in files if ".so" in path.name]
-    others = [path for path in files if path not in shared]
-    printed = [
-        _run_own(["readelf", "-W", table, *map(str, group)], made).stdout.decode(errors="replace")
-        for table, group in (("--dyn-syms", shared), ("--syms", others))
-    ]
-    names = {"main": ""}  # the harness has it
-    for size, kind, binding, section, name in _SYMBOL.findall("\n".join(printed)):
-        if kind in _DECLARED and binding != "LOCAL" and section not in ("UND", "ABS"):
-            names[name] = _DECLARED[kind].format("{}", int(size, 0) or 1)
-    if "fork" not in names:  # as a list that refuses nothing would do
-        raise DriverError(f"what libc defines cannot be read from the files that ld uses: {' '.join(paths)}")
-    (made / "libc").write_text(json.dumps(names))
+    usual = _defined(_run_own(traced, made).stdout.decode(), made) | {"main": ""}  # which the harness has
+    static = _defined("\n".join((made / name).read_text() for name in (BEFORE, BEHIND)), made)
+    if "fork" not in usual:  # a list without it would refuse nothing
+        raise DriverError("what libc defines cannot be read from the files that ld says it uses")
+    (made / "libc").write_text(json.dumps({"usual": usual, "static": sorted(static.keys() - usual.keys())}))
+
+
+def _defined(text: str, made: Path) -> dict[str, str]:
+    """Return the names that the libraries and objects define whose paths are in the text; see `HarnessObjects.libc`."""
+    paths = map(Path, dict.fromkeys(_PATH.findall(text)))
+    files = [path for path in paths if path.is_file() and path.read_bytes().startswith(_MAGIC)]
+    names = {}
+    for path in files:
+        table = "--dyn-syms" if ".so" in path.name else "--syms"
+        printed = _run_own(["readelf", "-W", table, str(path)], made).stdout.decode(errors="replace")
+        for size, kind, binding, section, name in _SYMBOL.findall(printed):
+            if kind in _DECLARED and binding != "LOCAL" and section not in ("UND", "ABS"):
+                names[name] = _DECLARED[kind].format("{}", int(size, 0) or 1)
+    return names
 
 
 def _run_own(command: list[str], folder: Path) -> Completed:

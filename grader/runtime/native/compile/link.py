@@ -156,8 +156,10 @@ def _before_linking(
     refused = unneeded_calls.refused(symbols.undefined.difference(instrumented), side)
     replaced = (*symbols.undefined.intersection(RENAMED), *instrumented, *refused)
     renamed = [f"{name} {side.prefix}{name}" for name in replaced]
-    unhideable = symbols.unhideable - project.functions.keys()
-    renamed += [f"{name} s{secrets.token_hex(8)}" for name in unhideable if _PLAIN.fullmatch(name)]
+    # weak names of inner parts of libc are NULL in the handout's program; in a static one they would not be
+    inner = symbols.weak.intersection(side.only_static()) if symbols.weak else frozenset()
+    hidden = (symbols.unhideable - project.functions.keys()) | inner
+    renamed += [f"{name} s{secrets.token_hex(8)}" for name in hidden if _PLAIN.fullmatch(name)]
     _add_lines(work, "theirs.sym", renamed)
     _add_lines(work, "api.sym", project.functions)
     variables, code = _renames(elf)

@@ -15,6 +15,8 @@ class Symbols:
 
     defined: frozenset[str]
     undefined: frozenset[str]
+    weak: frozenset[str] = frozenset()
+    """The undefined names that may stay undefined; then they are NULL."""
     unhideable: frozenset[str] = frozenset()
     """The defined names that objcopy cannot hide: common and unique ones. They could take the place of libc's."""
 
@@ -23,8 +25,9 @@ class Symbols:
         """Return the names of an object file."""
         visible = [symbol for symbol in elf.symbols() if symbol.bind != Bind.LOCAL]
         undefined = {symbol.name for symbol in visible if symbol.section == 0}
+        weak = {symbol.name for symbol in visible if symbol.section == 0 and symbol.bind == Bind.WEAK}
         unhideable = {
             symbol.name for symbol in visible if symbol.section == COMMON or symbol.bind not in (Bind.GLOBAL, Bind.WEAK)
         }
         defined = {symbol.name for symbol in visible} - undefined
-        return cls(frozenset(defined), frozenset(undefined), frozenset(unhideable - undefined))
+        return cls(frozenset(defined), frozenset(undefined), frozenset(weak), frozenset(unhideable - undefined))

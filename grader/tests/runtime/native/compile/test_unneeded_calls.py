@@ -179,6 +179,17 @@ def test_inner_allocators_and_variables_of_libc_are_out_of_reach(*, valgrind: bo
     assert "call malloc instead. While you are graded the call always fails" in messages[3]
 
 
+@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
+def test_weak_names_of_inner_parts_are_null(*, valgrind: bool) -> None:
+    """Only a static libc has these; the handout's program has not."""
+    top = "#include <stddef.h>\nvoid *__malloc(size_t) __attribute__((weak)); int clone3(void) __attribute__((weak));\n"
+    source = around("append_kv", "    if (__malloc || clone3) return -7;", top=top)
+
+    record = graded_text(source, first_case(), valgrind=valgrind)
+
+    assert (record.verdict, record.advice) == (Verdict.ACCEPTED, ())
+
+
 def test_a_crash_cannot_be_handled() -> None:
     """No name of libc puts a handler in the place of the harness's."""
     statements = """
