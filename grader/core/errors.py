@@ -4,6 +4,7 @@ GraderError                 exit code 3: the grader's fault; costs no student a 
 ├── ToolMissing             a required program is not installed; with the command that installs it
 ├── CannotStart             a program is installed but cannot be started
 ├── DriverError             the grader's own driver did not build, or broke its own protocol
+│   └── BrokenTool          a tool of this machine fails with known-good input too
 ├── OtherGrader             a worker has another grader, other cases or other tools than this process
 ├── NoWorkers               there is no worker machine to grade
 ├── TooBusy                 this machine is too busy to run a working program in time
@@ -29,6 +30,7 @@ from pathlib import Path
 __all__ = [
     "DISK_ERRORS",
     "MOST_SHOWN",
+    "BrokenTool",
     "CannotStart",
     "CaseFileError",
     "ClassFileError",
@@ -105,6 +107,12 @@ class DriverError(GraderError):
     """The driver, a part of the grader, did not work as required."""
 
 
+class BrokenTool(DriverError):
+    """A tool of this machine fails with known-good input, so no submission is the cause."""
+
+    of_machine = True
+
+
 class OtherGrader(GraderError):
     """A worker's record would differ from the requested one."""
 
@@ -118,7 +126,7 @@ class NoWorkers(GraderError):
 
 
 class TooBusy(GraderError):
-    """The machine gives a program no time, so the program cannot be judged."""
+    """The machine gives a program no time, so the program cannot be judged. That may be the program's own doing."""
 
 
 class OutOfRoom(GraderError):

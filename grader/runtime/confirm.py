@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from grader.core.errors import DriverError, OutOfRoom
+from grader.core.errors import BrokenTool, OutOfRoom
 from grader.runtime.program import Program
 from grader.system import capacity, sandbox
 from grader.system.sandbox import Workspace
@@ -48,7 +48,7 @@ def run_confirmed(
     with sandbox.workspace(tools=work.tools) as place:
         failure = run(place, known_good(place)).unexplained_end
     if failure:
-        raise DriverError(f"not even a known-good program comes to its end here: {failure}")
+        raise BrokenTool(f"not even a known-good program comes to its end here: {failure}")
     again = run(work, program)
     if again.unexplained_end and capacity.memory_kills() > kills:
         raise OutOfRoom(f"the kernel ended processes of this machine for want of memory: {again.unexplained_end}")

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from grader.core.errors import DriverError, OutOfRoom
+from grader.core.errors import BrokenTool, OutOfRoom
 from grader.system.private_folder import temporary_folder
 
 __all__ = ["cached", "folder", "users_folder"]
@@ -26,7 +26,7 @@ _REMEDY = "set XDG_CACHE_HOME to a folder of your own"
 def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
     """Return the folder for what is made from these `parts`; `make` fills it once, it exists complete or not at all.
 
-    Raises `DriverError` when other users may write to the cache folder, `OutOfRoom` when it cannot be written.
+    Raises `BrokenTool` when other users may write to the cache folder, `OutOfRoom` when it cannot be written.
     """
     name = hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
     users = users_folder()
@@ -48,7 +48,7 @@ def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
 def folder() -> Path:
     """Return the cache folder. Its files are executed, or linked into graded programs.
 
-    Raises `DriverError` when other users may write to it, `OutOfRoom` when none can be made.
+    Raises `BrokenTool` when other users may write to it, `OutOfRoom` when none can be made.
     """
     users = users_folder()
     if _is_there(users) and os.access(users, os.W_OK):
@@ -65,14 +65,14 @@ def users_folder() -> Path:
 
 
 def _is_there(users: Path) -> bool:
-    """Whether this folder exists, or could be made. Raises `DriverError` when other users may write to it."""
+    """Whether this folder exists, or could be made. Raises `BrokenTool` when other users may write to it."""
     try:
         users.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = users.stat()
     except OSError:
         return False
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise DriverError(f"{users} can be written by others; remove it, or {_REMEDY}")
+        raise BrokenTool(f"{users} can be written by others; remove it, or {_REMEDY}")
     return True
 
 
@@ -85,9 +85,9 @@ def _temporary() -> Path:
     except OSError as error:
         raise OutOfRoom(f"{place}: {error.strerror or error}. Make room there, or {_REMEDY}") from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise DriverError(f"{place} is not a folder of this user alone; remove it, or {_REMEDY}")
+        raise BrokenTool(f"{place} is not a folder of this user alone; remove it, or {_REMEDY}")
     if around.st_uid not in (0, os.geteuid()) or (around.st_mode & 0o022 and not around.st_mode & stat.S_ISVTX):
-        raise DriverError(
+        raise BrokenTool(
             f"other users can replace what is in {place.parent}; set TMPDIR to another folder, or {_REMEDY}"
         )
     return place

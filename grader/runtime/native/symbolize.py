@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from grader.core.errors import DriverError
+from grader.core.errors import BrokenTool
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
 from grader.runtime.program import Program
@@ -84,7 +84,7 @@ def lines_at(
     """Return the lines of `source_name` at each of these addresses, innermost first; an address may have none.
 
     In an object file an address is an offset in `section`. Debug lines may be forged: where addr2line fails on them and
-    on nothing else, or needs too long, no line is known. Raises `DriverError` where it fails on /bin/sh too.
+    on nothing else, or needs too long, no line is known. Raises `BrokenTool` where it fails on /bin/sh too.
     """
     place = [f"--section={section}"] if section else []
     command = ["addr2line", "-a", "-i", "-f", *place, "-e", file]
@@ -102,9 +102,7 @@ def lines_at(
             break
     known_good = work.run(["addr2line", "-a", "-f", "-e", _KNOWN_GOOD, "0x0"], limits=_LIMITS)
     if not known_good.succeeded or 0 not in _answers(decoded(known_good.stdout), source_name):
-        raise DriverError(
-            f"addr2line failed: {known_good.stderr.decode(errors='replace').strip() or 'it says nothing'}"
-        )
+        raise BrokenTool(f"addr2line failed: {known_good.stderr.decode(errors='replace').strip() or 'it says nothing'}")
     return {}
 
 

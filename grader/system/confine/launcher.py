@@ -6,7 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from grader.core.errors import DriverError
+from grader.core.errors import BrokenTool
 from grader.system import process
 from grader.system.build_cache import cached
 from grader.system.process import Completed, Patience
@@ -22,7 +22,7 @@ _PATIENCE = Patience(wall_seconds=60)
 def launcher() -> Path:
     """Return the launcher; it is compiled if this version is not cached.
 
-    Raises `DriverError`, and `CannotStart` without a C compiler.
+    Raises `BrokenTool`, and `CannotStart` without a C compiler.
     """
     sources = sorted(_HERE.glob("*.[ch]"))
     return cached([source.read_bytes() for source in sources], _make) / "confine"
@@ -34,11 +34,11 @@ def _make(folder: Path) -> None:
     if not done.succeeded:
         done = _compiled(folder)
     if not done.succeeded:
-        raise DriverError(f"our own launcher does not compile:\n{done.stderr.decode(errors='replace')}")
+        raise BrokenTool(f"our own launcher does not compile:\n{done.stderr.decode(errors='replace')}")
     paths = {"PATH": "/usr/bin:/bin"}
     starts = process.run(["./confine", "--", "true"], cwd=folder, limits=_PATIENCE, environment=paths)
     if not starts.succeeded:  # a launcher that does not work is not cached
-        raise DriverError(f"our own launcher does not work:\n{starts.stderr.decode(errors='replace')}")
+        raise BrokenTool(f"our own launcher does not work:\n{starts.stderr.decode(errors='replace')}")
 
 
 def _compiled(folder: Path, *options: str) -> Completed:

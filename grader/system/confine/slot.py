@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.core.errors import CannotStart, TooBusy
+from grader.core.errors import CannotStart, OutOfRoom
 from grader.system.private_folder import temporary_folder
 
 __all__ = ["USERS", "user_of_this_process"]
@@ -34,7 +34,7 @@ _held = _Held()
 
 
 def user_of_this_process() -> int:
-    """Return a user id that no other grader has until this process ends. Raises `TooBusy` when all are taken."""
+    """Return a user id that no other grader has until this process ends. Raises `OutOfRoom` when all are taken."""
     if _held.by != os.getpid():
         _held.number, _held.lock = _take()
         _held.by = os.getpid()
@@ -55,7 +55,7 @@ def _take() -> tuple[int, int]:
                 return number, lock
     finally:
         os.close(folder)
-    raise TooBusy(f"{_COUNT} gradings are under way on this machine, and there are no more users for them")
+    raise OutOfRoom(f"{_COUNT} gradings are under way on this machine, and there are no more users for them")
 
 
 def _folder() -> int:

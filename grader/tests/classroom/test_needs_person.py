@@ -20,7 +20,7 @@ from grader.classroom.locks import run_locks
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.worker_pool import Pool
 from grader.classroom.workers import KILLED, LATE, Graded, Task, processes
-from grader.core.errors import DriverError, GraderError, OutOfRoom, StoreFailure
+from grader.core.errors import BrokenTool, DriverError, GraderError, OutOfRoom, StoreFailure
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.system.budget import MOST_SECONDS
@@ -31,6 +31,14 @@ from grader.tests.support.handmade import outcome, record_of
 __all__ = ["folder", "store"]
 
 _BROKE = "its grading broke twice: "
+_TROUBLE = {
+    "raises": ValueError("boom"),
+    "driver": DriverError("no driver"),
+    "full": OutOfRoom("no room"),
+    "tool": BrokenTool("no gcc"),
+    "disk": OSError(28, "No space left on device"),
+    "store": StoreFailure("no store"),
+}
 
 
 def pretended(task: Task) -> Graded:
@@ -52,8 +60,7 @@ def pretended(task: Task) -> Graded:
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "stuck":
             os.kill(os.getpid(), signal.SIGSTOP)
-        raise {"raises": ValueError("boom"), "driver": DriverError("no driver"), "full": OutOfRoom("no room"),
-               "disk": OSError(28, "No space left on device"), "store": StoreFailure("no store")}[how]  # fmt: skip
+        raise _TROUBLE[how]
 
     with patch.object(pipeline, "grade", broken):
         return workers.grade(task)
@@ -129,7 +136,9 @@ def test_a_grading_that_does_not_end_twice_needs_a_person(tmp_path: Path, store:
 
 
 @pytest.mark.parametrize(
-    "trouble", [("full", "no room"), ("disk", "No space left"), ("store", "no store")], ids=lambda one: one[0]
+    "trouble",
+    [("full", "no room"), ("tool", "no gcc"), ("disk", "No space left"), ("store", "no store")],
+    ids=lambda one: one[0],
 )
 def test_trouble_of_the_whole_machine_needs_no_person(
     tmp_path: Path, store: Store, folder: Path, trouble: tuple[str, str]
@@ -149,11 +158,14 @@ def test_trouble_of_the_whole_machine_needs_no_person(
 
 
 def test_every_error_says_whether_it_is_of_the_machine() -> None:
-    """One that the list of the others lacks counts against the submission only after a second grading, alone."""
-    of_machine = {error.__name__ for error in GraderError.__subclasses__() if error.of_machine}
+    """Any other one counts against the submission, after a second grading, alone."""
 
-    assert of_machine == {
-        *("ToolMissing", "CannotStart", "OtherGrader", "NoWorkers", "OutOfRoom", "StoreFailure", "Unprotected"),
+    def below(error: type[GraderError]) -> list[type[GraderError]]:
+        return [error, *(one for other in error.__subclasses__() for one in below(other))]
+
+    assert {error.__name__ for error in below(GraderError) if error.of_machine} == {
+        "ToolMissing", "CannotStart", "BrokenTool", "OtherGrader", "NoWorkers", "OutOfRoom", "StoreFailure",
+        "Unprotected",
     }  # fmt: skip
 
 

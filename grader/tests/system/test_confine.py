@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from grader.cli import doctor
-from grader.core.errors import TooBusy
+from grader.core.errors import OutOfRoom
 from grader.system import process, sandbox
 from grader.system.confine import filters
 from grader.system.confine.launcher import launcher
@@ -141,7 +141,7 @@ def test_more_gradings_than_users_are_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("grader.system.confine.slot._COUNT", 0)
     monkeypatch.setattr("grader.system.confine.slot._held.by", 0)
 
-    with pytest.raises(TooBusy):
+    with pytest.raises(OutOfRoom):
         user_of_this_process()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.errors import CannotStart, TooBusy
+from grader.core.errors import CannotStart, OutOfRoom
 from grader.system.confine import slot
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has one user only")
@@ -64,5 +64,5 @@ def test_there_are_so_many_and_no_more(parents: tuple[Path, Path], monkeypatch: 
     monkeypatch.setattr(slot, "_COUNT", 1)
     slot.user_of_this_process()
 
-    with pytest.raises(TooBusy, match="1 gradings"):
+    with pytest.raises(OutOfRoom, match="1 gradings"):
         slot._take()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from grader.core.errors import DriverError
+from grader.core.errors import BrokenTool
 from grader.runtime.native.compile import scan
 from grader.runtime.native.compile.elf import Elf
 from grader.runtime.native.compile.lanes import BEFORE, BEHIND, LANES, dynamic
@@ -145,7 +145,7 @@ def _make(project: CProject, made: Path) -> None:
         elf = Elf.read((made / name).read_bytes())
         defined = Symbols.of(elf).defined if elf else frozenset()
         if not any(symbol.startswith(prefix) for symbol in defined):  # only objects that work are cached
-            raise DriverError(f"our own driver was not made as it must be: objcopy did not rename what {name} defines")
+            raise BrokenTool(f"our own driver was not made as it must be: objcopy did not rename what {name} defines")
     _link_libc(made)
     _try_lanes(project, made)
     _write_libc_names(made)
@@ -192,7 +192,7 @@ def _write_libc_names(made: Path) -> None:
     usual = _defined(_run_own(traced, made).stdout.decode(), made) | {"main": ""}  # which the harness has
     static = _defined("\n".join((made / name).read_text() for name in (BEFORE, BEHIND)), made)
     if "fork" not in usual:  # a list without it would refuse nothing
-        raise DriverError("what libc defines cannot be read from the files that ld says it uses")
+        raise BrokenTool("what libc defines cannot be read from the files that ld says it uses")
     (made / "libc").write_text(json.dumps({"usual": usual, "static": sorted(static.keys() - usual.keys())}))
 
 
@@ -213,7 +213,7 @@ def _defined(text: str, made: Path) -> dict[str, str]:
 def _run_own(command: list[str], folder: Path) -> Completed:
     done = _run(command, folder)
     if not done.succeeded:
-        raise DriverError(f"our own driver does not compile:\n{done.stderr.decode(errors='replace')}")
+        raise BrokenTool(f"our own driver does not compile:\n{done.stderr.decode(errors='replace')}")
     return done
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from grader.core.errors import DriverError, TooBusy
+from grader.core.errors import BrokenTool
 from grader.runtime.native.compile.elf import Bind, Elf, Kind
 from grader.runtime.native.compile.link import link
 from grader.runtime.native.compile.outside_files import TELL, outside_files
@@ -74,7 +74,7 @@ def _known_good_program(project: CProject, work: Workspace, size: int) -> Progra
     compiled = work.run([*project.compile_command, *TELL], limits=COMPILE_LIMITS)
     elsewhere = outside_files(work) if compiled.succeeded else []
     if elsewhere:
-        raise DriverError(
+        raise BrokenTool(
             f"gcc takes its own headers from {elsewhere[0]}, where no submission may read; put a gcc on /usr/bin or "
             "/usr/local/bin whose files lie beside it"
         )
@@ -128,8 +128,8 @@ def _known_good_start(
     return {f"{name} {lanes[name]}": start(elf) for name, elf in found.items() if elf}
 
 
-def _broken(tool: str, done: Completed) -> DriverError | TooBusy:
+def _broken(tool: str, done: Completed) -> BrokenTool:
     if done.timed_out:
-        return TooBusy(f"{tool} does not come to an end here, not even with a known-good file")
+        return BrokenTool(f"{tool} does not come to an end here, not even with a known-good file")
     said = done.stderr.decode(errors="replace").strip()[:2000]
-    return DriverError(f"{tool} does not even make a program of a known-good file here:\n{said or 'it says nothing'}")
+    return BrokenTool(f"{tool} does not even make a program of a known-good file here:\n{said or 'it says nothing'}")
