@@ -65,7 +65,7 @@ def grade(
         for step in STEPS:
             progress(stage_name(step))
             attempt = timed(step, attempt)
-        would_score = attempt.optional.run(OptionalStage.WOULD_SCORE, partial(_would_score, attempt), otherwise=None)
+    would_score = attempt.optional.run(OptionalStage.WOULD_SCORE, partial(_would_score, attempt), otherwise=None)
     return record(attempt, would_score=would_score, draw=draw)
 
 
