@@ -6,10 +6,9 @@ import struct
 
 from grader.runtime.heap_events import BlockEvent, Event, Misuse
 
-__all__ = ["block_event", "is_loss"]
+__all__ = ["block_event"]
 
 _BODY = struct.Struct("<5i4x4Qq")
-_LIVE = Event.LIVE.to_bytes(4, "little")
 
 _FOREIGN = Misuse("free-foreign", "frees an address that malloc never returned", explains_state=True)
 _OVERRUN = Misuse(
@@ -46,11 +45,6 @@ _TOO_SMALL = Misuse(
     explains_state=True,
 )
 """By the values of `enum detail` in harness/inside.h."""
-
-
-def is_loss(body: bytes) -> bool:
-    """Whether the body of a BLOCK frame reports an allocation that was never freed."""
-    return body.startswith(_LIVE)
 
 
 def block_event(body: bytes, operation: int) -> BlockEvent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ from functools import partial
 from grader.core.case import Case
 from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
-from grader.runtime.native.block_reports import block_event, is_loss
+from grader.runtime.native.block_reports import block_event
 from grader.runtime.native.delta import length_after, whole
 from grader.runtime.native.delta_step import DeltaStep
 from grader.runtime.native.driver import Driver
@@ -51,10 +52,12 @@ _DEEPEST = 32
 _MOST_BLOCKS = 1 << 19
 """The most allocations of a case; see inside.h."""
 _MOST_EVENTS = 1000
-"""Of one case: the most faults of its allocations, and the most never freed, of which heap.c reports no more."""
+"""Of one case: the most reports on its allocations of each kind, of which heap.c reports no more losses."""
 _MANY_EVENTS, _FEW_EVENTS = 10_000, 10
-"""After so many reports on allocations, those of a case are limited to a few of each of the two kinds: each becomes a
-finding, and judging and recording 270,000 took 15 s and 400 MB. Of 300 wrong programs none reports 5,200."""
+"""After so many reports on allocations a case has at most a few of each kind. Each can become a finding: to judge and
+record 270,000 took 15 s and 400 MB. Of 300 wrong programs none reports 5,200."""
+_EVENT = 4
+"""The bytes of a report that say of which kind it is."""
 _MOST_OF_LINES, _MOST_OF_A_PLACE = 1 << 17, 1 << 13
 """The most bytes of one message of lines.c, and of one on undefined behaviour (faults.c)."""
 
@@ -149,25 +152,29 @@ def _listen(played: list[Played], left: Sequence[int], frames: Iterable[Frame]) 
     places = {number: place for place, number in enumerate(left)}
     begun: list[int] = []
     finished = False
-    events, most = sum(len(one.events) for one in played), _MOST_EVENTS
+    events, of_case, most = sum(len(one.events) for one in played), Counter[bytes](), _MOST_EVENTS
     for frame in frames:
         finished |= frame.kind == Kind.DONE
         now = begun[-1] if begun else left[0]
         if frame.kind == Kind.BEGIN and places.get(frame.case, -1) >= places[now] and frame.case not in begun[-1:]:
             begun.append(frame.case)
         if begun and frame.case == begun[-1]:  # nothing that comes later belongs to an earlier case
-            events += frame.kind == Kind.BLOCK
             if frame.kind == Kind.BEGIN:
+                of_case.clear()
                 most = _MOST_EVENTS if events < _MANY_EVENTS else _FEW_EVENTS
+            if frame.kind == Kind.BLOCK:
+                events += 1
+                of_case[frame.body[:_EVENT]] += 1
+                if of_case[frame.body[:_EVENT]] > most:
+                    continue
             try:
-                _take_down(played, frame, most)
+                _take_down(played, frame)
             except (struct.error, ValueError):  # a body that the harness did not send is ignored
                 continue
     return begun, finished
 
 
-def _take_down(played: list[Played], frame: Frame, most: int) -> None:
-    """Record a frame; of the reports on allocations at most `most` faults, and as many losses."""
+def _take_down(played: list[Played], frame: Frame) -> None:
     one = played[frame.case]
     operations = len(one.case.trace.operations)
     match frame.kind:
@@ -175,9 +182,8 @@ def _take_down(played: list[Played], frame: Frame, most: int) -> None:
             played[frame.case] = Played(one.case)  # a second attempt replaces the first
         case Kind.STEP | Kind.DELTA if frame.operation == len(one.steps) < operations:
             one.steps.append(_step_of(frame, one.steps[-1] if one.steps else None, is_whole=frame.kind == Kind.STEP))
-        case Kind.BLOCK if -1 <= frame.operation < operations and len(one.events) < 2 * most:
-            if len(one.events) < most or is_loss(frame.body):
-                one.events.append(block_event(frame.body, frame.operation))
+        case Kind.BLOCK if -1 <= frame.operation < operations:
+            one.events.append(block_event(frame.body, frame.operation))
         case Kind.UNDEFINED if len(one.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
             one.remarks.append(Remark(frame.operation, frame.body))
         case Kind.LINES if one.lines is None and len(frame.body) <= _MOST_OF_LINES:  # not that of a later crash

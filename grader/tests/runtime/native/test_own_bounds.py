@@ -42,7 +42,7 @@ from reference.paged_kv.record import MORE_SEQUENCES
 
 _END = struct.pack("<iiq", 0, 0, 1000)
 EVENT = struct.Struct("<5i4x4Qq")
-BAD_FREE, LIVE = 1, 3
+_BAD_FREE, _LIVE = 1, 3
 
 
 # ---------------------------------------------------------------- the stream of frames
@@ -115,13 +115,13 @@ def test_a_stack_is_as_deep_as_the_harness_sends_it(monkeypatch: pytest.MonkeyPa
 
 def test_events_of_a_case_are_bounded_and_leaks_have_a_place_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operations that the case has not are none; a crowd of bad frees hides no leak."""
-    bad, live = (EVENT.pack(event, 0, 0, 0, 0, 8, 1, 2, 3, 0) for event in (BAD_FREE, LIVE))
+    bad, live = (EVENT.pack(event, 0, 0, 0, 0, 8, 1, 2, 3, 0) for event in (_BAD_FREE, _LIVE))
     crowd = frame(Kind.BLOCK, 0, 0, bad) * 3000 + frame(Kind.BLOCK, 0, 6, live) * 3000
     begin = frame(Kind.BEGIN, 0, -1)
     one, _ = taken_down(monkeypatch, begin + crowd)
     odd, _ = taken_down(monkeypatch, begin + b"".join(frame(Kind.BLOCK, 0, at, bad) for at in (-2, 7, 2**31 - 1)))
 
-    assert [sum(event.event == kind for event in one.events) for kind in (BAD_FREE, LIVE)] == [1000, 1000]
+    assert [sum(event.event == kind for event in one.events) for kind in (_BAD_FREE, _LIVE)] == [1000, 1000]
     assert odd.events == []
 
 
