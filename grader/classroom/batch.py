@@ -110,7 +110,8 @@ def grade_run(
 ) -> None:
     """Grade what has no record yet, and store each result at once; at most `window` tasks are in progress.
 
-    A grading that breaks is made a second time, alone. If that breaks too, a person has to look at the submission.
+    A grading that breaks is made a second time, alone. If that breaks too, a person has to look at the submission; a
+    later call grades it once more, because the cause may be gone.
 
     Submissions with a key in `again` are graded again; the record that exists stays until there is a new one.
 
@@ -123,9 +124,12 @@ def grade_run(
     waiting = store.pending(run, again=work.again)
     while waiting:
         elsewhere: list[tuple[str, str]] = []
-        for task, _ in _all_but_broken(work.tasks(waiting, elsewhere), work, workers, window):
-            for _, broken in _all_but_broken(iter([task]), work, workers, 1):  # run alone, it has all the memory
-                work.give_up(broken)
+        for task, first in _all_but_broken(work.tasks(waiting, elsewhere), work, workers, window):
+            if store.is_given_up(task.key):
+                work.give_up(first)
+                continue
+            for _, second in _all_but_broken(iter([task]), work, workers, 1):  # run alone, it has all the memory
+                work.give_up(second)
         waiting = [(key, known) for key, known in elsewhere if not work.is_done(key)]
         if waiting:
             time.sleep(_POLL_SECONDS)
@@ -167,20 +171,18 @@ class _Work:
                 )
 
     def is_done(self, key: str) -> bool:
-        """Whether another batch has graded it meanwhile, or given it up; then that is reported."""
-        if key in self.again:
-            return False
-        kept, why = self.store.record(key), self.store.given_up(key)
-        if kept is not None or why:
-            self.tell(Graded(key=key, kept=kept, failure=why))
-        return kept is not None or bool(why)
+        """Whether another batch has graded it meanwhile; then its record is reported."""
+        kept = self.store.record(key) if key not in self.again else None
+        if kept is not None:
+            self.tell(Graded(key=key, kept=kept))
+        return kept is not None
 
     def note(self, broken: Graded) -> None:
         """Store why a grading broke, until it is made a second time."""
         self.store.add_failure(self.run, broken.key, broken.failure)
 
     def give_up(self, broken: Graded) -> None:
-        """Store that a grading broke twice: a person has to look at it, and it is not graded again by itself."""
+        """Store that a grading broke twice: a person has to look at the submission."""
         why = f"its grading broke twice: {broken.failure}"
         self.store.give_up(broken.key, why)
         self.keep(replace(broken, failure=why))

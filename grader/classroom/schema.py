@@ -137,7 +137,7 @@ TABLES = (
 )
 
 GIVEN_UP = """
-    CREATE {kind} IF NOT EXISTS given_up (              -- gradings that broke twice, and have no record
+    CREATE {kind} IF NOT EXISTS given_up (              -- gradings that broke twice
         key         TEXT PRIMARY KEY,
         reason      TEXT NOT NULL
     ) WITHOUT ROWID

@@ -172,10 +172,9 @@ class Store:
             key,
         )
 
-    def given_up(self, key: str) -> str:
-        """Return why a person has to look at the submissions with that key; empty when nobody has to."""
-        row = self.database.row("SELECT reason FROM given_up WHERE key = ?", key)
-        return str(row["reason"]) if row is not None else ""
+    def is_given_up(self, key: str) -> bool:
+        """Whether a person has to look at the submissions with that key."""
+        return self.database.row("SELECT 1 FROM given_up WHERE key = ?", key) is not None
 
     def record(self, key: str) -> StoredRecord | None:
         """Return the record stored for that key; None when there is none, or it is damaged."""
@@ -183,20 +182,14 @@ class Store:
         return StoredRecord.of_row(row) if row is not None else None
 
     def pending(self, run: Run, *, again: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Return each key to grade, with the id of its source.
-
-        That is a key without a record, unless it was given up, one with a damaged record, and those to grade `again`.
-        """
+        """Return each key that has no record, a damaged one, or is to be graded `again`, with the id of its source."""
         rows = self.database.rows(
-            f"SELECT {_COLUMNS}, source, reason FROM results "  # noqa: S608 - our names
-            "LEFT JOIN records USING (key) LEFT JOIN given_up USING (key) "
+            f"SELECT {_COLUMNS}, source FROM results LEFT JOIN records USING (key) "  # noqa: S608 - our names
             "WHERE run = ? AND source IS NOT NULL ORDER BY submission",
             run.id,
         )
         wanted = (
-            (row["key"], row["source"])
-            for row in rows
-            if row["key"] in again or (StoredRecord.of_row(row) is None and row["reason"] is None)
+            (row["key"], row["source"]) for row in rows if row["key"] in again or StoredRecord.of_row(row) is None
         )
         return list(dict.fromkeys(wanted))
 

@@ -29,8 +29,7 @@ class Entry:
     failure: str = ""
     """Why it could not be graded. Then it has no score."""
     needs_person: bool = False
-    """Whether no grading by itself changes that: nothing could be read, or the grading broke twice. Otherwise it is
-    tried again next time."""
+    """Whether a person has to look at it: nothing could be read, or the grading broke twice."""
 
     @classmethod
     def of_row(cls, row: Row) -> Entry | None:
@@ -141,7 +140,7 @@ class Result:
 
     @property
     def is_final(self) -> bool:
-        """Whether the same command does not grade it again: it has a score, or needs a person."""
+        """Whether an export need not wait for it: it has a score, or needs a person."""
         return self.is_graded or self.needs_person
 
     @property

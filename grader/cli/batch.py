@@ -76,7 +76,7 @@ def batch(
 
     Each result is stored as soon as it is there. After Ctrl-C, a kill or a crash the same command goes on; results that
     did not change since an earlier run come from the store. A submission without a score stops no other: it is listed
-    separately, and the same command tries it again, unless it cannot be read or its grading broke twice.
+    separately, and the same command tries it again. It needs a person when it cannot be read or has broken twice.
 
     Exit code: 0 all have all points, 1 some not, 2 a wrong option, folder or file, 3 some have no score, 130 Ctrl-C.
 

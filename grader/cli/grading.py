@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shlex
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -105,7 +104,8 @@ def grade_all(
         graded += result.is_graded and result.name not in again
         if result.name in again:
             anew[result.entry.key] = result
-        waiting[result.entry.key] += not result.is_final or result.name in again
+        if result.entry.source is not None:
+            waiting[result.entry.key] += not result.is_graded or result.name in again
     said(f"run {run.id}: {_count(total, 'submission')}, {graded} of them graded already")
     workers, window = where.workers(waiting.total())
     failed: list[Graded] = []
@@ -183,7 +183,7 @@ def _why(result: Result) -> str:
     """Return why a submission has no score, in one line."""
     why = f"{result.name}: {(result.entry.failure or 'not graded yet').partition(chr(10))[0]}"
     again = result.needs_person and result.entry.source is not None
-    return f"{why} (--again {shlex.quote(result.name)} grades it again)" if again else why
+    return f"{why} (the same command tries it once more)" if again else why
 
 
 def _row(result: Result) -> list[str]:

@@ -205,7 +205,7 @@ NEEDS_PERSON = "needs-person"
 def ungraded(lab: str, submission: Submission, max_score: int, why: str, *, needs_person: bool = False) -> Record:
     """Return the record of a submission without a score; it costs no student a point. `why` is the reason.
 
-    `needs_person` says that a person has to look at it: grading it again changes nothing.
+    `needs_person` says that a person has to look at it: grading it again seldom changes that.
     """
     kind = NEEDS_PERSON if needs_person else "not-graded"
     finding = Finding(rule="", verdict=Verdict.JUDGE_ERROR, kind=kind, message=why)
