@@ -69,12 +69,12 @@ class Checked:
     """Cases that allocate and free differently than without the checker, without an error; the first such operation."""
     unchecked: tuple[int, ...]
     """Cases that were not observed to their end."""
-    kept: str
+    processes: int = 0
+    cpu_seconds: float = 0.0
+    breaches: tuple[MemoryFault, ...] = ()
+    kept: str = ""
     """How the program kept the unchecked cases from the checker, in words that fit after "the program"; "" where no
     time was left for them."""
-    processes: int
-    cpu_seconds: float
-    breaches: tuple[MemoryFault, ...] = ()
     left: Mapping[int, int] = field(default_factory=dict)
     """By case in which all operations returned: how many allocations the program's process reported as left."""
     unfreed: tuple[Unfreed, ...] = ()

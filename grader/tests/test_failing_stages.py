@@ -115,6 +115,7 @@ def test_the_exit_code_and_the_points_are_those_of_the_submission(
         raise IndexError("no such line")
 
     monkeypatch.setattr(lines, "_named", broken)
+    monkeypatch.setenv("COLUMNS", "200")
     words = ["run", str(SAMPLES / "wrong_answer" / "no_copy_on_write"), *FEW, "--without-memory-checker"]
     codes = app(words), app([*words, "--instructor"])
     said = capsys.readouterr()

@@ -63,7 +63,7 @@ _NEEDED = {
 """All calls that the harness, libc's functions on open descriptors and a correct program need; memory natively only
 where gate.c lets it through."""
 
-_VALGRINDS = {
+_INSTRUMENTS = {
     "its lock": "read",
     "memory, its own and the program's": "mmap mremap mprotect madvise",
     "signals": "rt_sigtimedwait rt_sigpending sigaltstack",
@@ -120,7 +120,7 @@ def _confined() -> Iterator[_Rule]:
 
 def _instrumented() -> Iterator[_Rule]:
     """Yield the rules for Valgrind running student code; they allow only what the two need, and files to be read."""
-    for calls in (*_NEEDED.values(), *_VALGRINDS.values()):
+    for calls in (*_NEEDED.values(), *_INSTRUMENTS.values()):
         yield from (_Rule(call, _ALLOW) for call in calls.split())
     yield from _own_signals()
     for call, flags in _OPENS.items():

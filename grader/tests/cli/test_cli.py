@@ -24,7 +24,7 @@ RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
 BROKEN = SAMPLES / "compile_error" / "sign_compare"
 COMMANDS = ("run", "cases", "explain", "repro", "doctor", "schema")
-BINUTILS = ("gcc", "objcopy", "addr2line", "as", "ld")
+BINUTILS = ("gcc", "objcopy", "addr2line", "readelf", "as", "ld")
 
 
 @cache

@@ -33,7 +33,7 @@ INSIDE = (
     *("runtime.native.advice:_undefined", "runtime.native.advice:_to_fail", "runtime.native.advice:_failures"),
     *("runtime.native.advice:_told_failures", "runtime.native.advice:_told_scratch", "runtime.native.advice:replay"),
     *("runtime.native.call_path:_followed", "runtime.native.call_path:_return_of"),
-    *("runtime.native.compile.instrumented:link", "runtime.native.compile.unneeded_calls:called"),
+    *("runtime.native.compile.instrumented:link", "runtime.native.compile.unneeded_calls:doubtful"),
     *("runtime.native.leaks:replay", "runtime.native.leaks:_told", "runtime.native.leaks:_live"),
     *("runtime.native.lines:replay", "runtime.native.lines:_told", "runtime.native.lines:_named"),
     *("runtime.native.lines:_right_stores", "runtime.native.lines:_places", "runtime.native.lines:_decoded"),

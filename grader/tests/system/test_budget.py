@@ -27,6 +27,7 @@ from grader.runtime.native import replay
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox
 from grader.system.budget import Budget
+from grader.system.confine.machine import machine
 from grader.system.process import Completed
 from grader.tests.support.programs import POSIX, around, attempted, findings, first_case, made, right, second_case
 
@@ -118,7 +119,6 @@ def test_an_endless_loop_in_any_call_costs_three_seconds(call: str) -> None:
 
 
 _HANGS: dict[str, str] = {
-    "sleeps in every call": everywhere("sleep(1);"),
     "sleeps in the clean-up": around("llm_destroy", "for (;;) pause();", top=_TOP),
     "stops itself": around("append_kv", "raise(SIGSTOP);", top=_TOP),
     "hears no signal": around("create_sequence", _DEAF + _LOOP, top=_TOP),
@@ -138,6 +138,13 @@ _HANGS: dict[str, str] = {
 def test_any_other_hang_costs_three_seconds_too(source: str) -> None:
     """Asleep, deaf, many, early, late, or for Valgrind only."""
     assert_cheap(source)
+
+
+def test_who_sleeps_in_every_call_hangs_where_sleep_is_not_refused() -> None:
+    """With seccomp it returns at once, natively and under Valgrind."""
+    record = assert_cheap(everywhere("sleep(1);"), fails=not machine().seccomp)
+
+    assert record.verdict is (Verdict.ACCEPTED if machine().seccomp else Verdict.TIME_LIMIT_EXCEEDED)
 
 
 def test_a_hang_late_in_a_long_case_is_found() -> None:

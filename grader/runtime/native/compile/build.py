@@ -82,14 +82,9 @@ def build(
         if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
             linked = link_file(project, work, compiled, missing)
             spent += linked.cpu_seconds
-            if linked.exhausted:
-                message = f"{linked.step} needed too much time or memory for what gcc makes of it and was stopped"
-                findings.append(_finding(project, _STOPPED, message))
-            elif linked.step:
-                findings.append(_link_finding(project, work, linked))
-            elif excess := too_many_sections(linked.programs.values()):
-                findings.append(_finding(project, _STOPPED, f"the program that is made of this file has {excess}"))
-            else:
+            failed = _link_findings(project, work, linked)
+            findings += failed
+            if not failed:
                 program = Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
                 suspicions += program_findings(project, work, compiled, linked)
     rejected = [finding for finding in dict.fromkeys(suspicions) if finding.field not in allowed]
@@ -180,6 +175,17 @@ def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
         field=diagnostics.meaning(error),
         source=(place,) if error.line else (),
     )
+
+
+def _link_findings(project: CProject, work: Workspace, linked: Linked) -> list[Finding]:
+    """Return why the link made no program that can be run; nothing when it made one."""
+    if linked.exhausted:
+        message = f"{linked.step} needed too much time or memory for what gcc makes of it and was stopped"
+        return [_finding(project, _STOPPED, message)]
+    if linked.step:
+        return [_link_finding(project, work, linked)]
+    excess = too_many_sections(linked.programs.values())
+    return [_finding(project, _STOPPED, f"the program that is made of this file has {excess}")] if excess else []
 
 
 def _link_finding(project: CProject, work: Workspace, linked: Linked) -> Finding:

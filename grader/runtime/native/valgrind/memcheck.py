@@ -68,10 +68,9 @@ def memcheck(
     """Run the cases with these numbers under Valgrind. If a process dies, the rest goes on in another process.
 
     `natively` is the CPU time in seconds that each case needs without Valgrind, `building` that of making the program,
-    `steps` what the program did natively: a program that behaves differently here hides something. A silent case is run
-    again, alone, with twice the time, before it counts as hanging. `allowed` is the contract of each case's operations.
-    `strict`: a store or copy has its line also where only reading is allowed. `origins`: find origins of unset values.
-    `optional` runs what only names lines.
+    `steps` what the program did natively, `allowed` the contract of each case's operations. A silent case is run again,
+    alone, with twice the time, before it counts as hanging. `strict`: a store or copy has its line also where only
+    reading is allowed. `origins`: find origins of unset values. `optional` runs what only names lines.
     """
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}
@@ -89,12 +88,11 @@ def memcheck(
         return replace(done, too_slow=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))
 
     runs, stopped, hung = _all_parts(run, parts, most_processes, work.budget)
-    seen = {number for one in runs for number in one.ended} | stopped.keys() | hung.keys()
+    seen = stopped.keys() | hung.keys() | {number for one in runs for number in one.ended}
     errors = [error for one in runs for error in one.errors]
     counted = {place: count for one in runs for place, count in one.counted.items()}
     told = Classified(contracts, errors, counted)
-    unchecked = tuple(number for number in numbers if number not in seen)
-    return Checked(
+    checked = Checked(
         tool=TOOL,
         asked=len(numbers),
         errors=tuple(error for error in errors if not error.breach),
@@ -102,15 +100,23 @@ def memcheck(
         stopped=stopped,
         hung=hung,
         diverged=diverged(((run.did, run.ended) for run in runs), steps or {}, counted.keys()),
-        unchecked=unchecked,
-        kept=_kept(runs, failed=bool(stopped or hung)) if unchecked else "",
-        processes=len(runs),
-        cpu_seconds=sum(one.cpu_seconds for one in runs),
+        unchecked=tuple(number for number in numbers if number not in seen),
         breaches=tuple(told.breaches),
         left={case: run.left[case] for run in runs for case in run.ended if run.did_all(case, cases[case])},
         unfreed=tuple(unfreed for one in runs for unfreed in one.unfreed),
         stores=told.lines(stores=True),
         copies=told.lines(stores=False) if strict else {},
+    )
+    return _with_ends(checked, runs)
+
+
+def _with_ends(checked: Checked, runs: Sequence[Run]) -> Checked:
+    """Add how the processes ended."""
+    return replace(
+        checked,
+        processes=len(runs),
+        cpu_seconds=sum(run.cpu_seconds for run in runs),
+        kept=_kept(runs, failed=bool(checked.stopped or checked.hung)) if checked.unchecked else "",
         cut=any(run.cut for run in runs),
         unexplained=any(run.unexplained for run in runs),
         unread=tuple((run.at, run.unread, run.begun) for run in runs if run.unread and run.begun),

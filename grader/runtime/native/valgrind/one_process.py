@@ -144,9 +144,6 @@ def run_once(
     cut = not (by_limit or said.unread) and _is_cut(done, document, through=course.through)
     ended = by_limit or done.timed_out or done.flooded or done.large
     explained = ended or cut or done.exit_code == _EXIT_BY_STUDENT
-    too_much = "comes with more messages than any program needs" if done.flooded or frames.too_many else ""
-    most = f"more than {MOST_MEMORY >> 20} MB of memory or {MOST_PROCESSES} processes"
-    too_large = f"was cut off, for the program takes {most}" if done.large else ""
     return Run(
         begun=tuple(course.begun),
         ended=frozenset(course.ended),
@@ -165,8 +162,20 @@ def run_once(
         cpu_seconds=done.cpu_seconds,
         unexplained=not (explained or course.ended.issuperset(course.begun)),
         cut=cut,
-        unread=too_large or said.unread or too_much or ("was cut off before its end" if cut else ""),
+        unread=_unread(said.unread, large=done.large, too_much=done.flooded or frames.too_many, cut=cut),
     )
+
+
+def _unread(said: str, *, large: bool, too_much: bool, cut: bool) -> str:
+    """Return why a process's report could not be read in full, in words that fit after "its report"; else ""."""
+    if large:
+        most = f"more than {MOST_MEMORY >> 20} MB of memory or {MOST_PROCESSES} processes"
+        return f"was cut off, for the program takes {most}"
+    if said:
+        return said
+    if too_much:
+        return "comes with more messages than any program needs"
+    return "was cut off before its end" if cut else ""
 
 
 def _is_cut(done: Completed, document: bytes, *, through: bool) -> bool:

@@ -22,7 +22,6 @@ from grader.runtime.native.compile.project import CProject
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built
 from grader.system.sandbox import Workspace
-from grader.tests.support.command import FEW, grade
 from grader.tests.support.programs import (
     ACCEPTED,
     POSIX,
@@ -298,14 +297,3 @@ def test_advice_that_cannot_be_had_costs_no_result(
         assert failure.stage is stage
         assert words in failure.error
     assert record.score == record.max_score
-
-
-def test_the_option_shows_advice_in_the_report() -> None:
-    """Under its own heading, which says that it costs nothing; without the option there is none."""
-    sample = SAMPLES / "accepted" / "scratch_array_one_pass"
-    with_advice, without = grade("run", sample, *FEW, "--advice"), grade("run", sample, *FEW)
-
-    assert with_advice.code == without.code == 0
-    assert "Costs no point." in with_advice.out
-    assert "create_sequence allocates memory here" in with_advice.out
-    assert "Advice" not in without.out

@@ -16,7 +16,6 @@ from grader.runtime.native.replay import _step_of
 from grader.runtime.native.wire import Frame, Kind
 from grader.system import process
 from grader.system.sandbox import Limits
-from grader.tests.runtime.native.test_replay import TOKEN, frame, taken_down
 from grader.tests.support.programs import by_hand, first_case, judged
 from grader.tests.support.raising import Raising
 
@@ -75,15 +74,6 @@ def test_what_orphans_compute_is_counted() -> None:
     assert (living.slow, living.silent) == (True, False)
     assert dead.succeeded
     assert dead.cpu_seconds > 0.1
-
-
-@pytest.mark.parametrize("live", [0, 3])
-def test_what_the_parent_of_a_case_says_is_left_counts(monkeypatch: pytest.MonkeyPatch, live: int) -> None:
-    """And not what stands in the frames of operations, which the program can change."""
-    end = struct.pack("<QIIiiIIIIII", TOKEN, Kind.END, len(_END), 0, -1, 1, 0, 0, 0, 0, live) + _END
-    one, _ = taken_down(monkeypatch, frame(Kind.BEGIN, 0, -1) + end)
-
-    assert (one.ended, one.live) == (True, live)
 
 
 @pytest.mark.parametrize("counts", [{"bad_frees": 2}, {"broken": 1}])
