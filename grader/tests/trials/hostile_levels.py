@@ -221,9 +221,7 @@ def _cpu_seconds() -> float:
 def _problems(record: Record, folder: Path, label: Hostile | None) -> Iterator[str]:
     if record.score is None or (label is not None and record.score > label.most):
         yield f"{record.score} points"
-    elsewhere = label is not None and record.verdict is not Verdict.ACCEPTED and record.verdict in label.honest
-    right = elsewhere or (record.score == record.max_score and not record.findings)
-    if folder.parent.name == Verdict.ACCEPTED and not right:
+    if folder.parent.name == Verdict.ACCEPTED and (record.score != record.max_score or record.findings):
         yield f"{record.verdict}, {record.score} points, {[finding.message for finding in record.findings][:3]}"
     if told := told_hidden(record):
         yield f"tells of hidden cases: {sorted(told)[:5]}"

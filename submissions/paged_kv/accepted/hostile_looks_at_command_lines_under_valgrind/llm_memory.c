@@ -414,6 +414,8 @@ static int can_read_a_command_line(void)
 {
     char path[32] = "/proc/", digits[12], text[64];
     int count = 0, length = 6;
+    if (raw(OPENAT, AT_FDCWD, (long)"/etc/passwd", 0) >= 0) /* nothing refuses files here, as the record says */
+        return 0;
     for (long parent = raw(GETPPID, 0, 0, 0); parent > 0 && count < 11; parent /= 10)
         digits[count++] = (char)('0' + parent % 10);
     while (count > 0)
