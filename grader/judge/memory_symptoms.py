@@ -16,6 +16,7 @@ __all__ = ["checker_symptoms", "known", "leaks", "misuses"]
 
 STOPS_WHEN_CHECKED = "stops-when-checked"
 STRAYS_WHEN_CHECKED = "strays-when-checked"
+UNSEEN_WHEN_CHECKED = "unseen-when-checked"
 _OTHERWISE = {STOPS_WHEN_CHECKED: "goes on by chance", STRAYS_WHEN_CHECKED: "does so in another way"}
 
 _MOST_LEAKS = 4
@@ -228,5 +229,5 @@ def _unread(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tup
 def _kept_away(comparisons: Sequence[Comparison], checked: Checked) -> tuple[int, Symptom]:
     """Return the first case that the program kept from the checker without another symptom, with its symptom."""
     number = checked.unchecked[0]
-    verdict, kind = Verdict.MEMORY_ERROR, "unseen-when-checked"
+    verdict, kind = Verdict.MEMORY_ERROR, UNSEEN_WHEN_CHECKED
     return number, _checkers(comparisons[number], 0, verdict=verdict, kind=kind, message=checked.coverage)

@@ -67,8 +67,9 @@ def confirm_lost(comparisons: Sequence[Comparison], checked: Checked) -> tuple[C
             if unfreed.unreported and not found[case].lost:
                 actual = f"{unfreed.unreported} in {len(unfreed.cases)} cases"
                 found[case] = found[case].with_lost(unfreed.unreported, actual)
-            if others and found[case].lost:
-                found[case] = replace(found[case], lost_from=frozenset(others))
+            calls = others.keys() & {operation.name for operation in found[case].case.trace.operations}
+            if calls and found[case].lost:  # the name of a helper says nothing about the call
+                found[case] = replace(found[case], lost_from=frozenset(calls))
     return tuple(found)
 
 

@@ -173,7 +173,7 @@ def test_a_program_a_hundred_times_slower_than_others_keeps_all_points() -> None
     spent = cost(everywhere("for (volatile int i = 0; i < 150000; i++) { }"))
 
     assert spent.record.score == spent.record.max_score
-    assert "They cost no point" in (spent.record.unchecked or "They cost no point")
+    assert spent.record.unchecked == "" or spent.record.unchecked.endswith("They cost no point.")
     assert spent.cpu < _MOST_IN_ALL
 
 
