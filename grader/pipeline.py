@@ -28,6 +28,7 @@ from grader.runtime.options import DEFAULTS, GradingOptions
 from grader.runtime.program import Built
 from grader.runtime.protocol import Advised, Observations
 from grader.system import sandbox, tools
+from grader.system.budget import Budget
 
 __all__ = ["STEPS", "Progress", "grade"]
 
@@ -44,15 +45,17 @@ def grade(
     hidden: Mapping[str, int] | None = None,
     source: Source | None = None,
     draw: Drawing = Drawing.NOTHING,
+    budget: Budget | None = None,
     progress: Progress = lambda _: None,
 ) -> Record:
     """Grade the submission at `path`, or the `source` that was read there. Raises `GraderError` when we are at fault.
 
     With `hidden` the cases are the public part, and `hidden` is what the others weigh (grader.assignment.
-    case_selection). `draw` says how many failing cases get pictures (grader.result.draw_states).
+    case_selection). `draw` says how many failing cases get pictures (grader.result.draw_states). `budget` is the
+    time of the submission, by default that of every one.
     """
     tools.require(*lab.runtime.tools(options))
-    with sandbox.workspace(tools=lab.runtime.programs) as work:
+    with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
         attempt = Attempt(
             lab=lab,
             path=path,

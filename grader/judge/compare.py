@@ -41,8 +41,8 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         unjudged = late()
         if unjudged:
             break
-        if steps[number].length > most_bytes:
-            unreadable = f"what it left takes {steps[number].length} bytes to tell, and more than {most_bytes}"
+        if len(steps[number].record) > most_bytes:
+            unreadable = f"what it left takes {len(steps[number].record)} bytes to tell, and more than {most_bytes}"
             unreadable += " are never needed"
             break
         own = own or model(played.case.trace)
@@ -59,8 +59,6 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         if judgement.differences:
             deviations.append(Deviation(number, judgement))
         pretends = judgement.expected.refused and judgement.unchanged
-        if number:
-            steps[number - 1].forget()
         if refused is None and not right.replies[number].refused and (pretends or judgement.actual.refused):
             refused = number
     end = End.UNREADABLE if unreadable else End.NO_TIME if unjudged else _end(played, deviations)
@@ -85,10 +83,8 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
 def _followed_by(records: Sequence[bytes], steps: Sequence[PlayedStep]) -> int:
     """The number of operations, from the first on, that leave a program in the reference's state, byte by byte."""
     for number, (right, step) in enumerate(zip(records, steps, strict=False)):
-        if step.length != len(right) or step.record != right:
+        if step.record != right:
             return number
-        if number:
-            steps[number - 1].forget()
     return min(len(records), len(steps))
 
 

@@ -152,7 +152,7 @@ def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
     operation = operation_of(one.cause, one.comparison)
     closes = lab.grammar.operations[operation.name].closes
     comparison = one.comparison
-    state = sum(step.length for step in comparison.played.steps[:1])
+    state = sum(len(step.record) for step in comparison.played.steps[:1])
     case = comparison.case
     return (
         _is_hidden(one),

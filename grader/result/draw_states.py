@@ -102,9 +102,9 @@ def _program(case: Case, operation: int, lab: Lab) -> tuple[str, ...]:
 def _scene(comparison: Comparison, number: int, lab: Lab, rows: _Rows) -> Scene | None:
     """Draw one operation, counted from 0; None for a state that is too large or not defined by the handout."""
     steps = comparison.played.steps
-    lengths = [step.length for step in steps[max(0, number - 1) : number + 1]]
+    lengths = [len(step.record) for step in steps[max(0, number - 1) : number + 1]]
     if max(lengths, default=0) > _MOST_STATE:
-        return None  # before anything is decoded: a program may report states of megabytes
+        return None  # a program may report states of megabytes
     actual = steps[number].record if number < len(steps) else None
     judged = any(deviation.operation == number for deviation in comparison.deviations)
     model = lab.model(comparison.case.trace)

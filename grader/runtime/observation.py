@@ -42,25 +42,16 @@ class Fault:
         return (0, *self.calls_itself) if self.signal == signal.SIGSEGV and self.calls_itself else self.stack
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PlayedStep:
-    """One operation that returned: the record after it, and what it did to the heap. A runtime subclasses it."""
+    """One operation that returned: the record after it, and what it did to the heap."""
 
-    length: int
-    """Bytes of the record, known without decoding it."""
+    record: bytes
     allocations: int = 0
     frees: int = 0
     bad_frees: int = 0
     broken: int = 0
     live: int = 0
-
-    @property
-    def record(self) -> bytes:
-        """The record, decoded when it is first used."""
-        raise NotImplementedError
-
-    def forget(self) -> None:
-        """Drop what was decoded; it can be decoded again."""
 
 
 class Remark(NamedTuple):

@@ -24,6 +24,8 @@ import math
 import time
 from dataclasses import dataclass, field
 
+from grader.system.time_limits import TIME_LIMITS, TimeLimits
+
 __all__ = ["MOST_SECONDS", "Budget"]
 
 _WALL = 300.0
@@ -41,12 +43,12 @@ _LEAST_WALL = 20.0
 class Budget:
     """The seconds of one submission."""
 
-    own: float = 7.0
-    """For computing and sleeping: of programs, and of the grader."""
+    limits: TimeLimits = TIME_LIMITS
+    """`submission` is for computing and sleeping: of programs, and of the grader."""
     wall: float = _WALL
     """The wall-clock seconds that are left."""
     paid: float = 0.0
-    """The part of `own` that programs have used."""
+    """The part of `limits.submission` that programs have used."""
     lines: float = 1.5
     """The part that is left for addr2line and objdump: an ordinary program's lines are found in 0.02 s."""
     since: float = field(default_factory=time.thread_time)
@@ -55,7 +57,7 @@ class Budget:
     @property
     def cpu(self) -> float:
         """The seconds that are left for programs."""
-        return self.own - self.paid - (time.thread_time() - self.since)
+        return self.limits.submission - self.paid - (time.thread_time() - self.since)
 
     @property
     def empty(self) -> bool:

@@ -367,6 +367,6 @@ void lab_record(void)
         if (lives)
             put_engine(slot);
         if (slot->pool_bytes >= 0)
-            harness_put_memory(slot->pool - GUARD, region_words(slot->pool_bytes));
+            harness_put_words(slot->pool - GUARD, region_words(slot->pool_bytes));
     }
 }

@@ -125,16 +125,14 @@ def _same(suspicion: Suspicion, played: Played) -> bool:
     if played.lines is None:
         return False
     steps = suspicion.comparison.played.steps
-    if at >= len(played.steps) or at >= len(steps) or played.steps[at].length != steps[at].length:
-        return False
-    return played.steps[at].record == steps[at].record
+    return at < min(len(played.steps), len(steps)) and played.steps[at].record == steps[at].record
 
 
 def _told(suspicion: Suspicion, played: Played) -> _Told | None:
     """Return what was reported of the case; None if the call left another record, or the harness did not send this."""
     if not _same(suspicion, played):
         return None
-    words = 0 if _ended(suspicion) else played.steps[suspicion.operation].length // _INT.size
+    words = 0 if _ended(suspicion) else len(played.steps[suspicion.operation].record) // _INT.size
     report = _decoded(played.lines, words) if played.lines is not None else ((), {})
     if report is None:
         return None

@@ -15,6 +15,7 @@ from grader.core.case import Case
 from grader.core.identity_key import Same
 from grader.core.verdict import Visibility
 from grader.runtime.native.driver import Driver
+from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from reference.operation import Operation, Trace
 
 __all__ = ["WATCH", "by_visibility", "plan"]
@@ -26,8 +27,7 @@ _MAGIC = 0x504C414E
 _MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
 _SETTINGS = 4
 _CALL = struct.Struct("<8i")
-_TIMES = (60_000, 3_000, 900_000)  # microseconds: first, least and hangs; see "time" in harness.c
-_TOTAL_SECONDS = 10.0
+_MICROSECONDS = 1_000_000
 
 
 def by_visibility(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:
@@ -47,7 +47,8 @@ def plan(
     contracts: Mapping[int, bytes] | None = None,
     failing: Sequence[int] = (),
     hanging: Iterable[str] = (),
-    total: float = _TOTAL_SECONDS,
+    limits: TimeLimits = TIME_LIMITS,
+    total: float = TIME_LIMITS.replay,
     tracing: bool = False,
     lines: bool = False,
     confined: bool = False,
@@ -56,14 +57,14 @@ def plan(
 
     Raises `ValueError` unless they are all public or all hidden.
     `failing`: for each case which allocation fails, or with `lines` which operation to report; see harness.c.
-    `hanging`: the calls that are known to hang. `total`: seconds for all of the cases.
+    `hanging`: the calls that are known to hang. `limits`: for single operations. `total`: seconds for all of the cases.
     `confined`: a process in which student code runs gives up all rights that it can.
     """
     if len({cases[number].visibility for number in numbers}) > 1:
         raise ValueError("public and hidden cases in one process")
-    first, least, hangs = _TIMES
-    share = hangs * len(numbers) // max(1, len(cases))  # shared by all cases of a submission
-    times = (first, least, share, max(1, int(total * 1e6)))
+    share = limits.hangs * len(numbers) / max(1, len(cases))  # shared by all cases of a submission
+    seconds = (limits.operation, limits.least_operation, share, total)  # as "time" in harness.c
+    times = [max(1, int(second * _MICROSECONDS)) for second in seconds]
     mode = _MEMCHECK * bool(contracts) | _TRACE * tracing | _CONFINED * confined | _LINES * lines
     codes = driver.codes
     proven = sum(1 << codes[name] for name in set(hanging))

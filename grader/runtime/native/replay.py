@@ -18,8 +18,6 @@ from grader.core.case import Case
 from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
 from grader.runtime.native.block_reports import block_event
-from grader.runtime.native.delta import length_after, whole
-from grader.runtime.native.delta_step import DeltaStep
 from grader.runtime.native.driver import Driver
 from grader.runtime.native.plan import by_visibility, plan
 from grader.runtime.native.wire import Frame, Frames, Kind
@@ -32,10 +30,7 @@ from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
 
 __all__ = ["replay"]
 
-_TOTAL_SECONDS = 5.0  # for all cases; correct programs need a tenth of a second
-_TRACING_SECONDS = 2.0
 _STARTING_SECONDS = 1.0  # in addition; the harness ends the cases when their time is used up
-_SILENT_SECONDS = 2.0  # the harness sends a frame after every operation, and after every hang
 _MOST_PROCESSES = 3
 _TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory, or has more than {MOST_PROCESSES} processes"
 _TOO_MUCH = (
@@ -44,6 +39,8 @@ _TOO_MUCH = (
 )
 _MOST_OUTPUT = 2000
 _EXIT_BAD_PLAN = 100
+_MOST_OF_A_CASE = 5.0
+"""Seconds that a case is believed to have taken, whatever the program reports."""
 _HUNG, _WITHOUT_TIME = 1, 2
 _HEAD = struct.Struct("<iiQ")
 _ADDRESS = 8
@@ -81,14 +78,15 @@ def replay(
     """
     played = [Played(case) for case in cases]
     output, spent = b"", 0.0
-    planned = partial(plan, cases, driver=driver, failing=failing, tracing=tracing, lines=lines)
+    limits = work.budget.limits
+    planned = partial(plan, cases, driver=driver, failing=failing, limits=limits, tracing=tracing, lines=lines)
     for numbers in by_visibility(cases, range(len(cases))):
         if any(one.no_time for one in played):
             for number in numbers:
                 played[number].no_time = True
             break
         hanging = {one.hung_in for one in played if one.hung_in}
-        total = (_TRACING_SECONDS if tracing or lines else _TOTAL_SECONDS) - spent
+        total = (limits.second_replay if tracing or lines else limits.replay) - spent
         run = partial(_run, work, program, planned=partial(planned, hanging=hanging), total=total)
         said, seconds = _played_together(played, numbers, run, work.budget)
         spent += seconds
@@ -106,8 +104,8 @@ def _run(
         limits=replace(
             RUN_LIMITS,
             wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
-            silent_seconds=_SILENT_SECONDS,
-            silent_start_seconds=_SILENT_SECONDS,
+            silent_seconds=work.budget.limits.silent,
+            silent_start_seconds=work.budget.limits.silent,
             own_seconds=max(0.1, min(total + _STARTING_SECONDS, work.budget.cpu)),
         ),
         feeds=[planned(left, token=token, total=min(total, work.budget.cpu), confined=work.confined)],
@@ -180,8 +178,8 @@ def _take_down(played: list[Played], frame: Frame) -> None:
     match frame.kind:
         case Kind.BEGIN:
             played[frame.case] = Played(one.case)  # a second attempt replaces the first
-        case Kind.STEP | Kind.DELTA if frame.operation == len(one.steps) < operations:
-            one.steps.append(_step_of(frame, one.steps[-1] if one.steps else None, is_whole=frame.kind == Kind.STEP))
+        case Kind.STEP if frame.operation == len(one.steps) < operations:
+            one.steps.append(_step_of(frame))
         case Kind.BLOCK if -1 <= frame.operation < operations:
             one.events.append(block_event(frame.body, frame.operation))
         case Kind.UNDEFINED if len(one.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
@@ -197,25 +195,15 @@ def _take_down(played: list[Played], frame: Frame) -> None:
         case Kind.END:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
             one.ended, one.status, one.hung, one.no_time = True, status, hung == _HUNG, hung == _WITHOUT_TIME
-            one.cpu_seconds = min(max(0.0, microseconds / 1e6), _TOTAL_SECONDS)
+            one.cpu_seconds = min(max(0.0, microseconds / 1e6), _MOST_OF_A_CASE)
 
 
-def _step_of(frame: Frame, before: PlayedStep | None, *, is_whole: bool) -> DeltaStep:
-    """Decode the frame of an operation.
-
-    Raises `ValueError` or `struct.error` for a body that the harness did not send.
-    """
-    assert before is None or isinstance(before, DeltaStep)
-    if is_whole:
-        delta, length = whole(frame.body), len(frame.body)
-    else:
-        delta, length = frame.body, length_after(frame.body, before.length if before is not None else 0)
+def _step_of(frame: Frame) -> PlayedStep:
+    """Decode the frame of an operation. Raises `ValueError` for a frame that the harness did not send."""
     if max(frame.allocations, frame.frees, frame.live) > _MOST_BLOCKS:
         raise ValueError("more blocks than there can be")
-    return DeltaStep(
-        delta=delta,
-        before=before,
-        length=length,
+    return PlayedStep(
+        record=frame.body,
         allocations=frame.allocations,
         frees=frame.frees,
         bad_frees=frame.bad_frees,

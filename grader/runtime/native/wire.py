@@ -31,7 +31,6 @@ class Kind(IntEnum):
     BLOCK = 6
     MISFIT = 7
     DONE = 8
-    DELTA = 9
     UNDEFINED = 10
     LINES = 12
 

@@ -112,7 +112,7 @@ def test_lost_memory_of_unknown_origin_is_everybodys() -> None:
     """Of very many allocations the harness tells the number only."""
     case = made("many", "create_sequence 1 5 -> seq; llm_destroy -> 0", rule="traversal")
     played = by_hand(case)
-    played.steps[-1].live = 5000
+    played.steps[-1] = replace(played.steps[-1], live=5000)
     rule = lab().rubric.rule("traversal")
 
     assert compare(played, lab().model).facets(rule) == {"heap"}

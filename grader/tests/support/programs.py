@@ -22,12 +22,12 @@ from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
-from grader.runtime.native.delta import whole
-from grader.runtime.native.delta_step import DeltaStep
 from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.observation import Played, PlayedStep
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox
+from grader.system.budget import Budget
+from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.raising import Raising
 from reference.model import play
@@ -36,6 +36,7 @@ __all__ = [
     "ACCEPTED",
     "POSIX",
     "SAMPLES",
+    "TENTH",
     "around",
     "attempted",
     "by_hand",
@@ -74,6 +75,12 @@ _SIGNATURES = {
     "append_kv": ("int ", "LLMEngine *engine, int seq_id, int kv_data", "engine, seq_id, kv_data"),
     "llm_destroy": ("int ", "LLMEngine *engine", "engine"),
 }
+
+
+TENTH = TimeLimits(
+    replay=0.5, second_replay=0.2, operation=0.006, least_operation=0.0003, hangs=0.09, silent=0.2, checked_silent=0.03
+)
+"""A tenth of the time that a program may hang."""
 
 
 @cache
@@ -163,9 +170,15 @@ def native() -> NativeRuntime:
     return runtime
 
 
-def attempted(source: str | bytes, *cases: Case, valgrind: bool = False, advise: bool = False) -> Attempt:
+def attempted(
+    source: str | bytes,
+    *cases: Case,
+    valgrind: bool = False,
+    advise: bool = False,
+    limits: TimeLimits = TIME_LIMITS,
+) -> Attempt:
     """All steps of the grader on this source, with everything that they leave behind."""
-    with tempfile.TemporaryDirectory() as folder, sandbox.workspace() as work:
+    with tempfile.TemporaryDirectory() as folder, sandbox.workspace(Budget(limits)) as work:
         attempt = Attempt(
             lab=lab(),
             path=_written(folder, source),
@@ -223,10 +236,7 @@ def by_hand(case: Case, *edits: tuple[int, int, int]) -> Played:
 
 def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> list[PlayedStep]:
     """Operations that left these records, and did this to the heap, each."""
-    return [
-        DeltaStep(delta=whole(record), before=None, length=len(record), allocations=allocations, frees=frees)
-        for record in records
-    ]
+    return [PlayedStep(record=record, allocations=allocations, frees=frees) for record in records]
 
 
 def judged(

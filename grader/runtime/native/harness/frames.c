@@ -1,4 +1,4 @@
-/* What is sent to the grader: frames, and the record as its differences from the last one. */
+/* What is sent to the grader: frames, and the record after each operation. */
 #define _GNU_SOURCE
 #include "inside.h"
 
@@ -19,23 +19,15 @@ struct frame {
     uint32_t live;                                  /* blocks, after it */
 };
 
-enum { MOST_PIECES = 3 };
-
-/* Send a frame whose body consists of these pieces, one after the other. */
-static void send_pieces(enum kind kind, const struct iovec *pieces, int count)
+void send_frame(enum kind kind, const void *body, size_t length)
 {
     struct frame frame = {
-        .token = now.token, .kind = kind, .case_number = now.case_number, .operation = now.operation,
-        .attempt = now.attempt, .allocations = heap.allocations, .frees = heap.frees, .bad_frees = heap.bad_frees,
-        .broken = heap.broken, .live = heap.live,
+        .token = now.token, .kind = kind, .length = (uint32_t)length, .case_number = now.case_number,
+        .operation = now.operation, .attempt = now.attempt, .allocations = heap.allocations, .frees = heap.frees,
+        .bad_frees = heap.bad_frees, .broken = heap.broken, .live = heap.live,
     };
-    struct iovec parts[1 + MOST_PIECES] = {{&frame, sizeof frame}};
-    int end = 1;
-    for (; end <= count; end++) {
-        parts[end] = pieces[end - 1];
-        frame.length += (uint32_t)parts[end].iov_len;
-    }
-    int first = 0;
+    struct iovec parts[] = {{&frame, sizeof frame}, {(void *)(uintptr_t)body, length}};
+    int first = 0, end = sizeof parts / sizeof *parts;
     while (first < end) {
         uintptr_t rest = (uintptr_t)(parts + first);
         ssize_t sent = ask_kernel(SYS_writev, (uintptr_t)now.report, rest, (uintptr_t)(end - first));
@@ -52,20 +44,14 @@ static void send_pieces(enum kind kind, const struct iovec *pieces, int count)
     }
 }
 
-void send_frame(enum kind kind, const void *body, size_t length)
-{
-    const struct iovec piece = {(void *)(uintptr_t)body, length};
-    send_pieces(kind, &piece, 1);
-}
-
 /* ---------------------------------------------------------------- the record */
 
 enum { RECORD_WORDS = 6 * 1024 * 1024, SEEN = 1 << 14 };
 /* What the lab reports after an operation. */
-static struct record {
+static struct {
     int32_t *words; /* RECORD_WORDS of pages, touched only as far as used */
-    size_t length, memory; /* where the memory begins that is the rest of it */
-} record, last_record;
+    size_t length;
+} record;
 static HARNESS_LARGE struct {
     const void *address;
     uint32_t round;
@@ -88,7 +74,7 @@ const void *address_of(size_t word)
 
 size_t record_length(void)
 {
-    return last_record.length;
+    return record.length;
 }
 
 void harness_put_of(const void *address, int32_t word)
@@ -113,12 +99,6 @@ void harness_put_words(const void *words, size_t count)
     record.length += count;
 }
 
-void harness_put_memory(const void *words, size_t count)
-{
-    record.memory = record.length;
-    harness_put_words(words, count);
-}
-
 int harness_seen(const void *address)
 {
     size_t place = ((uintptr_t)address >> 4) % SEEN; /* neighbours stay neighbours: few pages are touched */
@@ -137,68 +117,15 @@ int harness_seen(const void *address)
 void set_up_record(void)
 {
     record.words = harness_pages(RECORD_WORDS * sizeof *record.words);
-    last_record.words = harness_pages(RECORD_WORDS * sizeof *record.words);
     if (now.lines)
         addresses = harness_pages(RECORD_WORDS * sizeof *addresses);
 }
 
-enum { REPLY = 2 };
-
-/* Send the words that differ from the last record, if both are equally long and few words differ. Return whether they
- * were sent. */
-static int send_few_words(void)
-{
-    enum { FEW = 2, PAIR = 2, EMPTY = 1 + REPLY };
-    int32_t body[EMPTY + PAIR * FEW] = {-1, record.words[0], record.words[1]};
-    size_t length = EMPTY;
-    if (record.length != last_record.length)
-        return 0;
-    for (size_t place = REPLY; place < record.length; place++) {
-        if (record.words[place] == last_record.words[place])
-            continue;
-        if (length == sizeof body / sizeof *body)
-            return 0;
-        body[length++] = (int32_t)place - (int32_t)record.length;
-        body[length++] = record.words[place];
-    }
-    send_frame(DELTA, body, length * sizeof *body);
-    return 1;
-}
-
-/* Send everything that stands before the memory, and the memory from the first to the last word that differs. The
- * memory must be as long as that of the last record. Return whether it was sent. */
-static int send_front_and_memory(void)
-{
-    size_t memory = record.length - record.memory, start = 0, end = memory;
-    if (!record.memory || !last_record.memory || last_record.length - last_record.memory != memory)
-        return 0;
-    const int32_t *words = record.words + record.memory, *last = last_record.words + last_record.memory;
-    while (start < end && words[start] == last[start])
-        start++;
-    while (start < end && words[end - 1] == last[end - 1])
-        end--;
-    if (start == end)
-        start = end = 0;
-    int32_t head[] = {(int32_t)memory, (int32_t)start, (int32_t)end};
-    const struct iovec pieces[] = {
-        {head, sizeof head},
-        {record.words, record.memory * sizeof *words},
-        {record.words + record.memory + start, (end - start) * sizeof *words},
-    };
-    send_pieces(DELTA, pieces, sizeof pieces / sizeof *pieces);
-    return 1;
-}
-
-/* Let the lab write the record, and send its differences from the last one (grader/runtime/native/delta.py), or all
- * of it. */
+/* Let the lab write the record, and send it. */
 void send_record(void)
 {
-    record.length = record.memory = 0;
+    record.length = 0;
     seen_round++;
     lab_record();
-    if (!send_few_words() && !send_front_and_memory())
-        send_frame(STEP, record.words, record.length * sizeof *record.words);
-    struct record swap = last_record;
-    last_record = record;
-    record = swap;
+    send_frame(STEP, record.words, record.length * sizeof *record.words);
 }

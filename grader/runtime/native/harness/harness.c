@@ -8,10 +8,9 @@
  *   stdout, stderr the student's; nobody parses them
  *
  * "native": the parent forks one child for every case. The child does the operations and sends a STEP frame with the
- * canonical record after each (or a DELTA frame, with what is new in it); a crash or a time limit is caught on an
- * alternate stack and sent as a FAULT frame with the return addresses. The parent frames each case with BEGIN and
- * END, which the child cannot forge into another case's part because the grader takes the last END before the next
- * BEGIN. The parent also limits the time of each operation; see "time" below. Before its first operation the child
+ * canonical record after each; a crash or a time limit is caught on an alternate stack and sent as a FAULT frame with
+ * the return addresses. The parent frames each case with BEGIN and END, which the child cannot forge into another case's
+ * part because the grader takes the last END before the next BEGIN. The parent also limits the time of each operation; see "time" below. Before its first operation the child
  * gives up all rights that it does not need (rights.c). At its end the child reports what it did not free, from its own
  * table, into which the student's code could store. Valgrind, which no store of the program reaches, has the last word.
  *

@@ -67,8 +67,6 @@ void harness_put(int32_t word);
 /* The same for a word that describes what lies at this address. */
 void harness_put_of(const void *address, int32_t word);
 void harness_put_words(const void *words, size_t count);
-/* The same for memory that comes last in the record, of which an operation changes little. Of several, the last one. */
-void harness_put_memory(const void *words, size_t count);
 /* An allocation like one of the student's own (a table that a poke puts in, which the student will free). */
 void *harness_malloc(size_t size);
 

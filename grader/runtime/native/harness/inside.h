@@ -40,7 +40,7 @@ void list_unfreed(void);
 
 /* --- frames.c -------------------------------------------------------------------------------------------- */
 
-enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, DELTA, UNDEFINED, LINES = 12 };
+enum kind { BEGIN = 1, STEP, END, FAULT, LEFT, BLOCK, MISFIT, DONE, UNDEFINED = 10, LINES = 12 };
 
 /* The current case and operation; every frame contains them. */
 extern struct now {

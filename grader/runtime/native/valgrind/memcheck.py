@@ -43,9 +43,7 @@ MOST_PROCESSES = 4
 _MOST_TOGETHER = 3
 """The most processes for its public cases, and for its hidden cases."""
 
-_CPU_SECONDS = 8  # for programs that are far too slow; a correct one needs half a second
 _SLOW_SECONDS = 0.03  # of a case natively; slower cases run last, so that they keep no other from being checked
-_SILENT_SECONDS = 0.3  # between two operations; correct programs need a few milliseconds
 _SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those around it
 
 
@@ -75,7 +73,8 @@ def memcheck(
     contracts = {number: Contract(cases[number], (allowed or {}).get(number, ()), strict=strict) for number in numbers}
     encoded = {number: contract.encoded() for number, contract in contracts.items()}
     parts = by_visibility(cases, sorted(numbers, key=lambda number: natively[number] > _SLOW_SECONDS))
-    patience = _patience(cases, parts, natively)
+    limits = work.budget.limits
+    patience = _patience(cases, parts, natively, least=limits.checked_silent)
     once = _Starts(partial(run_once, work, program, origins=origins, optional=optional), work.budget)
 
     def most(chosen: Sequence[int]) -> float:
@@ -83,7 +82,7 @@ def memcheck(
 
     def run(chosen: Sequence[int], times: int) -> Run:
         feed = partial(plan, cases, chosen, driver=driver, contracts=encoded, confined=work.confined)
-        planned, limit = {i: len(cases[i].trace.operations) for i in chosen}, min(_CPU_SECONDS, most(chosen))
+        planned, limit = {i: len(cases[i].trace.operations) for i in chosen}, min(limits.checked, most(chosen))
         done = once(feed, times * patience[chosen[0]], planned=planned, cpu_seconds=limit)
         return replace(done, too_slow=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))
 
@@ -154,13 +153,15 @@ class _Starts:
         return self.run(feed, patience, bare=True, **options)
 
 
-def _patience(cases: Sequence[Case], parts: Iterable[Sequence[int]], natively: Mapping[int, float]) -> dict[int, float]:
-    """Return the seconds that each case may be silent, by the seconds that an operation needs natively.
+def _patience(
+    cases: Sequence[Case], parts: Iterable[Sequence[int]], natively: Mapping[int, float], *, least: float
+) -> dict[int, float]:
+    """Return the seconds that each case may be silent, at `least` so many, by what an operation needs natively.
 
     Only cases of the same part count: a process of public cases must not learn how long hidden ones took.
     """
     slowest = ((part, max(natively[i] / len(cases[i].trace.operations) for i in part)) for part in parts)
-    return {number: max(_SILENT_SECONDS, _SLOWER * seconds) for part, seconds in slowest for number in part}
+    return {number: max(least, _SLOWER * seconds) for part, seconds in slowest for number in part}
 
 
 _Runs = tuple[list[Run], dict[int, int], dict[int, tuple[int, tuple[SourceLine, ...]]]]

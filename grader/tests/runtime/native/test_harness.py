@@ -9,9 +9,9 @@ import pytest
 from grader.attempt import Attempt
 from grader.core.verdict import Finding, Verdict
 from grader.runtime.comparison import End
-from grader.runtime.native import plan
 from grader.tests.support.programs import (
     POSIX,
+    TENTH,
     around,
     attempted,
     expected_records,
@@ -34,12 +34,6 @@ _DEEP = (
     "    return n < -1 ? 0 : deep(n + 1) + room[0];\n"
     "}\n"
 )
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundredth of a second for an operation, so that tests need not wait."""
-    monkeypatch.setattr(plan, "_TIMES", (10_000, 4_000, 200_000))
 
 
 def trouble(statements: str, *, top: str = POSIX) -> str:
@@ -143,7 +137,6 @@ def test_an_endless_loop_ends_after_a_second_try() -> None:
     assert attempt.spent["play"] < 3
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "statements",
     ["for (;;) pause();", "for (;;) pthread_mutex_lock(&held);", "raise(SIGSTOP);"],
@@ -155,7 +148,7 @@ def test_a_program_that_waits_for_ever_is_ended(statements: str) -> None:
     top = POSIX + "#include <pthread.h>\nstatic pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;\n"
     top += "pthread_mutex_t *used = &held;\n"
     source = trouble(statements, top=top)
-    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case()), End.HANG)
+    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case(), limits=TENTH), End.HANG)
 
     assert time.monotonic() - started < 10
     assert finding.verdict is Verdict.TIME_LIMIT_EXCEEDED
@@ -169,7 +162,6 @@ _NO_TIMER = {
 }
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize("statements", _NO_TIMER.values(), ids=_NO_TIMER)
 def test_a_loop_that_switches_the_timer_off_is_ended_too(statements: str) -> None:
@@ -177,27 +169,25 @@ def test_a_loop_that_switches_the_timer_off_is_ended_too(statements: str) -> Non
     top = POSIX + "static void quiet(int number) { (void)number; }\nvoid (*used)(int) = quiet;\n"
     started = time.monotonic()
     source = trouble(f"{statements} for (volatile int on = 1; on;) {{ }}", top=top)
-    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case()), End.HANG)
+    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case(), limits=TENTH), End.HANG)
 
     assert time.monotonic() - started < 15
     assert finding.verdict is Verdict.TIME_LIMIT_EXCEEDED
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_slow_first_try_is_no_hang() -> None:
     """One call beyond the limit, but within twice the limit: it gets its second try, and passes."""
     top = POSIX + "#include <time.h>\n"
-    work = "clock_t end = clock() + CLOCKS_PER_SEC * 14 / 1000; while (clock() < end) { }"
-    attempt = attempted(trouble(work, top=top), first_case())
+    work = "clock_t end = clock() + CLOCKS_PER_SEC * 9 / 1000; while (clock() < end) { }"
+    attempt = attempted(trouble(work, top=top), first_case(), limits=TENTH)
 
     assert attempt.comparisons[0].end is End.REACHED
     assert findings(attempt) == []
 
 
-@pytest.mark.usefixtures("impatient")
 def test_many_hanging_cases_cost_little_more_than_one() -> None:
     """After the first proven hang later limits are short."""
-    attempt = attempted(trouble("for (volatile int on = 1; on;) { }"), *[first_case()] * 30)
+    attempt = attempted(trouble("for (volatile int on = 1; on;) { }"), *[first_case()] * 30, limits=TENTH)
 
     assert {comparison.end for comparison in attempt.comparisons} == {End.HANG}
     assert attempt.spent["play"] < 1.5

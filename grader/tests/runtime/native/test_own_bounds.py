@@ -14,7 +14,6 @@ from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
-from grader.runtime.native.delta_step import DeltaStep
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.wire import Frames, Kind
 from grader.runtime.observation import Played
@@ -225,15 +224,14 @@ def test_a_record_lists_no_more_sequences_than_there_can_be(more: int) -> None:
         assert f"leads to {most + more} sequences" in comparison.unreadable
 
 
-def test_a_record_of_megabytes_is_not_even_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A delta of a few bytes can make one; the bound is said in words."""
+def test_a_record_of_megabytes_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is said in words."""
     record = expected_records(first_case())[0]
     one, _ = taken_down(monkeypatch, story(0, record + bytes(2_000_000), record))
     comparison = compare(one, lab().model)
 
     assert comparison.end is End.UNREADABLE
     assert f"takes {len(record) + 2_000_000} bytes to tell" in comparison.unreadable
-    assert [step.known for step in one.steps if isinstance(step, DeltaStep)] == [None, None]
 
 
 def test_a_list_of_thousands_of_real_sequences() -> None:
@@ -251,7 +249,7 @@ def test_a_list_of_thousands_of_real_sequences() -> None:
     attempt = attempted(around("create_sequence", after=many, top=top), first_case())
 
     assert attempt.replayed is not None
-    assert max(step.length for step in attempt.replayed.played[0].steps) < 4000
+    assert max(len(step.record) for step in attempt.replayed.played[0].steps) < 4000
     assert "comes back to the dummy head" in {finding.expected for finding in findings(attempt)}
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
@@ -34,16 +34,6 @@ done <calls
 """
 _RULE = "starts"
 _LIMITS = replace(RUN_LIMITS, cpu_seconds=1)
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Step(PlayedStep):
-    known: bytes
-
-    @property
-    def record(self) -> bytes:
-        """As it was reported."""
-        return self.known
 
 
 class ShellRuntime:
@@ -103,8 +93,7 @@ class ShellRuntime:
         done = work.run(["sh", "driver.sh"], limits=_LIMITS)
         lines = done.stdout.decode(errors="replace").splitlines()[: len(calls)]
         reports = [re.fullmatch(r"(-?\d{1,9}) (-?\d{1,9})", line) for line in lines]
-        records = [pack(int(report[1]), int(report[2])) for report in reports if report is not None]
-        steps: list[PlayedStep] = [_Step(length=len(record), known=record) for record in records]
+        steps = [PlayedStep(record=pack(int(report[1]), int(report[2]))) for report in reports if report is not None]
         return Played(case=case, steps=steps, ended=True, hung=done.signal is not None)
 
     def inspect(

@@ -67,8 +67,8 @@ def test_the_first_operation_that_differs(
     """A case that was cut off says nothing of what it did not come to."""
     steps = {
         7: [
-            PlayedStep(length=0, allocations=1, frees=0, live=1),
-            PlayedStep(length=0, allocations=2, frees=1, live=2),
+            PlayedStep(record=b"", allocations=1, frees=0, live=1),
+            PlayedStep(record=b"", allocations=2, frees=1, live=2),
         ]
     }
 
