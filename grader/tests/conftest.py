@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest test: what it grades is kept for others (see graded.py)."""
+    """Begin with the longest tests: what they grade is kept for others (see graded.py)."""
     items.sort(key=lambda item: item.path.name != "test_hostile_suite.py")
 
 

@@ -30,7 +30,7 @@ from grader.report import FORMATS
 from grader.report.view import View
 from grader.runtime.options import GradingOptions
 from grader.tests.support.graded import keep
-from grader.tests.support.hostile_batch import ATTACKS, LAST, Batch, Hostile, grade_all, suite
+from grader.tests.support.hostile_batch import ATTACKS, LAST, SHARDS, Batch, Hostile, grade_all, suite
 from grader.tests.support.listeners import Ears
 from grader.tests.support.programs import SAMPLES
 
@@ -50,13 +50,13 @@ def test_every_hostile_sample_is_labelled_as_one() -> None:
     }
 
     assert labelled == named
-    assert {sample.name: sample.label["attack"] for sample in suite() if sample.label["attack"] not in ATTACKS} == {}
+    assert {sample.name: sample.attack for sample in suite() if sample.attack not in ATTACKS} == {}
     assert [sample.name for sample in suite() if sample.label["verdict"] != sample.verdict] == []
 
 
 def test_there_are_many_ways_to_attack() -> None:
     """At least sixty, and some of each kind."""
-    count = Counter(sample.label["attack"] for sample in suite())
+    count = Counter(sample.attack for sample in suite())
 
     assert count.total() >= 60, count
     assert min(count[attack] for attack in ATTACKS) >= 6, count
@@ -210,9 +210,10 @@ _LOOKS: tuple[Callable[[list[Hostile], Batch], Iterator[str]], ...] = (
 
 
 @pytest.mark.timeout(1200)
-def test_the_whole_suite_does_no_harm() -> None:
-    """One batch, and everything that must hold of it: see `_LOOKS`."""
-    hostile = suite()
+@pytest.mark.parametrize("attacks", SHARDS, ids=" and ".join)
+def test_no_sample_does_harm(attacks: tuple[str, ...]) -> None:
+    """One batch of each kind of attack, and everything that must hold of it: see `_LOOKS`."""
+    hostile = [sample for sample in suite() if sample.attack in attacks]
     batch = grade_all([sample.folder for sample in hostile])
     if not [*disturbed_others(hostile, batch)]:  # then each record is that of its sample
         for sample, record in zip(hostile, batch.records, strict=False):

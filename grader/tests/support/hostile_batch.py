@@ -1,6 +1,6 @@
-"""The hostile suite in one batch, among decoys: objects that samples must not read, touch, signal or leave.
+"""The hostile suite in batches, among decoys: objects that samples must not read, touch, signal or leave.
 
-The decoys are checked after the batch. They have these names, which samples rely on where no protection hides them:
+The decoys are checked after each batch. They have these names, which samples rely on where no protection hides them:
 
     HOSTILE_CANARY             a variable of the grader's environment
     $HOME/hostile_canary       in the grader's home folder, readable by its owner only
@@ -12,6 +12,7 @@ The decoys are checked after the batch. They have these names, which samples rel
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -33,10 +34,16 @@ from grader.pytest_plugin.items import may_get
 from grader.tests.support.command import ROOT, SAMPLES, command, environment
 from grader.tests.support.listeners import Ears, left_behind
 
-__all__ = ["ATTACKS", "LAST", "Batch", "Hostile", "grade_all", "suite"]
+__all__ = ["ATTACKS", "LAST", "SHARDS", "Batch", "Hostile", "grade_all", "suite"]
 
-ATTACKS = ("forging", "reading", "damage", "exhaustion", "corrupting")
+SHARDS = (("forging",), ("reading", "damage"), ("exhaustion",), ("corrupting",))
+"""The kinds of attack that are graded in one batch."""
+
+ATTACKS = tuple(attack for shard in SHARDS for attack in shard)
 """The values of the key `attack` of a label."""
+
+_BATCHES = Path(tempfile.gettempdir()) / f"hostile-batches-{os.geteuid()}.lock"
+"""Batches share ports, names and folders, so a user has never more than one of them at a time."""
 
 LAST = SAMPLES / "accepted" / "yoda_crlf"
 """A sample that is graded after all hostile ones."""
@@ -56,6 +63,11 @@ class Hostile:
     def name(self) -> str:
         """The name of the sample's folder."""
         return self.folder.name
+
+    @property
+    def attack(self) -> str:
+        """What it does: one of `ATTACKS`."""
+        return str(self.label["attack"])
 
     @property
     def verdict(self) -> Verdict:
@@ -115,12 +127,14 @@ def _objects(text: str) -> Iterator[Any]:
 
 def grade_all(folders: Sequence[Path]) -> Batch:
     """Grade these submissions and then an accepted one in one process, among decoys."""
-    around = Path(tempfile.mkdtemp(prefix="hostile-"))
-    around.chmod(0o755)  # open to unprivileged users, like a real folder for temporary files
-    try:
-        return _among_decoys(around, folders)
-    finally:
-        shutil.rmtree(around)
+    with _BATCHES.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        around = Path(tempfile.mkdtemp(prefix="hostile-"))
+        around.chmod(0o755)  # open to unprivileged users, like a real folder for temporary files
+        try:
+            return _among_decoys(around, folders)
+        finally:
+            shutil.rmtree(around)
 
 
 def _among_decoys(around: Path, folders: Sequence[Path]) -> Batch:
