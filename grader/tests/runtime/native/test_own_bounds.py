@@ -81,7 +81,7 @@ def test_a_flood_of_messages_stops_the_case_in_which_it_comes(monkeypatch: pytes
     assert [comparison.ended_at for comparison in comparisons] == [1, 0]
     assert [one.unexplained_end, other.unexplained_end] == ["", ""]
     assert diagnosed.diagnosis is not None
-    assert "64 MB" in diagnosed.diagnosis.summary
+    assert "80 MB" in diagnosed.diagnosis.summary
 
 
 def test_a_flood_does_not_complete_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
