@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader.bundles import BUNDLES
-from grader.tests.support.command import Said, grade
+from grader.tests.support.command import Said, grade_process
 from grader.tests.support.counter_house import BELOW, RIGHT, counter_class
 
 _CLASS = {"ada": RIGHT, "bob": BELOW}
@@ -24,7 +24,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(place: Path, *words: str | Path) -> Said:
     """`grade` of the copied house, beside the class."""
-    return grade(*words, cwd=place, root=place / "house")
+    return grade_process(*words, cwd=place, root=place / "house")
 
 
 def test_a_class_is_graded_stored_shown_and_graded_again(place: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_starter_bundle_grades_by_itself(place: Path) -> None:
     assert call(place, "pack", "starter", "hand-out", "--lab", "counter").code == 0
     bundle = place / "hand-out"
     (bundle / "counter.sh").write_text(RIGHT, encoding="utf-8")
-    said = grade("run", "counter.sh", "--lab", "counter", cwd=bundle, root=bundle / "grading")
+    said = grade_process("run", "counter.sh", "--lab", "counter", cwd=bundle, root=bundle / "grading")
 
     assert said.code == 0, said.out + said.err
     assert "100 of 100 points" in said.out

@@ -11,7 +11,7 @@ import pytest
 from grader.assignment import load
 from grader.core.errors import CaseFileError
 from grader.labs.paged_kv.lab import lab
-from grader.tests.support.command import FEW, ROOT, SAMPLES, copy_of_the_house, grade
+from grader.tests.support.command import FEW, ROOT, SAMPLES, copy_of_the_house, grade, grade_process
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
@@ -217,7 +217,7 @@ def test_all_broken_cases_are_told_before_anything_is_graded(house: Path) -> Non
     try:
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text.replace("create_sequence", "create_sequense", 1), encoding="utf-8")
-        said = grade("run", RIGHT, root=house, cwd=house)
+        said = grade_process("run", RIGHT, root=house, cwd=house)
     finally:
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text, encoding="utf-8")
@@ -234,7 +234,7 @@ def test_a_broken_rubric_is_told(house: Path) -> None:
     text = path.read_text(encoding="utf-8")
     try:
         path.write_text(text.replace("points = 8", "points = 9", 1), encoding="utf-8")
-        said = [grade(*arguments, root=house, cwd=house) for arguments in (("run", RIGHT), ("cases",))]
+        said = [grade_process(*arguments, root=house, cwd=house) for arguments in (("run", RIGHT), ("cases",))]
     finally:
         path.write_text(text, encoding="utf-8")
 

@@ -21,7 +21,7 @@ from grader.bundles.bundle import File, put, zipped
 from grader.bundles.tree import tree
 from grader.core.errors import UsageError
 from grader.labs import DEFAULT, LABS
-from grader.tests.support.command import ROOT, copy_of_the_house, grade
+from grader.tests.support.command import ROOT, copy_of_the_house, grade, grade_process
 from grader.tests.test_house_files import house_files
 
 FILES = (File(name="a", content=b"1"), File(name="b/c", content=b"2", runs=True))
@@ -84,7 +84,7 @@ def test_a_bundle_is_made_by_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_what_was_written_beside_stays_away(clone: Path, tmp_path: Path) -> None:
     """Neither is it seen in the bytes: times and permissions of a clone are its own."""
-    grade("pack", "gradescope", tmp_path / "before", root=clone)
+    grade_process("pack", "gradescope", tmp_path / "before", root=clone)
     for name in (
         "grader/grades.sqlite",
         "grader/.secret.py",
@@ -97,7 +97,7 @@ def test_what_was_written_beside_stays_away(clone: Path, tmp_path: Path) -> None
     (clone / "grader" / "core" / "__pycache__" / "x.py").write_text("beside", encoding="utf-8")
     (clone / "grader" / "judge" / "score.py").chmod(0o600)
     os.utime(clone / "grader" / "judge" / "score.py", (0, 0))
-    grade("pack", "gradescope", tmp_path / "after", root=clone)
+    grade_process("pack", "gradescope", tmp_path / "after", root=clone)
 
     assert held(tmp_path / "before") == held(tmp_path / "after") != {}
 

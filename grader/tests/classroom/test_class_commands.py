@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.record import from_json
-from grader.tests.support.command import SAMPLES, Said, copy_of_the_house, grade
+from grader.tests.support.command import SAMPLES, Said, copy_of_the_house, grade_process
 
 _QUICK = ("--case", "append/*", "--without-memory-checker", "--jobs", "2")
 _ROSTER = "folder,name,sid,email\nyoda_crlf,Yoda,007,yoda@example.edu\nno_copy_on_write,=Luke,2,\ngone,Jar Jar,3,\n"
@@ -47,7 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(place: Path, *words: str | Path) -> Said:
     """`grade` of the copied house, in the folder of the class."""
-    return grade(*words, cwd=place, root=place / "house")
+    return grade_process(*words, cwd=place, root=place / "house")
 
 
 def test_runs_are_listed(place: Path) -> None:

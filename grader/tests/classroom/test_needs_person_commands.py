@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.record import from_json
-from grader.tests.support.command import Said, grade
+from grader.tests.support.command import Said, grade_process
 from grader.tests.support.counter_house import BELOW, RIGHT, house_with_counter
 
 _BROKE = "its grading broke twice: "
@@ -70,7 +70,7 @@ def tries(log: Path) -> int:
 
 def call(place: Path, *words: str | Path) -> Said:
     """`grade` of the copied house."""
-    return grade(*words, cwd=place, root=place / "house")
+    return grade_process(*words, cwd=place, root=place / "house")
 
 
 def test_an_export_has_a_row_that_is_no_zero(place: Path) -> None:

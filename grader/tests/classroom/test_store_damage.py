@@ -15,7 +15,7 @@ import pytest
 
 from grader.classroom.database import opened
 from grader.core.errors import StoreError
-from grader.tests.support.command import environment, grade
+from grader.tests.support.command import environment, grade_process
 from grader.tests.support.counter_house import BELOW, RIGHT, counter_class
 from grader.tests.support.damaged_stores import COMMANDS
 
@@ -32,7 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "roster.csv").write_text(_ROSTER, encoding="utf-8")
     (made / "overrides.toml").write_text(_OVERRIDES, encoding="utf-8")
     words = ("batch", "in", "--lab", "counter", "--roster", "roster.csv", "--overrides", "overrides.toml")
-    assert grade(*words, cwd=made, root=made / "house").code == 1
+    assert grade_process(*words, cwd=made, root=made / "house").code == 1
     return made
 
 
@@ -80,7 +80,7 @@ def test_a_text_that_is_no_utf_8_damages_its_row_only(place: Path, tmp_path: Pat
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE records SET points = CAST(x'7bff7d' AS TEXT) WHERE score = 100")
     connection.close()
-    exported = grade("export", "--store", path, "--partial", cwd=place, root=place / "house")
+    exported = grade_process("export", "--store", path, "--partial", cwd=place, root=place / "house")
 
     assert (exported.code, "without a score yet: 1: ada" in exported.err) == (0, True), exported.err
     assert [row["name"] for row in csv.DictReader(io.StringIO(exported.out))] == ["Bob", "Eve"]

@@ -18,7 +18,7 @@ import pytest
 
 from grader.core.record import Record, from_json
 from grader.core.verdict import Tool, Verdict
-from grader.tests.support.command import FEW, ROOT, SAMPLES, Said, command, environment, grade, tools
+from grader.tests.support.command import FEW, ROOT, SAMPLES, Said, command, environment, grade, grade_process, tools
 
 RIGHT = SAMPLES / "accepted" / "yoda_crlf"
 WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
@@ -270,7 +270,7 @@ def test_an_interrupt_is_130_and_leaves_nothing(temporary: Path, number: signal.
 def test_an_interrupt_while_imports_load(tmp_path: Path) -> None:
     """Whoever stops it in the first second sees no traceback either."""
     (tmp_path / "argparse.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
-    said = grade("cases", variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
+    said = grade_process("cases", variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
 
     assert (said.code, said.out, said.err) == (130, "", "grade: interrupted\n")
 

@@ -1,0 +1,85 @@
+"""What tests call in their own process does what a started `grade` does, and leaves that process as it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from grader.system import tools as installed
+from grader.tests.support.command import FEW, SAMPLES, grade, grade_process, tools
+
+_RIGHT = SAMPLES / "accepted" / "yoda_crlf"
+_WRONG = SAMPLES / "wrong_answer" / "cow_copies_60_bytes"
+_QUICK = ("--without-memory-checker", *FEW)
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        ((), {}),
+        (("completion", "bash"), {}),
+        (("run", "nowhere"), {}),
+        (("cases", "--case", "append/*"), {"COLUMNS": "60", "PYTHONIOENCODING": "ascii"}),
+        (("repro", _WRONG, "append/copy_takes_all_64_bytes", "--without-memory-checker"), {}),
+        (("run", _RIGHT, *_QUICK), {"PATH": "/nowhere"}),
+        (("pack", "starter", "made"), {}),
+    ],
+    ids=["nothing", "completion", "complaint", "encoding", "repro", "no tool", "pack"],
+)
+def test_it_says_and_writes_what_a_process_does(
+    words: tuple[str | Path, ...], variables: dict[str, str], tmp_path: Path
+) -> None:
+    """Exit code, both streams, and files in the folder where it is called."""
+    results = {}
+    for call in (grade_process, grade):
+        folder = tmp_path / call.__name__
+        folder.mkdir()
+        ended = call(*words, cwd=folder, variables=variables)
+        files = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        results[call.__name__] = (ended, files)
+
+    assert results["grade"] == results["grade_process"]
+
+
+def test_a_class_is_graded_as_by_a_process(tmp_path: Path) -> None:
+    """Its workers are processes in both."""
+    shutil.copytree(_WRONG, tmp_path / "in" / "jane")
+    command = ("batch", "in", *_QUICK, "--jobs", "1")
+    started = grade_process(*command, cwd=tmp_path)
+    (tmp_path / "grades.sqlite").unlink()
+    called = grade(*command, cwd=tmp_path)
+
+    assert started.code == 1
+    assert "1 of 1 done, 1 failing" in called.err
+    assert (called.code, called.out) == (started.code, started.out)
+
+
+def _state() -> dict[str, object]:
+    return {
+        "variables": dict(os.environ),
+        "folder": Path.cwd(),
+        "descriptors": {path: path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()},
+        "streams": (sys.argv, sys.stdin, sys.stdout, sys.stderr),
+        "handlers": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
+        "blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        "temporary": tempfile.tempdir,
+        "gcc": installed.version("gcc"),
+    }
+
+
+def test_it_leaves_nothing_changed(tmp_path: Path) -> None:
+    """Whether it ends well or not, and in other surroundings: the next test finds its own."""
+    grade("run", _RIGHT, *_QUICK)  # what is loaded once is there now
+    before = _state()
+    ended = grade("run", _RIGHT, *_QUICK, variables={"PATH": tools(tmp_path / "bin", "valgrind")}, cwd=tmp_path)
+    elsewhere = grade("cases", variables={"TMPDIR": str(tmp_path), "HOME": str(tmp_path), "LINES": "7"})
+
+    assert (ended.code, elsewhere.code) == (3, 0)
+    assert _state() == before
+    assert grade("run", _RIGHT, *_QUICK).code == 0
