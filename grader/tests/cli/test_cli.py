@@ -165,7 +165,7 @@ def test_output_is_written_at_once(tmp_path: Path) -> None:
     """Whoever looks meanwhile sees the old file or a whole new one; nothing else is left there."""
     path = tmp_path / "result.json"
     path.write_text("{}", encoding="utf-8")
-    arguments = ("run", WRONG, "--format", "json", "--output", path)
+    arguments = ("run", WRONG, *FEW, "--format", "json", "--output", path)
     with subprocess.Popen(command(*arguments), cwd=ROOT, env=environment()) as process:
         seen = []
         while process.poll() is None:

@@ -71,7 +71,7 @@ def test_a_batch_goes_on_without_stderr(tmp_path: Path, how: str) -> None:
         out, code = done.stdout, done.returncode
 
     assert (code, b"1 accepted, 0 not" in out) == (0, True)
-    assert ended("", "export", cwd=tmp_path).returncode == 0
+    assert grade("export", cwd=tmp_path).code == 0
 
 
 @pytest.mark.parametrize(
