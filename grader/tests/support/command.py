@@ -72,8 +72,8 @@ def grade_process(
 ) -> Said:
     """Start `grade` as a process and wait for its end; `root` is the house whose code that is.
 
-    It costs about 0.2 s of CPU more than `grade`, as much as a small grading. It is for tests of a copied house, and of what only a process has: its
-    start, a shell around it, signals, its end, or a module that another test may have imported.
+    It costs about 0.2 s of CPU more than `grade`, as much as a small grading. It is for tests of a copied house, and of
+    what only a process has: its start, a shell around it, signals, its end, modules that no other test has imported.
     """
     done = subprocess.run(
         command(*arguments),
