@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -73,13 +75,22 @@ def _state() -> dict[str, object]:
     }
 
 
+@pytest.fixture
+def own_handler() -> Iterator[None]:
+    """A handler that no command sets, after a command has loaded what is loaded once."""
+    grade("run", _RIGHT, *_QUICK)
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.mark.usefixtures("own_handler")
 def test_it_leaves_nothing_changed(tmp_path: Path) -> None:
     """Whether it ends well or not, and in other surroundings: the next test finds its own."""
-    grade("run", _RIGHT, *_QUICK)  # what is loaded once is there now
     before = _state()
-    ended = grade("run", _RIGHT, *_QUICK, variables={"PATH": tools(tmp_path / "bin", "valgrind")}, cwd=tmp_path)
-    elsewhere = grade("cases", variables={"TMPDIR": str(tmp_path), "HOME": str(tmp_path), "LINES": "7"})
+    looked = grade("doctor", variables={"PATH": tools(tmp_path / "bin", "valgrind")})
+    refused = grade("run", tmp_path, variables={"TMPDIR": str(tmp_path)}, cwd=tmp_path)
 
-    assert (ended.code, elsewhere.code) == (3, 0)
+    assert (looked.code, refused.code) == (3, 1)
+    assert re.search(r"gcc\W+missing", looked.out)
     assert _state() == before
-    assert grade("run", _RIGHT, *_QUICK).code == 0

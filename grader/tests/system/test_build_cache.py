@@ -40,6 +40,7 @@ def test_a_user_without_a_home_grades() -> None:
 
         assert (graded.code, checked.code) == (0, 0), graded.all + checked.all
         assert place.stat().st_mode & 0o777 == 0o700
+        assert len([*place.glob("*/confine")]) == 1
         assert f"cache: {place}, because {_NOWHERE}/.cache/paged-kv-grader cannot be written; XDG" in checked.out
 
 
