@@ -64,7 +64,7 @@ def environment(root: Path = ROOT, **changes: str) -> dict[str, str]:
 def grade(*arguments: str | Path, cwd: Path = ROOT, variables: Mapping[str, str] | None = None) -> Said:
     """Run `grade` to its end, in this process: its arguments, output, files and exit code are those of a start."""
     words = [*map(str, arguments)]
-    return _said(*run_in_process(words, cwd=cwd, variables=environment(**(variables or {}))))
+    return _said(*run_in_process(words, cwd=cwd, variables=environment(ROOT, **(variables or {}))))
 
 
 def grade_process(
