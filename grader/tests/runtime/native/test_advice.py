@@ -1,4 +1,4 @@
-"""Advice: undefined behaviour, allocations that fail, scratch memory. Each with its line, and never a point."""
+"""Advice: undefined behaviour, with its line; what of it a conforming program gets; and never a point."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 
 from grader import pipeline
 from grader.assignment import load
+from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.errors import DriverError
 from grader.core.optional_stages import OptionalStage
 from grader.core.record import Record
-from grader.core.verdict import Advice
+from grader.core.verdict import Advice, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native import runtime
 from grader.runtime.native.advice import ALLOCATION_FAILURE, NEEDLESS_ALLOCATION, UNDEFINED_BEHAVIOUR
@@ -28,7 +29,6 @@ from grader.tests.support.programs import (
     SAMPLES,
     around,
     attempted,
-    changed,
     first_case,
     line_of,
     made,
@@ -60,64 +60,92 @@ _UNDEFINED = {
 """A piece of the advice, and a statement that gives it. The last one ends the case."""
 
 
+_OFTEN, _HIDDEN = "/* in every case */", "/* in a hidden case */"
+
+
 @cache
 def undefined_source() -> str:
-    """A right program whose `append_kv` to sequence 2 does all of that, a line each."""
+    """A right program whose `append_kv` to sequence 2 does all of that, a line each.
+
+    Besides, `create_sequence` does something of it in every case, and `append_kv` only where 77 is appended.
+    """
     lines = [f"    {statement} /* {words} */" for words, statement in _UNDEFINED.items()]
-    body = "\n".join(["    if (seq_id == 2) {", "    (void)give(none);", *lines, "    }"])
-    return around("append_kv", body, top=_TOP)
+    hidden = f"    if (kv_data == 77) {{ free(malloc(40)); largest = INT_MAX; largest = largest + 1; {_HIDDEN} }}"
+    body = "\n".join([hidden, "    if (seq_id == 2 && kv_data != 77) {", "    (void)give(none);", *lines, "    }"])
+    often = f"    largest = INT_MAX;\n    largest = largest + 1; {_OFTEN}\n    largest = INT_MAX;"
+    return around("create_sequence", often, text=around("append_kv", body, top=""), top=_TOP)
 
 
 @cache
 def undefined_advice() -> tuple[Advice, ...]:
-    """What is said about it."""
-    return attempted(undefined_source(), second_case(), first_case(), advise=True).advice
+    """The advice on it, of two public cases and a hidden one."""
+    operations = "create_sequence 1 5 -> seq; fork_sequence 1 2 -> seq; append_kv 2 77 -> 0"
+    hidden = made("secret", operations, header='pool_blocks = 4; visibility = "hidden"')
+    return attempted(undefined_source(), second_case(), first_case(), hidden, advise=True).advice
+
+
+def undefined_at(marker: str) -> list[Advice]:
+    """The advice with the line that has this marker."""
+    return [one for one in undefined_advice() if one.source[0].line == line_of(undefined_source(), marker)]
 
 
 @pytest.mark.parametrize("words", [*_UNDEFINED, "NULL is returned"])
 def test_undefined_behaviour_is_told_with_its_line(words: str) -> None:
     """Each kind at its place; the program goes on behind it, so one does not hide the others."""
-    (said,) = [one for one in undefined_advice() if one.source[0].line == line_of(undefined_source(), f"/* {words} */")]
+    (advice,) = undefined_at(f"/* {words} */")
 
-    assert said.kind == UNDEFINED_BEHAVIOUR
-    assert words.rsplit(maxsplit=1)[-1] in said.message
-    assert "in append_kv: " in said.message
-    assert (said.case, said.operation) == (first_case().name, 6)
-    assert said.source[0].column > 0
+    assert advice.kind == UNDEFINED_BEHAVIOUR
+    assert words.rsplit(maxsplit=1)[-1] in advice.message
+    assert "in append_kv: " in advice.message
+    assert (advice.case, advice.operation) == (first_case().name, 6)
+    assert advice.source[0].column > 0
 
 
 def test_a_place_is_told_of_once() -> None:
     """However often and in however many cases the program comes there."""
-    source = around("create_sequence", "    largest = INT_MAX;\n    largest = largest + 1; /* HERE */", top=_TOP)
-    kinds = [one.kind for one in attempted(source, first_case(), second_case(), advise=True).advice]
+    assert [one.kind for one in undefined_at(_OFTEN)] == [UNDEFINED_BEHAVIOUR]
 
-    assert kinds.count(UNDEFINED_BEHAVIOUR) == 1
+
+def test_hidden_cases_give_no_advice() -> None:
+    """A line that only a hidden case reaches would tell what it asks."""
+    assert undefined_at(_HIDDEN) == []
+    assert {one.case for one in undefined_advice()} == {first_case().name, second_case().name}
 
 
 @pytest.mark.parametrize("sample", ACCEPTED, ids=lambda path: path.name)
 def test_a_conforming_program_has_no_undefined_behaviour(sample: Path) -> None:
     """In none of the public cases; and whoever looks at what malloc returns is told nothing of that either."""
-    built = graded(sample, advise=False).advice  # what the object scan says of it, asked or not
-    given = [one for one in graded(sample, advise=True).advice if one not in built]
+    advice = advised(sample).advice  # without what the object scan says of it, asked or not
 
-    assert [one for one in given if one.kind not in (ALLOCATION_FAILURE, NEEDLESS_ALLOCATION)] == []
+    assert [one for one in advice if one.kind not in (ALLOCATION_FAILURE, NEEDLESS_ALLOCATION)] == []
     if sample.name in ("goto_cleanup_rollback", "kernel_list_macros"):
-        assert given == []
+        assert advice == ()
     else:
-        assert all(one.source and one.case for one in given)
+        assert all(one.source and one.case for one in advice)
+
+
+@cache
+def advised(sample: Path) -> Attempt:
+    """The attempt over all public cases, with advice."""
+    public = [case for case in all_cases() if case.visibility is Visibility.PUBLIC]
+    return attempted((sample / "llm_memory.c").read_bytes(), *public, advise=True)
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """The cases that students are graded with."""
+    return tuple(load.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed))
 
 
 @cache
 def graded(path: Path, *, advise: bool) -> Record:
-    """The record over all cases."""
-    chosen = lab()
-    cases = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
-    return pipeline.grade(path, chosen, cases, GradingOptions(memory_checker=False, advise=advise))
+    """The record over the first case of each rule, public and hidden."""
+    firsts = {(case.rule, case.visibility): case for case in reversed(all_cases())}
+    return pipeline.grade(path, lab(), list(firsts.values()), GradingOptions(memory_checker=False, advise=advise))
 
 
 _SAMPLES = (
     "accepted/scratch_array_one_pass",
-    "accepted/visitor_camel_case_allman",
     "wrong_answer/four_common_mistakes",
     "run_time_error/l1_not_initialised",
     "time_limit_exceeded/lookup_never_leaves_ring",
@@ -139,95 +167,19 @@ def test_advice_changes_no_result(name: str) -> None:
     ]
 
 
-def test_hidden_cases_give_no_advice() -> None:
-    """A line that only a hidden case reaches would tell what it asks."""
-    operations = "create_sequence 1 5 -> seq; fork_sequence 1 2 -> seq; append_kv 2 1 -> 0"
-    hidden = made("secret", operations, header='pool_blocks = 4; visibility = "hidden"')
-
-    assert attempted(undefined_source(), hidden, advise=True).advice == ()
-    assert undefined_advice() != ()
-
-
 def test_nobody_who_does_not_ask_is_advised() -> None:
     """It costs the time of another compilation."""
-    assert attempted(undefined_source(), first_case()).advice == ()
+    sample = SAMPLES / "accepted" / "scratch_array_one_pass"
 
-
-# ---------------------------------------------------------------- allocations that fail
-
-
-def careful(*replacements: tuple[str, str]) -> str:
-    """A program that looks at every allocation and undoes what it has done, changed."""
-    text = (SAMPLES / "accepted" / "goto_cleanup_rollback" / "llm_memory.c").read_text(encoding="utf-8")
-    return changed(("#include <string.h>\n", "#include <string.h>\n#include <stdlib.h>\n"), *replacements, text=text)
-
-
-@cache
-def failing_case() -> Case:
-    """Every call that allocates, the append too."""
-    return made(
-        "allocates",
-        "create_sequence 1 256 -> seq; append_kv 1 5 -> 0; fork_sequence 1 2 -> seq; free_sequence 1 -> 0",
-        header="pool_blocks = 20",
-    )
-
-
-_TABLE = "if ((table = table_new()) == NULL)\n\t\t\tgoto out;"
-_FAILURES = {
-    "append_kv crashes": (_TABLE, "table = table_new(); /* THERE */ table[0] = -1; /* HERE */"),
-    "append_kv ends the whole program": (_TABLE, "if ((table = table_new()) == NULL)\n\t\t\texit(1); /* HERE */"),
-    "append_kv does not come back": (
-        _TABLE,
-        "if ((table = table_new()) == NULL)\n\t\t\tfor (volatile int on = 1; on;) ; /* HERE */",
-    ),
-    "append_kv returns -1 when the allocation at line {} fails, but leaves its work half done": (
-        _TABLE,
-        "if ((table = table_new()) == NULL) {\n\t\t\tengine->free_local_blocks--;\n\t\t\tgoto out;\n\t\t}",
-    ),
-    "create_sequence does not notice that the allocation at line {} fails": (
-        "if ((s->block_table[i] = table_new()) == NULL)\n\t\t\tgoto rollback;",
-        "s->block_table[i] = table_new();\n\t\tif (!s->block_table[i] && (need = i * 16) < 0)\n\t\t\tgoto rollback;",
-    ),
-    "create_sequence returns NULL when the allocation at line {} fails, but loses": (
-        "rollback:\n\tshell_free(s);\n",
-        "rollback:\n",
-    ),
-}
-
-
-@pytest.mark.parametrize("words", _FAILURES)
-def test_what_comes_of_a_failing_allocation(words: str) -> None:
-    """One advice, at the line of the crash where there is one, with the line of the allocation."""
-    old, new = _FAILURES[words]
-    source = careful((old, new), ("t = malloc(TABLE_BYTES);", "t = malloc(TABLE_BYTES); /* MADE */"))
-    if words == "append_kv crashes":  # table_new itself looks
-        source = changed(("if (t != NULL)", "if (t != NULL) /* it does */"), text=source)
-    (said,) = attempted(source, failing_case(), advise=True).advice
-    allocation = line_of(source, "/* MADE */")
-
-    assert said.kind == ALLOCATION_FAILURE
-    assert said.message.startswith(words.format(allocation))
-    assert f"at line {allocation} fails" in said.message
-    assert said.source[0].line == (line_of(source) if "/* HERE */" in source else allocation)
-    assert said.case == failing_case().name
-
-
-_FINE: dict[str, tuple[str, str]] = {
-    "as it is": ("", ""),
-    "tries again": (_TABLE, "while ((table = table_new()) == NULL)\n\t\t\t;"),
-}
-
-
-@pytest.mark.parametrize("change", _FINE.values(), ids=_FINE)
-def test_who_looks_at_what_malloc_returns_is_told_nothing(change: tuple[str, str]) -> None:
-    """To refuse is right, and so is to find another way."""
-    assert attempted(careful(*[change] if change[0] else []), failing_case(), advise=True).advice == ()
+    assert graded(sample, advise=False).advice == ()
+    assert graded(sample, advise=True).advice != ()
 
 
 def test_a_program_that_never_looks_is_told_so_call_by_call() -> None:
     """One advice for each call that crashes, with all lines that can fail there."""
-    given = attempted(right(), failing_case(), advise=True).advice
-    crashes = [one.message for one in given if " crashes when the allocation at line " in one.message]
+    (sample,) = (sample for sample in ACCEPTED if (sample / "llm_memory.c").read_text(encoding="utf-8") == right())
+    advice = advised(sample).advice
+    crashes = [one.message for one in advice if " crashes when the allocation at line " in one.message]
 
     assert sorted(message.split()[0] for message in crashes) == [
         "append_kv",
@@ -235,28 +187,9 @@ def test_a_program_that_never_looks_is_told_so_call_by_call() -> None:
         "fork_sequence",
         "llm_init",
     ]
-    assert {one.kind for one in given} == {ALLOCATION_FAILURE}
+    assert {one.kind for one in advice} == {ALLOCATION_FAILURE}
     lines = [number for number, line in enumerate(right().splitlines(), 1) if "malloc(" in line][:-1]
     assert all(str(number) in next(message for message in crashes if "create" in message) for number in lines)
-
-
-# ---------------------------------------------------------------- scratch memory
-
-
-def test_memory_that_goes_back_in_the_same_call_is_told_of() -> None:
-    """Once for a call and a line; what is kept is not."""
-    source = around(
-        "append_kv",
-        "    char *volatile copy = malloc(40); /* HERE */\n    if (copy == NULL)\n        return -1;\n    free(copy);",
-        text=careful(),
-        top=_TOP,
-    )
-    given = attempted(source, failing_case(), first_case(), advise=True).advice
-    (said,) = [one for one in given if one.kind == NEEDLESS_ALLOCATION]
-
-    assert said.message.startswith("append_kv allocates memory here (40 bytes)")
-    assert said.source[0].line == line_of(source)
-    assert said.source[0].function == "append_kv"
 
 
 # ---------------------------------------------------------------- when it does not work
@@ -282,14 +215,12 @@ def test_advice_that_cannot_be_had_costs_no_result(
     build: Callable[..., Built],
     given: list[str],
     failed: list[tuple[OptionalStage, str]],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The record says that something was not looked at, or what failed; all else is as it was."""
     monkeypatch.setattr(runtime, "build_sanitized", build)
-    path = tmp_path / "llm_memory.c"
-    path.write_text(careful(), encoding="utf-8")
-    record = pipeline.grade(path, lab(), [failing_case()], GradingOptions(seed=1, memory_checker=False, advise=True))
+    careful = SAMPLES / "accepted" / "goto_cleanup_rollback"
+    record = pipeline.grade(careful, lab(), [first_case()], GradingOptions(seed=1, memory_checker=False, advise=True))
 
     assert [one.kind for one in record.advice] == given
     assert len(record.failed_stages) == len(failed)
