@@ -70,7 +70,7 @@ def undefined_source() -> str:
     Besides, `create_sequence` does something of it in every case, and `append_kv` only where 77 is appended.
     """
     lines = [f"    {statement} /* {words} */" for words, statement in _UNDEFINED.items()]
-    hidden = f"    if (kv_data == 77) {{ free(malloc(40)); largest = INT_MAX; largest = largest + 1; {_HIDDEN} }}"
+    hidden = f"    if (kv_data == 77) {{ largest = INT_MAX; largest = largest + 1; {_HIDDEN} }}"
     body = "\n".join([hidden, "    if (seq_id == 2 && kv_data != 77) {", "    (void)give(none);", *lines, "    }"])
     often = f"    largest = INT_MAX;\n    largest = largest + 1; {_OFTEN}\n    largest = INT_MAX;"
     return around("create_sequence", often, text=around("append_kv", body, top=""), top=_TOP)
