@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from zlib import crc32
 
 from grader.assignment import load
+from grader.assignment.lab import Clue
 from grader.core.case import Case
-from grader.core.causes import Audience, bad_operation, grouped, is_hidden
+from grader.core.causes import Audience, Group, bad_operation, grouped, is_hidden
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs import LABS
 from grader.runtime.native.compile.project import FLAGS
 from grader.system.process import Completed, Patience, run
 from grader.tests.support.command import ROOT, SAMPLES
-from grader.tests.support.graded import graded
+from grader.tests.support.graded import all_graded
 
 __all__ = [
     "ACCEPTED",
@@ -27,9 +30,13 @@ __all__ = [
     "WRONG",
     "Bench",
     "cases",
+    "content_under_valgrind",
     "fails_by_itself",
+    "one_for_each_clue",
     "program_text",
     "said",
+    "shown_programs",
+    "silent",
 ]
 
 _HEADER = ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
@@ -49,6 +56,9 @@ _FOR_CHECKER = ("create_compares_unset_entry",)
 
 SHARERS = 5
 """So many programs share the accepted samples between them."""
+
+_FILLED_IN = re.compile(r"\{\w+\}")
+"""A place in a clue's hint that is filled in."""
 
 
 @cache
@@ -130,37 +140,100 @@ class Bench:
         return run(command, cwd=self.folder, limits=limits, environment=environment)
 
 
-def fails_by_itself(bench: Bench, source: Path, most: int | None = None) -> None:
-    """Assert that the programs of this sample's causes fail beside it, and beside no accepted sample; at most so many.
+@dataclass(frozen=True, slots=True)
+class ShownProgram:
+    """The case that a report shows for a cause, up to its first bad operation, counted from 0."""
+
+    case: str
+    operation: int
+
+
+def fails_by_itself(bench: Bench, source: Path, programs: Iterable[ShownProgram]) -> None:
+    """Assert that these programs fail beside this sample, and beside no accepted sample.
 
     Of every eighth sample the first program is made by the handout's own command, which optimises and so takes three
     times as long; all others run beside the sample as a library.
     """
-    lab = LABS["paged_kv"]()
-    record = graded(lab.name, source.parent)
-    shown = _shown(record)
-    assert shown
-    eighth = crc32(source.parent.name.encode()) % 8 == 0
-    for number, (name, operation) in enumerate(shown[:most]):
-        case = cases()[name]
-        text = program_text(case, operation)
-        by_handout = (eighth and number == 0) or source.parent.name in _FOR_CHECKER
+    sample = source.parent.name
+    eighth = crc32(sample.encode()) % 8 == 0
+    for number, shown in enumerate(programs):
+        case = cases()[shown.case]
+        text = program_text(case, shown.operation)
+        by_handout = (eighth and number == 0) or sample in _FOR_CHECKER
         program = bench.linked(text, source) if by_handout else bench.program(text)
         failed = bench.run(str(program), library=None if by_handout else bench.library(source))
-        if failed.succeeded and source.parent.name in _FOR_CHECKER:
-            assert bench.run(*VALGRIND, "./repro").exit_code == 9
+        if failed.succeeded and sample in _FOR_CHECKER:
+            assert bench.run(*VALGRIND, "./repro").exit_code == 9, sample
             continue
 
-        assert (name, operation, failed.exit_code) == (name, operation, 1), failed
-        assert any(str(one) in said(failed) for one in case.trace.operations), failed
+        assert (sample, shown, failed.exit_code) == (sample, shown, 1), failed
+        assert any(str(one) in said(failed) for one in case.trace.operations), (sample, failed)
         _assert_peaceful(bench, text)
 
 
-def _shown(record: Record) -> list[tuple[str, int]]:
-    """The case of each cause, for instructors and for students, with its first bad operation counted from 0."""
+def silent(bench: Bench, case: Case, samples: Iterable[Path]) -> None:
+    """Assert that the program of the whole case compiles without a warning and says nothing beside accepted samples.
+
+    The samples' own words on stdout and stderr are theirs.
+    """
+    program = bench.program(program_text(case))
+    for source in samples:
+        done = bench.run(str(program), library=bench.library(source))
+
+        assert (case.name, source.parent.name, done.exit_code) == (case.name, source.parent.name, 0), done
+        assert b"the handout" not in done.stderr
+
+
+def content_under_valgrind(bench: Bench, source: Path) -> None:
+    """Assert that a case that is cut short leaves nothing behind, by the handout's own command line, under Valgrind."""
+    case = list(cases().values())[ACCEPTED.index(source) :: len(ACCEPTED)][0]
+    program = bench.linked(program_text(case, len(case.trace.operations) // 2), source)
+
+    assert bench.run(*VALGRIND, str(program)).exit_code == 0, source
+
+
+def shown_programs(record: Record) -> list[ShownProgram]:
+    """Return the programs of a sample's causes, as instructors and as students see them."""
     public = [one for one in record.outcomes if not is_hidden(one, Audience.STUDENT)]
     groups = [*grouped(record, record.outcomes), *grouped(record, public)]
-    return list({group.shown.case: max(bad_operation(record, group.shown), 1) - 1 for group in groups}.items())
+    return list({group.shown.case: _program(record, group) for group in groups}.values())
+
+
+@cache
+def one_for_each_clue() -> dict[Clue, tuple[Path, ShownProgram]]:
+    """Return for each entry of the clue table the first sample, by its path, that shows a cause which it explains.
+
+    A sample whose report begins with that cause goes before those that show it further down.
+    """
+    lab = LABS["paged_kv"]()
+    found: dict[Clue, tuple[int, Path, ShownProgram]] = {}
+    for source, record in zip(WRONG, all_graded(lab.name, [source.parent for source in WRONG]), strict=True):
+        for place, group in enumerate(grouped(record, record.outcomes)):
+            clue = _clue_of(group.shown.hint)
+            if clue is not None and (clue not in found or place < found[clue][0]):
+                found[clue] = (place, source, _program(record, group))
+    return {clue: (source, program) for clue, (_, source, program) in found.items()}
+
+
+def _clue_of(hint: str) -> Clue | None:
+    """Return the clue with this hint: of those whose text fits, the one with the most text of its own."""
+    fitting = [clue for clue, pattern in _patterns() if pattern.match(hint)]
+    return max(fitting, key=lambda clue: len(_FILLED_IN.sub("", clue.hint)), default=None)
+
+
+@cache
+def _patterns() -> list[tuple[Clue, re.Pattern[str]]]:
+    """Return each clue with a pattern of its hint."""
+    clues = LABS["paged_kv"]().clues
+    texts = [" ".join(clue.hint.split()) for clue in clues]
+    return [
+        (clue, re.compile(".*?".join(map(re.escape, _FILLED_IN.split(text)))))
+        for clue, text in zip(clues, texts, strict=True)
+    ]
+
+
+def _program(record: Record, group: Group) -> ShownProgram:
+    return ShownProgram(group.shown.case, max(bad_operation(record, group.shown), 1) - 1)
 
 
 def _assert_peaceful(bench: Bench, text: str) -> None:
