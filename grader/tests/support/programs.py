@@ -18,7 +18,7 @@ from grader.core.verdict import Finding, RuleScore
 from grader.judge.case_causes import case_findings
 from grader.judge.compare import compare
 from grader.judge.diagnose import Diagnosed, diagnose
-from grader.judge.score import rule_scores
+from grader.judge.score import rule_scores, total
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
@@ -47,6 +47,7 @@ __all__ = [
     "first_case",
     "graded_text",
     "judged",
+    "judged_alone",
     "line_of",
     "made",
     "played",
@@ -251,6 +252,14 @@ def judged(
         found, chosen.rubric, [one.case for one in cases], builds=builds, diagnosed=rule, hidden=hidden
     )
     return diagnosed, {score.rule: score for score in scores}
+
+
+def judged_alone(attempt: Attempt, *numbers: int) -> tuple[Diagnosed, int]:
+    """Diagnosis and points of some cases of an attempt, as if there were no others."""
+    found, cases = ([all_of[number] for number in numbers] for all_of in (attempt.found, attempt.cases))
+    diagnosed = diagnose(found, attempt.lab)
+    rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
+    return diagnosed, total(rule_scores(found, attempt.lab.rubric, cases, builds=True, diagnosed=rule))
 
 
 def _written(folder: str, source: str | bytes) -> Path:

@@ -1,22 +1,30 @@
+# ruff: noqa: E501 - a replacement in C is checked more easily in one piece
 """The driver's walk over a student's structures: it believes nothing, and so no wild pointer leads it astray."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache
+
 import pytest
 
+from grader.attempt import Attempt
 from grader.core.case import Case
+from grader.core.picture import Drawing
 from grader.core.verdict import Verdict
+from grader.result.assemble import record
 from grader.runtime.comparison import End
+from grader.runtime.observation import Played
 from grader.tests.support.programs import (
     POSIX,
     around,
     attempted,
+    changed,
     expected_records,
     findings,
-    graded_text,
+    judged_alone,
     made,
     played,
-    right,
     second_case,
 )
 
@@ -65,164 +73,214 @@ _PLACES = {
 }
 
 
-def broken(statement: str) -> str:
-    """A right program whose `fork_sequence` breaks something before it returns."""
-    return around("fork_sequence", after=f"    if (seq_id == 2) {{ {statement} }}", top=_TOP)
+def broken(statements: Iterable[str]) -> str:
+    """A right program whose `fork_sequence` breaks something before it returns: what, says the value appended first."""
+    choice = " ".join(f"case {number}: {statement} break;" for number, statement in enumerate(statements))
+    which = "((int *)engine->pool_base_ptr)[5]"
+    return around("fork_sequence", after=f"    if (seq_id == 2) switch ({which}) {{ {choice} }}", top=_TOP)
 
 
-def forked(*rest: str, name: str = "forked") -> Case:
-    """A fork, then other operations."""
-    return made(name, "; ".join(["create_sequence 1 5 -> seq; append_kv 1 7 -> 0; fork_sequence 1 2 -> seq", *rest]))
+def forked(number: int, *rest: str, name: str = "broken") -> Case:
+    """A fork in which the statement of this number breaks something, then other operations."""
+    start = f"create_sequence 1 5 -> seq; append_kv 1 {number} -> 0; fork_sequence 1 2 -> seq"
+    return made(f"{name}{number}", "; ".join([start, *rest]))
 
 
-def assert_walked(source: str, *rest: str) -> None:
-    """The record after the fork was written, and none of the other case is missing."""
-    case = forked(*rest)
-    one, other = played(source, case, second_case())
-    assert len(one.steps) > _FORK, one.fault
-    assert one.fault is None or one.fault.operation > _FORK
-    assert [step.record for step in other.steps] == expected_records(other.case)
+def everywhere(place: str) -> list[str]:
+    """Each kind of pointer at this place."""
+    return [place.format(pointer) for pointer in _POINTERS.values()]
 
 
-@pytest.mark.parametrize("place", _PLACES.values(), ids=_PLACES)
+@cache
+def walked() -> list[Played]:
+    """What was reported of each kind of pointer at each place."""
+    statements = [statement for place in _PLACES.values() for statement in everywhere(place)]
+    attempt = attempted(broken(statements), *(forked(number) for number in range(len(statements))))
+    assert attempt.replayed is not None
+    assert sum(attempt.spent.values()) < 20
+    return list(attempt.replayed.played)
+
+
+@pytest.mark.parametrize("place", _PLACES)
 def test_no_pointer_leads_the_walk_astray(place: str) -> None:
     """Every kind of pointer at every place: the walk ends, and the record says what it found."""
-    choice = " ".join(
-        f"case {number}: {place.format(pointer)} break;" for number, pointer in enumerate(_POINTERS.values())
-    )
-    # the case says which pointer by the value that it appended first
-    which = "((int *)engine->pool_base_ptr)[5]"
-    cases = [
-        made(f"pointer{number}", f"create_sequence 1 5 -> seq; append_kv 1 {number} -> 0; fork_sequence 1 2 -> seq")
-        for number in range(len(_POINTERS))
-    ]
-    attempt = attempted(broken(f"switch ({which}) {{ {choice} }}"), *cases)
-
-    assert attempt.replayed is not None
-    lost = [
-        name
-        for name, one in zip(_POINTERS, attempt.replayed.played, strict=True)
-        if len(one.steps) <= _FORK or (one.fault is not None and one.fault.operation <= _FORK)
-    ]
-    assert lost == []
-    assert sum(attempt.spent.values()) < 20
-
-
-@pytest.mark.parametrize("poke", ["set_kv_count 2 5", "move_l2 2 0 5", "unmap 2 0"])
-@pytest.mark.parametrize("place", ["next of the head", "next of the child", "block_table", "ref_count", "an L2 table"])
-def test_no_pointer_leads_a_poke_astray(place: str, poke: str) -> None:
-    """A poke that meets a broken structure does not fit; it never crashes in the grader's own code."""
-    which = "((int *)engine->pool_base_ptr)[5]"
-    statement = _PLACES[place].replace("[3]", "[0]")
-    choice = " ".join(
-        f"case {number}: {statement.format(pointer)} break;" for number, pointer in enumerate(_POINTERS.values())
-    )
-    cases = [
-        made(
-            f"poke{number}", f"create_sequence 1 5 -> seq; append_kv 1 {number} -> 0; fork_sequence 1 2 -> seq; {poke}"
-        )
-        for number in range(len(_POINTERS))
-    ]
-    attempt = attempted(broken(f"switch ({which}) {{ {choice} }}"), *cases)
-
-    assert attempt.replayed is not None
+    start = list(_PLACES).index(place) * len(_POINTERS)
     astray = [
         name
-        for name, one in zip(_POINTERS, attempt.replayed.played, strict=True)
-        if one.fault is not None and one.fault.operation <= _FORK + 1
+        for name, one in zip(_POINTERS, walked()[start:], strict=False)
+        if len(one.steps) <= _FORK or (one.fault is not None and one.fault.operation <= _FORK)
     ]
+
     assert astray == []
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "result->node.next = &result->node;",
-        "result->node.next = result->node.prev;",
-        "result->node.next = engine->active_seqs.next;",
-        "result->node.prev = &result->node;",
-        "engine->active_seqs.next = engine->active_seqs.prev = &engine->active_seqs;",
-        "result->block_table[1] = result->block_table[0];",
-        "result->block_table[0] = getSequenceById(engine, 1)->block_table[0];",
-        "result->block_table = getSequenceById(engine, 1)->block_table;",
-        "result->block_table[0] = engine->ref_count;",
-        "result->block_table = (int **)(void *)result;",
-    ],
-)
-def test_cycles_and_shared_tables_end(statement: str) -> None:
-    """A ring that does not come back to its head, tables that are met twice: all are walked once."""
-    assert_walked(broken(statement))
+_POKES = ("set_kv_count 2 5", "move_l2 2 0 5", "unmap 2 0")
+_POKED = ("next of the head", "next of the child", "block_table", "ref_count", "an L2 table")
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "result->kv_count = INT_MIN;",
-        "result->kv_count = INT_MAX;",
-        "result->seq_id = 1;",
-        "result->block_table[0][0] = INT_MAX;",
-        "result->block_table[0][0] = -2;",
-        "engine->total_local_blocks = INT_MAX;",
-        "engine->free_local_blocks = INT_MIN;",
-        "engine->ref_count[0] = INT_MIN;",
-        "engine->ref_count[0] = 0;",
-        "memset(engine, 0xFF, sizeof *engine);",
-        "memset(result, 0, sizeof *result);",
-        "memset(result, 0xA5, sizeof *result);",
-        "free(engine->ref_count);",
-        "free(result);",
-        "free(result->block_table);",
-        "free(engine);",
-    ],
+@cache
+def poked() -> list[Played]:
+    """What was reported of each kind of pointer at each of these places, before each poke."""
+    statements = [statement for place in _POKED for statement in everywhere(_PLACES[place].replace("[3]", "[0]"))]
+    cases = [
+        forked(number, poke, name=poke.split(maxsplit=1)[0]) for poke in _POKES for number in range(len(statements))
+    ]
+    attempt = attempted(broken(statements), *cases)
+    assert attempt.replayed is not None
+    return list(attempt.replayed.played)
+
+
+@pytest.mark.parametrize("poke", _POKES)
+@pytest.mark.parametrize("place", _POKED)
+def test_no_pointer_leads_a_poke_astray(place: str, poke: str) -> None:
+    """A poke that meets a broken structure does not fit; it never crashes in the grader's own code."""
+    start = (_POKES.index(poke) * len(_POKED) + _POKED.index(place)) * len(_POINTERS)
+    astray = [
+        name
+        for name, one in zip(_POINTERS, poked()[start:], strict=False)
+        if one.fault is not None and one.fault.operation <= _FORK + 1
+    ]
+
+    assert astray == []
+
+
+_CYCLES = (
+    "result->node.next = &result->node;",
+    "result->node.next = result->node.prev;",
+    "result->node.next = engine->active_seqs.next;",
+    "result->node.prev = &result->node;",
+    "engine->active_seqs.next = engine->active_seqs.prev = &engine->active_seqs;",
+    "result->block_table[1] = result->block_table[0];",
+    "result->block_table[0] = getSequenceById(engine, 1)->block_table[0];",
+    "result->block_table = getSequenceById(engine, 1)->block_table;",
+    "result->block_table[0] = engine->ref_count;",
+    "result->block_table = (int **)(void *)result;",
 )
+
+
+def test_cycles_and_shared_tables_end() -> None:
+    """A ring that does not come back to its head, tables that are met twice: all are walked once.
+
+    The record after the fork is written, and none of the other case is missing.
+    """
+    *cycles, other = played(broken(_CYCLES), *(forked(number) for number in range(len(_CYCLES))), second_case())
+
+    for statement, one in zip(_CYCLES, cycles, strict=True):
+        assert len(one.steps) > _FORK, (statement, one.fault)
+        assert one.fault is None or one.fault.operation > _FORK, statement
+    assert [step.record for step in other.steps] == expected_records(other.case)
+
+
+_NONSENSE = (
+    "result->kv_count = INT_MIN;",
+    "result->kv_count = INT_MAX;",
+    "result->seq_id = 1;",
+    "result->block_table[0][0] = INT_MAX;",
+    "result->block_table[0][0] = -2;",
+    "engine->total_local_blocks = INT_MAX;",
+    "engine->free_local_blocks = INT_MIN;",
+    "engine->ref_count[0] = INT_MIN;",
+    "engine->ref_count[0] = 0;",
+    "memset(engine, 0xFF, sizeof *engine);",
+    "memset(result, 0, sizeof *result);",
+    "memset(result, 0xA5, sizeof *result);",
+    "free(engine->ref_count);",
+    "free(result);",
+    "free(result->block_table);",
+    "free(engine);",
+    "engine->ref_count = NULL;",
+)
+
+
+@cache
+def nonsense() -> Attempt:
+    """The attempt of all of them, and of a case in which nothing is broken."""
+    cases = [forked(number, "append_kv 2 9 -> 0", "free_sequence 1 -> 0") for number in range(len(_NONSENSE))]
+    return attempted(broken(_NONSENSE), *cases, second_case(), valgrind=True)
+
+
+@pytest.mark.parametrize("statement", _NONSENSE)
 def test_nonsense_numbers_and_freed_parts_are_judged(statement: str) -> None:
     """Whatever stands in the structures: compared, diagnosed and scored without an exception."""
-    case = forked("append_kv 2 9 -> 0", "free_sequence 1 -> 0")
-    record = graded_text(broken(statement), case, second_case(), valgrind=True)
+    diagnosed, score = judged_alone(nonsense(), _NONSENSE.index(statement), -1)
 
-    assert record.score is not None
-    assert 0 < record.score < record.max_score
-    assert record.diagnosis is not None
+    assert diagnosed.diagnosis is not None
+    assert 0 < score < sum(one.max_points for one in nonsense().scores)
+
+
+def test_valgrind_runs_each_case_that_does_not_crash() -> None:
+    """However broken the structures are; and all of it becomes a record."""
+    assert record(nonsense(), would_score=None, draw=Drawing.NOTHING).failed_stages == ()
+    checked = nonsense().checked
+
+    assert checked is not None
+    assert checked.unchecked == ()
 
 
 def test_a_broken_structure_ends_only_its_case() -> None:
     """From there nobody knows what comes next; the case says so, the others go on."""
-    attempt = attempted(broken("engine->ref_count = NULL;"), forked("append_kv 2 9 -> 0"), second_case())
+    broken_case, right_case = nonsense().comparisons[_NONSENSE.index("engine->ref_count = NULL;") :]
 
-    assert attempt.comparisons[0].end in (End.UNREADABLE, End.CRASH)
-    assert attempt.comparisons[1].end is End.REACHED
-    assert {finding.case for finding in findings(attempt)} == {"made/forked"}
+    assert broken_case.end in (End.UNREADABLE, End.CRASH)
+    assert right_case.end is End.REACHED
+    assert {finding.case for finding in findings(nonsense())} == {case.name for case in nonsense().cases[:-1]}
 
 
-@pytest.mark.parametrize("size", ["sizeof(int *) * 8", "sizeof(int *) * 15", "0"])
-def test_too_small_tables_are_one_finding_and_no_ruined_case(size: str) -> None:
+_SIZES = ("sizeof(int *) * 8", "sizeof(int *) * 15", "0")
+
+
+def test_too_small_tables_are_one_finding_and_no_ruined_case() -> None:
     """What runs over the end of an allocation is read all the same, and said once."""
-    source = right().replace(
-        "sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);", f"sequence->block_table = malloc({size});"
-    )
-    assert source != right()
-    source = source.replace(
-        "l1 < L1_PT_SIZE; l1++)\n    {\n        sequence->block_table[l1] = NULL;",
-        "l1 < 8; l1++)\n    {\n        sequence->block_table[l1] = NULL;",
-    )
-    record = graded_text(source, forked("append_kv 2 9 -> 0"), second_case())
+    sizes = f"static const size_t sizes[] = {{ {', '.join(_SIZES)}, sizeof(int *) * L1_PT_SIZE }};\n"
+    source = changed(
+        ("sequence->block_table = malloc(sizeof(int *) * L1_PT_SIZE);", "sequence->block_table = malloc(sizes[seqId % 4]);"),
+        ("l1 < L1_PT_SIZE; l1++)\n    {\n        sequence->block_table[l1] = NULL;", "l1 < (seqId % 4 == 3 ? 16 : 8); l1++)\n    {\n        sequence->block_table[l1] = NULL;"),
+        ('#include "llm_memory.h"\n', f'#include "llm_memory.h"\n{sizes}'),
+    )  # fmt: skip
+    cases = [
+        made(
+            f"small{number}",
+            f"create_sequence {number} 5 -> seq; append_kv {number} 7 -> 0; fork_sequence {number} 7 -> seq;"
+            "append_kv 7 9 -> 0",
+        )
+        for number in range(len(_SIZES))
+    ]
+    attempt = attempted(source, *cases, made("right", "create_sequence 3 20 -> seq; append_kv 3 21 -> 0"))
 
-    assert record.verdict in (Verdict.MEMORY_ERROR, Verdict.WRONG_ANSWER, Verdict.COMPILE_ERROR)
-    assert record.score is not None
+    for number, size in enumerate(_SIZES):
+        diagnosed, _ = judged_alone(attempt, number, -1)
+        assert diagnosed.verdict in (Verdict.MEMORY_ERROR, Verdict.WRONG_ANSWER), size
+    assert {finding.case for finding in findings(attempt)} == {case.name for case in cases}
 
 
-@pytest.mark.parametrize(
-    "reply",
-    ["(void *)pool_addr", "(void *)8", "(void *)small", "same(malloc(8))", "gone(64)", "(void *)((char *)result + 8)"],
+_ENGINES = (
+    "(void *)pool_addr",
+    "(void *)8",
+    "(void *)small",
+    "same(malloc(8))",
+    "gone(64)",
+    "(void *)((char *)result + 8)",
 )
+
+
+@cache
+def engines() -> Attempt:
+    """The attempt in which `llm_init` returns each of them, by the size of the pool."""
+    choice = " ".join(f"case {number + 4}: return {reply};" for number, reply in enumerate(_ENGINES))
+    source = around("llm_init", after=f"    switch (pool_size / 64) {{ {choice} }}", top=_TOP)
+    operations = "create_sequence 1 5 -> seq; append_kv 1 7 -> 0; fork_sequence 1 2 -> seq"
+    cases = [made(f"none{number}", operations, header=f"pool_blocks = {number + 4}") for number in range(len(_ENGINES))]
+    return attempted(source, *cases, made("two", "create_sequence 1 5 -> seq", header="pool_blocks = 2"))
+
+
+@pytest.mark.parametrize("reply", _ENGINES)
 def test_an_engine_that_is_none(reply: str) -> None:
     """`llm_init` may return anything; the calls that follow get it, the walk does not follow it."""
-    source = around("llm_init", after=f"    if (pool_size == 256) return {reply};", top=_TOP)
-    attempt = attempted(source, forked(), made("two", "create_sequence 1 5 -> seq", header="pool_blocks = 2"))
+    number = _ENGINES.index(reply)
+    replayed = engines().replayed
+    assert replayed is not None
+    one, other = (replayed.played[place] for place in (number, -1))
 
-    assert attempt.replayed is not None
-    one, other = attempt.replayed.played
     assert len(one.steps) >= 1
     assert [step.record for step in other.steps] == expected_records(other.case)
-    assert attempt.diagnosed is not None
-    assert attempt.diagnosed.verdict is not Verdict.ACCEPTED
+    assert judged_alone(engines(), number)[0].verdict is not Verdict.ACCEPTED

@@ -3,45 +3,31 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
-from grader.assignment import load
 from grader.attempt import Attempt
 from grader.core.case import Case
+from grader.core.picture import Drawing
 from grader.core.verdict import SourceLine, Tool, Verdict
+from grader.judge.case_causes import case_findings
+from grader.judge.diagnose import diagnose
+from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
+from grader.result.assemble import record
 from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES
 from grader.tests.support.mistakes import LAST_FIT, MISTAKES, NO_COPY
-from grader.tests.support.programs import POSIX, around, attempted, changed, findings, graded_text, line_of, made, right
+from grader.tests.support.programs import POSIX, around, attempted, changed, findings, line_of, made, right
+from grader.tests.support.raising import Raising
+from grader.tests.support.stores import STORE, copying, storing, story
 from reference.model import SHARED_MEMORY
 
-_COPY = "        memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE);\n"
-_STORE = "    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;"
 _CREATED = "        sequence->block_table[l1][l2] = allocateBlock(engine);\n    }\n    listAppend"
 _RELEASED = "        engine->free_local_blocks++;\n    }\n}\n"
 _TOP = POSIX + "#include <stdlib.h>\n#include <string.h>\n"
 _SAME = "void *same(void *address);\n__attribute__((noipa)) void *same(void *address) { return address; }\n"
-
-
-def copying(lines: str) -> str:
-    """The right program with another copy in its copy-on-write."""
-    return changed((_COPY, f"        int *to = getBlockAddress(engine, newBlock), *from = getBlockAddress(engine, oldBlock);\n        {lines}\n"))  # fmt: skip
-
-
-def storing(lines: str) -> str:
-    """The right program that stores its KV record in another way; `slot` is where it belongs."""
-    return changed((_STORE, f"    int *block = getBlockAddress(engine, sequence->block_table[l1][l2]), *slot = block + offset;\n    (void)slot;\n    {lines}"))  # fmt: skip
-
-
-def story() -> tuple[Case, ...]:
-    """Everything that a pool goes through; the second case has the shared block behind the new one."""
-    first = "create_sequence 1 21 -> seq; append_kv 1 11 -> 0; fork_sequence 1 2 -> seq; append_kv 2 12 -> 0;"
-    second = "create_sequence 9 1 -> seq; create_sequence 1 5 -> seq; free_sequence 9 -> 0; fork_sequence 1 2 -> seq;"
-    return (
-        made("first", first + "append_kv 1 13 -> 0; free_sequence 1 -> 0; free_sequence 2 -> 0", rule="cow"),
-        made("second", second + "append_kv 2 12 -> 0; free_sequence 2 -> 0", rule="cow"),
-    )
 
 
 # by what is wrong: the program, the rule, and the first bad operation of each case (where only that has its line)
@@ -67,22 +53,11 @@ _BAD: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "copy the wrong way round": (copying("memcpy(from, to, BLOCK_SIZE); /* HERE */"), "cow", (5, 6)),
     "store at the wrong offset": (storing("block[(offset + 1) % 16] = kv_data; /* HERE */"), "address", (3,)),
     "store into the shared block": (
-        changed(("engine->ref_count[table[l2]] > 1;", "engine->ref_count[table[l2]] > 9;"), (_STORE, f"{_STORE} /* HERE */")),
+        changed(("engine->ref_count[table[l2]] > 1;", "engine->ref_count[table[l2]] > 9;"), (STORE, f"{STORE} /* HERE */")),
         "cow",
         (5, 6),
     ),
     "store into both blocks": (copying("memcpy(to, from, BLOCK_SIZE);\n        from[offset] = kv_data; /* HERE */"), "cow", (5, 6)),
-}  # fmt: skip
-
-_GOOD = {
-    "reads the pool in every call": around("create_sequence", "    volatile int sum = 0;\n    if (engine != NULL) for (int i = 0; i < 16; i++) sum += ((int *)engine->pool_base_ptr)[i];\n    (void)sum;", text=right()),
-    "prints the pool": around("free_sequence", '    if (engine != NULL) printf("%d\\n", *(int *)engine->pool_base_ptr);'),
-    "looks before it stores": storing("if (*slot != kv_data) *slot = kv_data;"),
-    "stores the whole block again": storing("int words[16]; memcpy(words, block, 64); words[offset] = kv_data; memcpy(block, words, 64);"),
-    "copies through a buffer": copying("int words[16]; memcpy(words, from, 64); memcpy(to, words, 64);"),
-    "stores before it copies": copying("from[offset] ^= kv_data; memcpy(to, from, 64); from[offset] ^= kv_data;"),
-    "copies slot by slot": copying("for (int i = 0; i < 16; i++) { to[i] = from[i]; }"),
-    "compares after the copy": copying("memmove(to, from, 64); if (memcmp(to, from, 64) != 0) return RESULT_ERROR;"),
 }  # fmt: skip
 
 
@@ -91,11 +66,17 @@ def graded(source: str, *cases: Case) -> Attempt:
     return attempted(source, *(cases or story()), valgrind=True)
 
 
+@cache
+def bad(mistake: str) -> Attempt:
+    """All steps of that program."""
+    return graded(_BAD[mistake][0])
+
+
 @pytest.mark.parametrize("mistake", _BAD)
 def test_each_breach_has_its_rule_case_operation_and_line(mistake: str) -> None:
     """In the finding, in the diagnosis, and in both cases although Valgrind prints a line once only."""
     source, rule, operations = _BAD[mistake]
-    attempt = graded(source)
+    attempt = bad(mistake)
     found = findings(attempt)
     line = SourceLine(file="llm_memory.c", line=line_of(source))
 
@@ -113,35 +94,18 @@ def test_each_breach_has_its_rule_case_operation_and_line(mistake: str) -> None:
 
 @pytest.mark.parametrize("mistake", _BAD)
 def test_a_breach_is_in_the_report_and_costs_nothing_more(mistake: str) -> None:
-    """Points are what they are without Valgrind; the student reads the line."""
-    source = _BAD[mistake][0]
-    with_valgrind, without = (graded_text(source, *story(), valgrind=valgrind) for valgrind in (True, False))
+    """Points are what the same run is worth without what Valgrind saw; the student reads the line."""
+    source, attempt = _BAD[mistake][0], bad(mistake)
+    found = case_findings(attempt.comparisons, {}, None, lab(), optional=Raising())
+    diagnosis = diagnose(found, lab()).diagnosis
+    assert diagnosis is not None
+    without = rule_scores(found, lab().rubric, attempt.cases, builds=True, diagnosed=diagnosis.rule)
+    told = record(attempt, would_score=None, draw=Drawing.NOTHING)
 
-    assert with_valgrind.rules == without.rules
-    assert f"Your code llm_memory.c:{line_of(source)}" in text.render(with_valgrind)
-    assert f"your code llm_memory.c:{line_of(source)}" in text.render(with_valgrind, everything=True)
-
-
-@pytest.mark.parametrize("program", _GOOD)
-def test_what_leaves_nothing_behind_is_nobodys_business(program: str) -> None:
-    """To read is free, and a call that may write a block may write it in any way."""
-    attempt = graded(_GOOD[program])
-
-    assert attempt.checked is not None
-    assert attempt.checked.processes == 1
-    assert findings(attempt) == []
-    assert attempt.advice == ()
-    assert sum(score.points for score in attempt.scores) == sum(score.max_points for score in attempt.scores)
-
-
-def test_reading_the_pool_everywhere_keeps_every_point_of_all_cases() -> None:
-    """Such reads are counted as errors by Valgrind, in many operations without a word."""
-    chosen = lab()
-    every = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
-    source = _GOOD["reads the pool in every call"]
-    record = graded_text(source, *every, valgrind=True)
-
-    assert (record.score, record.findings, record.advice) == (record.max_score, (), ())
+    assert told.rules == tuple(without)
+    assert told.failed_stages == ()
+    assert f"Your code llm_memory.c:{line_of(source)}" in text.render(told)
+    assert f"your code llm_memory.c:{line_of(source)}" in text.render(told, everything=True)
 
 
 def taking_back() -> str:
@@ -157,8 +121,12 @@ def taking_back() -> str:
 
 
 def test_a_store_that_is_taken_back_is_advice() -> None:
-    """Constraint 4 forbids it, but what happens inside a call is not compared. Other advice does not replace it."""
-    attempt = attempted(taking_back(), *story(), valgrind=True, advise=True)
+    """Constraint 4 forbids it, but what happens inside a call is not compared. Other advice does not replace it.
+
+    None comes of a hidden case: by its choice of lines a program could tell what the case asks.
+    """
+    hidden = made("secret", "create_sequence 1 21 -> seq", header='pool_blocks = 4; visibility = "hidden"')
+    attempt = attempted(taking_back(), hidden, *story(), valgrind=True, advise=True)
 
     assert findings(attempt) == []
     assert sum(score.points for score in attempt.scores) == sum(score.max_points for score in attempt.scores)
@@ -166,14 +134,7 @@ def test_a_store_that_is_taken_back_is_advice() -> None:
     assert [one.operation for one in given] == [2, 2]
     assert {one.case for one in given} == {"made/first"}
     assert given[0].source[0].line == line_of(taking_back())
-
-
-def test_no_advice_comes_of_a_hidden_case() -> None:
-    """By its choice of lines a program could tell what the case asks."""
-    hidden = made("secret", "create_sequence 1 21 -> seq", header='pool_blocks = 4; visibility = "hidden"')
-
-    assert graded(taking_back(), hidden).advice == ()
-    assert graded(taking_back(), hidden, *story()).advice == graded(taking_back(), *story()).advice != ()
+    assert hidden.name not in {one.case for one in attempt.advice}
 
 
 def test_a_memory_error_beside_breaches_costs_its_points_in_every_case() -> None:
@@ -254,7 +215,7 @@ def test_a_breach_beside_another_mistake_is_a_finding_of_its_own() -> None:
 )
 def test_a_second_process_runs_only_where_it_can_help(program: str, processes: int) -> None:
     """For a difference in memory that the operation also reads, whose line is unknown."""
-    attempt = graded(_BAD[program][0] if program else right())
+    attempt = bad(program) if program else graded(right())
 
     assert attempt.checked is not None
     assert attempt.checked.processes == processes <= MOST_PROCESSES
@@ -275,7 +236,7 @@ def test_an_unset_value_is_told_with_the_line_that_made_it() -> None:
 
 def test_pool_differences_say_that_they_are_in_shared_memory() -> None:
     """By this tag, and no other, the grader knows what a breach can explain."""
-    attempt = graded(_BAD["memset of a block in create"][0])
+    attempt = bad("memset of a block in create")
     tagged = {
         (difference.facet, SHARED_MEMORY in difference.tags)
         for comparison in attempt.comparisons
