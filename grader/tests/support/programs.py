@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -53,6 +53,8 @@ __all__ = [
     "played",
     "right",
     "second_case",
+    "variants",
+    "varied",
 ]
 
 ACCEPTED = sorted(
@@ -119,6 +121,25 @@ def around(call: str, before: str = "", after: str = "", *, top: str = POSIX, te
     return "\n".join([*lines, ""])
 
 
+_FIRST_VARIANT = 100
+
+
+def varied(statements: Iterable[str], *, top: str = POSIX) -> str:
+    """The right program whose `append_kv` to sequence 2 does one of these first, each in a case of its own."""
+    choice = [
+        # no two branches end alike, so that gcc gives each lines of its own
+        f'    case {number}: {{\n{statement}\n    __asm__ volatile("" : : "i"({number}));\n    break; }}'
+        for number, statement in enumerate(statements, start=_FIRST_VARIANT)
+    ]
+    return around("append_kv", "\n".join(["    if (seq_id == 2) switch (kv_data) {", *choice, "    }"]), top=top)
+
+
+def variants(count: int) -> tuple[Case, ...]:
+    """For each of so many statements of `varied`, the first case with the append that makes the program choose it."""
+    numbers = range(_FIRST_VARIANT, _FIRST_VARIANT + count)
+    return tuple(made(f"variant{number}", f"{_FIRST}append_kv 2 {number} -> 0") for number in numbers)
+
+
 def line_of(text: str, marker: str = "/* HERE */") -> int:
     """The number of the one line with the marker."""
     (number,) = (number for number, line in enumerate(text.splitlines(), start=1) if marker in line)
@@ -145,14 +166,13 @@ def made(name: str, operations: str, *, header: str = "pool_blocks = 4", rule: s
         return load.load(path, lab().grammar, seed=lab().rubric.seed)
 
 
+_FIRST = "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0; fork_sequence 1 2 -> seq;"
+
+
 @cache
 def first_case() -> Case:
     """Seven operations: init, create, two appends, fork, a copying append, destroy."""
-    return made(
-        "first",
-        "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0;"
-        "fork_sequence 1 2 -> seq; append_kv 2 13 -> 0",
-    )
+    return made("first", f"{_FIRST}append_kv 2 13 -> 0")
 
 
 @cache
@@ -256,7 +276,7 @@ def judged(
 
 def judged_alone(attempt: Attempt, *numbers: int) -> tuple[Diagnosed, int]:
     """Diagnosis and points of some cases of an attempt, as if there were no others."""
-    found, cases = ([all_of[number] for number in numbers] for all_of in (attempt.found, attempt.cases))
+    found, cases = [attempt.found[number] for number in numbers], [attempt.cases[number] for number in numbers]
     diagnosed = diagnose(found, attempt.lab)
     rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
     return diagnosed, total(rule_scores(found, attempt.lab.rubric, cases, builds=True, diagnosed=rule))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
+from grader.attempt import Attempt
 from grader.core.verdict import Finding, Verdict
 from grader.runtime.heap_events import Event
 from grader.tests.support.programs import (
@@ -18,6 +21,8 @@ from grader.tests.support.programs import (
     played,
     right,
     second_case,
+    variants,
+    varied,
 )
 
 _CALL = 5
@@ -39,32 +44,24 @@ def trouble(*lines: str) -> str:
 def memory_finding(source: str) -> Finding:
     """The one finding of the first case; all records are right, and the other case too."""
     attempt = attempted(source, first_case(), second_case())
-    assert attempt.replayed is not None
-    for one in attempt.replayed.played:
-        assert [step.record for step in one.steps] == expected_records(one.case)
+    assert_records_right(attempt)
     (finding,) = findings(attempt)
     assert finding.case == first_case().name
     return finding
 
 
+def assert_records_right(attempt: Attempt) -> None:
+    """Whatever the program does to its memory, it computes the right states."""
+    assert attempt.replayed is not None
+    for one in attempt.replayed.played:
+        assert [step.record for step in one.steps] == expected_records(one.case), one.case.name
+
+
 _BAD_FREES = {
-    "double-free": ["int *p = malloc(16);", "free(same(p));", "free(same(p)); /* HERE */"],
-    "free-pool": ["free(same(engine->pool_base_ptr)); /* HERE */"],
-    "free-inside": ["char *p = malloc(16);", "free(same(p + 8)); /* HERE */", "free(p);"],
+    "double-free": ["int *p = malloc(16);", "free(same(p));", "free(same(p)); {}"],
+    "free-pool": ["free(same(engine->pool_base_ptr)); {}"],
+    "free-inside": ["char *p = malloc(16);", "free(same(p + 8)); {}", "free(p);"],
 }
-
-
-@pytest.mark.parametrize("kind", _BAD_FREES)
-def test_a_bad_free_is_reported_at_its_call(kind: str) -> None:
-    """Operation and line are those of the call of free; the program goes on."""
-    source = trouble(*_BAD_FREES[kind])
-    finding = memory_finding(source)
-
-    assert (finding.kind, finding.verdict) == (kind, Verdict.MEMORY_ERROR)
-    assert finding.operation == _CALL + 1
-    assert finding.source[0].line == line_of(source)
-
-
 _NEVER_RETURNED = {
     "((char *)engine->pool_base_ptr + 64)": "free-pool",
     "&kv_data": "free-stack",
@@ -77,16 +74,69 @@ _NEVER_RETURNED = {
     "(size_t)&append_kv": "free-foreign",
     "stdout": "free-foreign",
 }
+_WRITES = {
+    "overrun": "p[16] = 1;",
+    "overrun by far": "p[40] = 1;",
+    "overrun by a byte": "((char *)p)[64] = 1;",
+    "underrun": "p[-1] = 1;",
+    "write-after-free": "p[3] = 1;",
+}
+
+
+def _writing(kind: str) -> list[str]:
+    free = "free(same((void *)p));"
+    first, last = (free, "") if kind == "write-after-free" else ("", free)
+    return ["volatile int *p = same(malloc(64)); {}", first, _WRITES[kind], last]
+
+
+_TROUBLES = {
+    **_BAD_FREES,
+    **{address: [f"free(same((void *)(size_t){address})); {{}}"] for address in _NEVER_RETURNED},
+    **{kind: _writing(kind) for kind in _WRITES},
+}
+"""Statements, and for {} a comment that marks the line."""
+
+
+@cache
+def troubled() -> tuple[str, Attempt]:
+    """The program that does each of them in a case of its own, and its attempt."""
+    statements = ["\n".join(lines).replace("{}", f"/* {name} */") for name, lines in _TROUBLES.items()]
+    source = varied(statements, top=_TOP)
+    return source, attempted(source, *variants(len(statements)), second_case())
+
+
+def finding_of(trouble: str) -> Finding:
+    """The one finding of its case, with the operation and the line."""
+    source, attempt = troubled()
+    assert_records_right(attempt)
+    case = attempt.cases[list(_TROUBLES).index(trouble)]
+    (finding,) = (one for one in findings(attempt) if one.case == case.name)
+    assert finding.operation == _CALL + 1
+    assert finding.source[0].line == line_of(source, f"/* {trouble} */")
+    return finding
+
+
+@pytest.mark.parametrize("kind", _BAD_FREES)
+def test_a_bad_free_is_reported_at_its_call(kind: str) -> None:
+    """Operation and line are those of the call of free; the program goes on."""
+    finding = finding_of(kind)
+
+    assert (finding.kind, finding.verdict) == (kind, Verdict.MEMORY_ERROR)
 
 
 @pytest.mark.parametrize("address", _NEVER_RETURNED)
 def test_free_of_what_malloc_never_returned(address: str) -> None:
     """The pool, the stack, the dummy head, a literal, nonsense: a finding each, and no crash of ours."""
-    source = trouble(f"free(same((void *)(size_t){address})); /* HERE */")
-    finding = memory_finding(source)
+    assert finding_of(address).kind == _NEVER_RETURNED[address]
 
-    assert finding.kind == _NEVER_RETURNED[address]
-    assert finding.source[0].line == line_of(source)
+
+@pytest.mark.parametrize("kind", _WRITES)
+def test_a_write_outside_an_allocation_is_reported_at_its_operation(kind: str) -> None:
+    """The line is that of the allocation; size and place are in the message."""
+    finding = finding_of(kind)
+
+    assert kind.startswith(finding.kind)
+    assert "64" in finding.message
 
 
 def test_a_double_free_tells_all_three_lines() -> None:
@@ -105,34 +155,6 @@ def test_a_double_free_tells_all_three_lines() -> None:
         f"frees 24 bytes made by append_kv (operation 3) at llm_memory.c:{made_at} "
         f"that were already freed by append_kv (operation 4) at llm_memory.c:{freed_at}"
     )
-
-
-_WRITES = {
-    "overrun": "p[16] = 1;",
-    "overrun by far": "p[40] = 1;",
-    "overrun by a byte": "((char *)p)[64] = 1;",
-    "underrun": "p[-1] = 1;",
-    "write-after-free": "p[3] = 1;",
-}
-
-
-@pytest.mark.parametrize("kind", _WRITES)
-def test_a_write_outside_an_allocation_is_reported_at_its_operation(kind: str) -> None:
-    """The line is that of the allocation; size and place are in the message."""
-    free_first = "free(same(p));" if kind == "write-after-free" else ""
-    free_last = "" if kind == "write-after-free" else "free(same(p));"
-    source = trouble(
-        "volatile int *p = same(malloc(64)); /* HERE */",
-        free_first.replace("p)", "(void *)p)"),
-        _WRITES[kind],
-        free_last.replace("p)", "(void *)p)"),
-    )
-    finding = memory_finding(source)
-
-    assert kind.startswith(finding.kind)
-    assert finding.operation == _CALL + 1
-    assert finding.source[0].line == line_of(source)
-    assert "64" in finding.message
 
 
 def test_damage_is_told_once_and_at_the_operation_that_did_it() -> None:
@@ -222,29 +244,31 @@ def test_a_small_allocation_is_told_by_its_first_reader() -> None:
     assert {finding.source[0].line for finding in found} == {line_of(source)}
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "static int calls;",
-        "int calls;",
-        "static int calls = 5;",
-        "static _Thread_local int calls;",
-        "_Thread_local int calls = 5;",
-        '__attribute__((section(".data.elsewhere"))) int calls = 5;',
-        '__attribute__((section(".bss.elsewhere"))) int calls;',
-        'static const char *text = "x"; int calls;',
-    ],
+_PLACES = (
+    "static int {};",
+    "int {};",
+    "static int {} = 5;",
+    "static _Thread_local int {};",
+    "_Thread_local int {} = 5;",
+    '__attribute__((section(".data.elsewhere"))) int {} = 5;',
+    '__attribute__((section(".bss.elsewhere"))) int {};',
+    'static const char *text = "x"; int {};',
 )
-def test_static_data_is_fresh_in_every_case(place: str) -> None:
+
+
+def test_static_data_is_fresh_in_every_case() -> None:
     """Natively and under Valgrind: what a call leaves in a static does not reach the next case."""
-    start = 5 if "= 5" in place else 0
-    change = 'text = "y"; (void)text;' if "text" in place else ""
-    lines = [
-        "    if (engine == NULL) calls = 0;",
-        f"    if (kv_data == 11 && calls != {start}) {{ int *volatile nowhere = NULL; kv_data = *nowhere; }}",
-        f"    calls++; {change}",
-    ]
-    source = around("append_kv", "\n".join(lines), top=_TOP + place + "\n")
+    lines = ["    int *volatile nowhere = NULL; (void)text;"]
+    for number, place in enumerate(_PLACES):
+        start = 5 if "= 5" in place else 0
+        lines += [
+            f"    if (engine == NULL) calls{number} = 0;",
+            f"    if (kv_data == 11 && calls{number} != {start}) kv_data = *nowhere;",
+            f"    calls{number}++;",
+        ]
+    lines.append('    text = "y";')
+    places = "\n".join(place.format(f"calls{number}") for number, place in enumerate(_PLACES))
+    source = around("append_kv", "\n".join(lines), top=f"{_TOP}{places}\n")
     cases = [
         made(f"static{number}", "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0")
         for number in range(4)

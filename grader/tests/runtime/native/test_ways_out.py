@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
+from grader.attempt import Attempt
 from grader.core.verdict import Verdict
 from grader.runtime.comparison import End
 from grader.tests.support.programs import (
@@ -15,7 +18,10 @@ from grader.tests.support.programs import (
     first_case,
     graded_text,
     line_of,
+    made,
     second_case,
+    variants,
+    varied,
 )
 
 _TOP = POSIX + "#include <setjmp.h>\n#include <stdlib.h>\n#include <string.h>\n"
@@ -26,18 +32,25 @@ _CALL = 5
 _EXITS = ("exit(0)", "exit(3)", "_exit(0)", "_Exit(97)", "quick_exit(99)", "abort()")
 
 
+@cache
+def left() -> tuple[str, Attempt]:
+    """A program that leaves by each of them, in a case of its own, and its attempt."""
+    source = varied([f"{call}; /* {call} */" for call in _EXITS], top=_TOP)
+    return source, attempted(source, *variants(len(_EXITS)), second_case())
+
+
 @pytest.mark.parametrize("call", _EXITS)
 def test_a_call_that_ends_the_program_is_a_finding(call: str) -> None:
     """By its own name, with its status, which is no success whatever it is; the line is that of the call."""
-    source = around("append_kv", f"    if (seq_id == 2) {{ {call}; /* HERE */ }}", top=_TOP)
-    attempt = attempted(source, first_case(), second_case())
-    (finding,) = findings(attempt)
+    source, attempt = left()
+    number = _EXITS.index(call)
+    (finding,) = (one for one in findings(attempt) if one.case == attempt.cases[number].name)
 
-    assert [comparison.end for comparison in attempt.comparisons] == [End.LEFT, End.REACHED]
-    assert attempt.comparisons[0].ended_at == _CALL
+    assert [attempt.comparisons[place].end for place in (number, -1)] == [End.LEFT, End.REACHED]
+    assert attempt.comparisons[number].ended_at == _CALL
     assert (finding.verdict, finding.operation) == (Verdict.RUN_TIME_ERROR, _CALL + 1)
     assert finding.message == f"append_kv ends the whole program: it calls {call}"
-    assert finding.source[0].line == line_of(source)
+    assert finding.source[0].line == line_of(source, f"/* {call} */")
 
 
 _LEGAL = {
@@ -68,31 +81,47 @@ int (*used)(int) = deep;
 """
 
 
+@cache
+def jumped() -> Attempt:
+    """The attempt of a program that does each of them in a case of its own, natively and under Valgrind."""
+    source = varied(_LEGAL.values(), top=f"{_TOP}{_JUMPS}")
+    return attempted(source, *variants(len(_LEGAL)), second_case(), valgrind=True)
+
+
 @pytest.mark.parametrize("way", _LEGAL)
 def test_a_jump_within_a_call_is_nobodys_business(way: str) -> None:
     """Every legal use works as in any program, natively and under Valgrind, and is no finding."""
-    source = around("append_kv", f"    {_LEGAL[way]}", top=f"{_TOP}{_JUMPS}")
-    attempt = attempted(source, first_case(), second_case(), valgrind=True)
+    number = list(_LEGAL).index(way)
+    attempt = jumped()
 
-    assert findings(attempt) == []
+    assert attempt.checked is not None
+    assert attempt.checked.unchecked == ()
+    assert [one for one in findings(attempt) if one.case == attempt.cases[number].name] == []
     assert attempt.replayed is not None
-    for one in attempt.replayed.played:
+    for one in (attempt.replayed.played[number], attempt.replayed.played[-1]):
         assert [step.record for step in one.steps] == expected_records(one.case)
 
 
-@pytest.mark.parametrize("jump", ["longjmp", "_longjmp", "siglongjmp"])
-def test_a_jump_back_into_an_earlier_call_is_a_finding(jump: str) -> None:
-    """Said as what it is, at the line of the jump; what came before is kept, and the other case."""
-    top = f"{_TOP}static sigjmp_buf place;\n"
-    text = around("create_sequence", "    if (seq_id == 1 && sigsetjmp(place, 0) != 0) return NULL;", top="")
-    source = around("append_kv", f"    if (seq_id == 2) {jump}(place, 1); /* HERE */", text=text, top=top)
-    attempt = attempted(source, first_case(), second_case())
-    (finding,) = findings(attempt)
+_BACK = ("longjmp", "_longjmp", "siglongjmp")
 
-    assert attempt.comparisons[0].ended_at == _CALL
-    assert finding.verdict is Verdict.RUN_TIME_ERROR
-    assert finding.message == "append_kv jumps with longjmp to a call that has already returned"
-    assert finding.source[0].line == line_of(source)
+
+def test_a_jump_back_into_an_earlier_call_is_a_finding() -> None:
+    """Said as what it is, at the line of the jump; what came before is kept, and the other case."""
+    jumps = "\n".join(
+        f"    if (kv_data == {number}) {jump}(place, 1); /* {jump} */" for number, jump in enumerate(_BACK)
+    )
+    text = around("create_sequence", "    if (seq_id == 1 && sigsetjmp(place, 0) != 0) return NULL;", top="")
+    source = around("append_kv", jumps, text=text, top=f"{_TOP}static sigjmp_buf place;\n")
+    cases = [made(jump, f"create_sequence 1 5 -> seq; append_kv 1 {number} -> 0") for number, jump in enumerate(_BACK)]
+    attempt = attempted(source, *cases, second_case())
+    assert [finding.case for finding in findings(attempt)] == [case.name for case in cases]
+
+    for jump, finding, comparison in zip(_BACK, findings(attempt), attempt.comparisons, strict=False):
+        assert comparison.ended_at == 2, jump
+        assert finding.verdict is Verdict.RUN_TIME_ERROR, jump
+        assert finding.message == "append_kv jumps with longjmp to a call that has already returned"
+        assert finding.source[0].line == line_of(source, f"/* {jump} */")
+    assert attempt.comparisons[-1].end is End.REACHED
 
 
 def test_a_jump_into_a_helper_that_has_returned_is_a_finding() -> None:
