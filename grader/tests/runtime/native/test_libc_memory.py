@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
+from grader.attempt import Attempt
 from grader.core.verdict import Verdict
 from grader.tests.support.programs import (
     POSIX,
@@ -14,6 +17,8 @@ from grader.tests.support.programs import (
     first_case,
     line_of,
     second_case,
+    variants,
+    varied,
 )
 
 _TOP = POSIX + (
@@ -57,34 +62,6 @@ _FAMILY = [
     "free(NULL);",
     "p = malloc(1); if ((size_t)p % 16 != 0) return 109; free(p);",
 ]
-
-
-@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-def test_the_whole_family_of_malloc_works(*, valgrind: bool) -> None:
-    """Alignment, contents, size 0: as libc's, and nothing of it is a finding."""
-    assert_harmless(_FAMILY, valgrind=valgrind)
-
-
-@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-@pytest.mark.parametrize(
-    "call", ["malloc(huge)", "calloc(huge, 4)", "realloc(NULL, huge)", "reallocarray(NULL, huge, 4)"]
-)
-def test_impossible_sizes_are_refused_everywhere(call: str, *, valgrind: bool) -> None:
-    """NULL as from libc, natively and under Valgrind; whoever checks for it goes on unharmed."""
-    assert_harmless(
-        ["volatile size_t huge = (size_t)-1 / 2;", f"if (same({call}) != NULL) return 106;"], valgrind=valgrind
-    )
-
-
-def assert_harmless(lines: list[str], *, valgrind: bool) -> None:
-    """An append that does this first is right all the same."""
-    source = around("append_kv", "\n".join(lines), top=_TOP + "#include <string.h>\n")
-    attempt = attempted(source, first_case(), second_case(), valgrind=valgrind)
-
-    assert attempt.replayed is not None
-    assert findings(attempt) == []
-    for one in attempt.replayed.played:
-        assert [step.record for step in one.steps] == expected_records(one.case)
 
 
 _ALIGNED = [
@@ -132,13 +109,52 @@ _LIBCS_OWN = [
 ]
 
 
-@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-@pytest.mark.parametrize(
-    "lines", [_ALIGNED, _TEXT, _LONG, _LIBCS_OWN], ids=["aligned", "text", "long line", "libc's own"]
-)
-def test_the_rarer_relatives_work(lines: list[str], *, valgrind: bool) -> None:
-    """Alignments that libc refuses are refused; what libc itself allocates may be freed and moved."""
-    assert_harmless(lines, valgrind=valgrind)
+_REFUSED = ("malloc(huge)", "calloc(huge, 4)", "realloc(NULL, huge)", "reallocarray(NULL, huge, 4)")
+_HARMLESS = {
+    "the whole family": _FAMILY,
+    **{
+        f"the impossible {call}": ["volatile size_t huge = (size_t)-1 / 2;", f"if (same({call}) != NULL) return 106;"]
+        for call in _REFUSED
+    },
+    "aligned": _ALIGNED,
+    "text": _TEXT,
+    "long line": _LONG,
+    "libc's own": _LIBCS_OWN,
+}
+
+
+@cache
+def harmless() -> Attempt:
+    """The attempt of a program that does each of them in a case of its own, natively and under Valgrind."""
+    source = varied(["\n".join(lines) for lines in _HARMLESS.values()], top=_TOP)
+    return attempted(source, *variants(len(_HARMLESS)), second_case(), valgrind=True)
+
+
+@pytest.mark.parametrize("name", _HARMLESS)
+def test_the_family_of_malloc_works(name: str) -> None:
+    """As libc's: alignment, contents, size 0, sizes and alignments that are refused, what libc itself allocates.
+
+    Nothing of it is a finding, and the append that does it first is right all the same.
+    """
+    attempt = harmless()
+    number = list(_HARMLESS).index(name)
+    assert attempt.replayed is not None
+    played = attempt.replayed.played[number]
+
+    assert [step.record for step in played.steps] == expected_records(played.case)
+    assert [one for one in findings(attempt) if one.case == played.case.name] == []
+
+
+def test_valgrind_saw_all_of_it() -> None:
+    """And what follows is right."""
+    attempt = harmless()
+    assert attempt.checked is not None
+    assert attempt.replayed is not None
+    other = attempt.replayed.played[-1]
+
+    assert attempt.checked.unchecked == ()
+    assert [step.record for step in other.steps] == expected_records(other.case)
+    assert findings(attempt) == []
 
 
 _LOSING = {
@@ -158,14 +174,22 @@ _LOSING = {
 }
 
 
+@cache
+def losing() -> tuple[str, Attempt]:
+    """A program that loses memory of each of them in a case of its own, and its attempt."""
+    source = varied([f"{statements} /* {name} */" for name, statements in _LOSING.items()], top=_TOP)
+    return source, attempted(source, *variants(len(_LOSING)))
+
+
 @pytest.mark.parametrize("name", _LOSING)
 def test_what_they_return_is_tracked(name: str) -> None:
     """Lost memory of each of them is a leak, at its line and operation, without Valgrind."""
-    source = around("append_kv", f"    if (kv_data == 12) {{ {_LOSING[name]} /* HERE */ }}", top=_TOP)
-    (finding,) = findings(attempted(source, first_case()))
+    source, attempt = losing()
+    case = attempt.cases[list(_LOSING).index(name)]
+    (finding,) = (one for one in findings(attempt) if one.case == case.name)
 
-    assert (finding.verdict, finding.operation) == (Verdict.MEMORY_LEAK, 4)
-    assert finding.source[0].line == line_of(source, "/* TOLD */" if name == "vasprintf" else "/* HERE */")
+    assert (finding.verdict, finding.operation) == (Verdict.MEMORY_LEAK, 6)
+    assert finding.source[0].line == line_of(source, "/* TOLD */" if name == "vasprintf" else f"/* {name} */")
 
 
 def test_fortified_calls_are_tracked_too() -> None:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import io
+from functools import cache
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from grader.attempt import Attempt
+from grader.core.case import Case
 from grader.core.verdict import Verdict
-from grader.tests.support.programs import POSIX, around, attempted, first_case, graded_text, line_of
+from grader.tests.support.programs import (
+    POSIX,
+    around,
+    attempted,
+    findings,
+    first_case,
+    graded_text,
+    line_of,
+    variants,
+    varied,
+)
 
 _STRINGS = r"""
     char a[40], b[40];
@@ -42,31 +55,34 @@ def loader(program: bytes) -> bool:
     return any(part["p_type"] == "PT_INTERP" for part in ELFFile(io.BytesIO(program)).iter_segments())
 
 
-def needs_loader(source: str) -> bool:
-    """The same of the program that is made for Valgrind."""
-    attempt = attempted(source, first_case(), valgrind=False)
+def checked(source: str, *cases: Case) -> Attempt:
+    """All steps, Valgrind too."""
+    return attempted(source, *(cases or (first_case(),)), valgrind=True)
+
+
+def needs_loader(attempt: Attempt) -> bool:
+    """The same of the program that was made for Valgrind."""
     assert attempt.built is not None
     assert attempt.built.program is not None
     return loader(attempt.built.program.checked)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "",
-        'printf("%d %5.1f%% %s: %p %c %lx %zu %*d", seq_id, 12.5, "x", (void *)engine, 65, 7L, sizeof 1, 5, 6);',
-        'puts("x"); putchar(65); fputs("y", stderr); fputc(66, stdout); fflush(stdout); perror("z");',
-        "assert(seq_id != 77);",
-        'FILE *log = fopen("log", "a"); if (log != NULL) { fputs("x", log); fclose(log); }',
-        "static _Thread_local int calls = 3; static int others = 5; assert(calls++ >= 3 && others++ >= 5);",
-    ],
+_USUAL = (
+    "",
+    'printf("%d %5.1f%% %s: %p %c %lx %zu %*d", seq_id, 12.5, "x", (void *)engine, 65, 7L, sizeof 1, 5, 6);',
+    'puts("x"); putchar(65); fputs("y", stderr); fputc(66, stdout); fflush(stdout); perror("z");',
+    "assert(seq_id != 77);",
+    'FILE *log = fopen("log", "a"); if (log != NULL) { fputs("x", log); fclose(log); }',
+    "static _Thread_local int calls = 3; static int others = 5; assert(calls++ >= 3 && others++ >= 5);",
 )
-def test_the_usual_needs_no_loader(statement: str) -> None:
-    """Prints, assertions and statics, and nothing is found wrong with them."""
-    source = around("append_kv", statement)
 
-    assert not needs_loader(source)
-    assert graded_text(source, first_case(), valgrind=True).findings == ()
+
+def test_the_usual_needs_no_loader() -> None:
+    """Prints, assertions and statics, each in a case of its own, and nothing is found wrong with them."""
+    attempt = checked(varied(_USUAL), *variants(len(_USUAL)))
+
+    assert not needs_loader(attempt)
+    assert findings(attempt) == []
 
 
 def test_its_string_functions_do_what_libc_does() -> None:
@@ -74,9 +90,10 @@ def test_its_string_functions_do_what_libc_does() -> None:
     source = around(
         "append_kv", _STRINGS, top=POSIX + "#include <string.h>\n#define memcpy(a, b, c) memmove(a, b, c)\n"
     )
+    attempt = checked(source)
 
-    assert not needs_loader(source)
-    assert graded_text(source, first_case(), valgrind=True).findings == ()
+    assert not needs_loader(attempt)
+    assert findings(attempt) == []
 
 
 def test_what_it_does_not_have_is_taken_from_libc() -> None:
@@ -84,44 +101,50 @@ def test_what_it_does_not_have_is_taken_from_libc() -> None:
     body = "int both[2] = {seq_id, 1}; qsort(both, 2, sizeof *both, by_size);"
     order = "static int by_size(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }\n"
     source = around("append_kv", body, top=POSIX + "#include <stdlib.h>\n" + order)
+    attempt = checked(source)
 
-    assert needs_loader(source)
-    assert graded_text(source, first_case(), valgrind=True).findings == ()
+    assert needs_loader(attempt)
+    assert findings(attempt) == []
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        'printf("%d\\n", fresh[1]);',
-        'fprintf(stderr, "%5.2f\\n", (double)fresh[1]);',
-        'printf("%s\\n", (char *)fresh);',
-        "putchar(fresh[2]);",
-        "fputc(fresh[2], stdout);",
-        "fwrite(fresh, 1, 4, stdout);",
-    ],
+_UNSET = (
+    'printf("%d\\n", fresh[1]);',
+    'fprintf(stderr, "%5.2f\\n", (double)fresh[1]);',
+    'printf("%s\\n", (char *)fresh);',
+    "putchar(fresh[2]);",
+    "fputc(fresh[2], stdout);",
+    "fwrite(fresh, 1, 4, stdout);",
 )
+
+
+@cache
+def printing() -> tuple[str, Attempt]:
+    """A program that does each of them in a case of its own, and its attempt."""
+    statements = [
+        f"int *volatile kept = malloc(16);\nint *fresh = kept;\n{statement} /* {number} */\nfree(fresh);"
+        for number, statement in enumerate(_UNSET)
+    ]
+    source = varied(statements, top=POSIX + "#include <stdlib.h>\n")
+    return source, checked(source, *variants(len(statements)))
+
+
+@pytest.mark.parametrize("statement", _UNSET)
 def test_printing_what_was_never_set_is_found(statement: str) -> None:
     """Prints vanish under Valgrind, what is wrong with them does not."""
-    source = around(
-        "append_kv",
-        f"int *volatile kept = malloc(16);\nint *fresh = kept;\n{statement} /* HERE */\nfree(fresh);",
-        top=POSIX + "#include <stdlib.h>\n",
-    )
+    source, attempt = printing()
+    number = _UNSET.index(statement)
+    found = [one for one in findings(attempt) if one.case == attempt.cases[number].name]
 
-    found = graded_text(source, first_case(), valgrind=True).findings
-
-    assert {finding.source[0].line for finding in found} == {line_of(source)}
+    assert {finding.source[0].line for finding in found} == {line_of(source, f"/* {number} */")}
     assert {finding.verdict for finding in found} == {Verdict.MEMORY_ERROR}
 
 
-@pytest.mark.parametrize(
-    "name", ["harness_put", "lab_apply", "harness_malloc", "__tsan_func_exit", "__ubsan_handle_builtin_unreachable"]
-)
-def test_a_student_cannot_call_our_functions(name: str) -> None:
+def test_a_student_cannot_call_our_functions() -> None:
     """They are no names for the linker."""
-    top = f"{POSIX}void {name}(int);\n"
+    names = ("harness_put", "lab_apply", "harness_malloc", "__tsan_func_exit", "__ubsan_handle_builtin_unreachable")
+    top = POSIX + "".join(f"void {name}(int);\n" for name in names)
+    calls = " ".join(f"{name}(seq_id);" for name in names)
+    found = graded_text(around("append_kv", calls, top=top), first_case()).findings
 
-    (found,) = graded_text(around("append_kv", f"{name}(seq_id);", top=top), first_case()).findings
-
-    assert found.kind == "linker"
-    assert name in found.message
+    assert {finding.kind for finding in found} == {"linker"}
+    assert [name for name in names if not any(name in finding.message for finding in found)] == []
