@@ -60,10 +60,10 @@ def test_every_sample_is_looked_at() -> None:
 
 @pytest.mark.parametrize("name", ARRIVES)
 def test_reports_of_injecting_samples_stay_whole(name: str) -> None:
-    """Read by real readers, whoever they are for; what was tried stands there to be read."""
+    """Read by real readers, each sample's other formats in other views; what was tried stands there to be read."""
     record = sample(name)
-    for format, render in FORMATS.items():  # noqa: A001 - as the option calls it
-        for view in _VIEWS:
+    for number, (format, render) in enumerate(FORMATS.items(), list(ARRIVES).index(name)):  # noqa: A001 - as the option
+        for view in _VIEWS if format == "text" else [_VIEWS[number % len(_VIEWS)]]:
             READERS[format](render(record, view), view)
     shown = re.sub(r"\s+", " ", FORMATS["text"](record, View(width=1000, everything=True)))  # one screen has less
 
@@ -103,9 +103,10 @@ def test_names_of_folders_inject_nothing(tmp_path: Path) -> None:
             place.mkdir(parents=True)
             (place / "llm_memory.c").touch()  # an empty file is a finding too, and no compiler is needed for it
     log = {"GITHUB_ACTIONS": "true"}
+    few = folders[::5]  # test_documents.py tries JSON with each name
     text, made, complaint = (
         grade("run", *folders, variables=log),
-        grade("run", *folders, "--format", "json", variables=log),
+        grade("run", *few, "--format", "json", variables=log),
         grade("run", *(folder / "tie" for folder in folders), variables=log),
     )
     reports = re.split(r"(?<=^}\n)", made.out, flags=re.MULTILINE)[:-1]
@@ -113,7 +114,8 @@ def test_names_of_folders_inject_nothing(tmp_path: Path) -> None:
     READERS["text"](text.out, View(workflow=True))
     READERS["text"](complaint.err, View(workflow=True))
     assert (text.code, made.code, complaint.code) == (1, 1, 2)
-    assert complaint.err.count("which one is to be graded?") == len(reports) == len(folders) > 15
+    assert complaint.err.count("which one is to be graded?") == len(folders) > 15
+    assert len(reports) == len(few)
     for report in reports:
         READERS["json"](report, View(workflow=True))
         assert json.loads(report)["submission"]["notes"][0].startswith("not graded: deeper/")

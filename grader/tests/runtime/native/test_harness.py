@@ -19,6 +19,8 @@ from grader.tests.support.programs import (
     first_case,
     line_of,
     second_case,
+    variants,
+    varied,
 )
 
 pytestmark = pytest.mark.usefixtures("whole_libc")
@@ -41,42 +43,48 @@ def trouble(statements: str, *, top: str = POSIX) -> str:
     return around("append_kv", f"    if (seq_id == 2) {{ {statements} }}", top=top)
 
 
-def assert_only_that_call_failed(attempt: Attempt, end: End) -> Finding:
-    """The operations before it and the other case are whole; the one finding about the end is returned."""
+def assert_only_that_call_failed(attempt: Attempt, end: End, number: int = 0) -> Finding:
+    """The operations before it and the last case are whole; the one finding about the end is returned."""
     assert attempt.replayed is not None
-    broken, other = attempt.replayed.played
+    broken, other = (attempt.replayed.played[place] for place in (number, -1))
     assert [step.record for step in broken.steps] == expected_records(broken.case)[:_CALL]
     assert [step.record for step in other.steps] == expected_records(other.case)
-    assert [comparison.end for comparison in attempt.comparisons] == [end, End.REACHED]
-    assert attempt.comparisons[0].ended_at == _CALL
-    (finding,) = findings(attempt)
+    assert [attempt.comparisons[place].end for place in (number, -1)] == [end, End.REACHED]
+    assert attempt.comparisons[number].ended_at == _CALL
+    assert other.case.name not in {one.case for one in findings(attempt)}
+    (finding,) = (one for one in findings(attempt) if one.case == broken.case.name)
     assert finding.operation == _CALL + 1
-    assert finding.case == broken.case.name
     return finding
 
 
-@pytest.mark.parametrize(
-    ("statements", "words"),
-    [
-        ("*(volatile int *)0 = 1; /* HERE */", "NULL"),
-        ("*(volatile int *)0x123456789000 = 1; /* HERE */", "Segmentation fault"),
-        ("volatile int zero = 0; kv_data = 7 / zero; /* HERE */", "Floating point"),
-        ("__builtin_trap(); /* HERE */", "Illegal instruction"),
-        ("raise(SIGBUS); /* HERE */", "Bus error"),
-        ("raise(SIGTRAP); /* HERE */", "trap"),
-        ("assert(engine == NULL); /* HERE */", "Aborted"),
-        ("raise(SIGSEGV); /* HERE */", "Segmentation fault"),
-    ],
-    ids=["null", "wild", "division", "trap", "bus", "breakpoint", "assert", "raised"],
-)
-def test_a_crash_keeps_what_came_before_and_names_the_line(statements: str, words: str) -> None:
+_CRASHES = {
+    "null": ("*(volatile int *)0 = 1;", "NULL"),
+    "wild": ("*(volatile int *)0x123456789000 = 1;", "Segmentation fault"),
+    "division": ("volatile int zero = 0; kv_data = 7 / zero;", "Floating point"),
+    "trap": ("__builtin_trap();", "Illegal instruction"),
+    "bus": ("raise(SIGBUS);", "Bus error"),
+    "breakpoint": ("raise(SIGTRAP);", "trap"),
+    "assert": ("assert(engine == NULL);", "Aborted"),
+    "raised": ("raise(SIGSEGV);", "Segmentation fault"),
+}
+
+
+@pytest.fixture(scope="module")
+def crashed() -> tuple[str, Attempt]:
+    """A program that crashes in each of these ways, in a case of its own, and its attempt."""
+    source = varied([f"{statement} /* {name} */" for name, (statement, _) in _CRASHES.items()])
+    return source, attempted(source, *variants(len(_CRASHES)), second_case())
+
+
+@pytest.mark.parametrize("name", _CRASHES)
+def test_a_crash_keeps_what_came_before_and_names_the_line(name: str, crashed: tuple[str, Attempt]) -> None:
     """Earlier operations count, the other case too; the message has signal and line of the student's file."""
-    source = trouble(statements)
-    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case()), End.CRASH)
+    source, attempt = crashed
+    finding = assert_only_that_call_failed(attempt, End.CRASH, list(_CRASHES).index(name))
 
     assert finding.verdict is Verdict.RUN_TIME_ERROR
-    assert words in finding.message
-    assert finding.source[0].line == line_of(source)
+    assert _CRASHES[name][1] in finding.message
+    assert finding.source[0].line == line_of(source, f"/* {name} */")
     assert finding.source[0].file == "llm_memory.c"
 
 
@@ -193,22 +201,20 @@ def test_many_hanging_cases_cost_little_more_than_one() -> None:
     assert attempt.spent["play"] < 1.5
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        "alarm(1000);",
-        "signal(SIGSEGV, SIG_IGN); signal(SIGPROF, SIG_IGN);",
-        "setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {1000, 0}}, NULL);",
-        "sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, NULL);",
-        "alternate.ss_flags = SS_DISABLE; sigaltstack(&alternate, NULL);",
-        'if (chdir("/") == 0) return -1; setpgid(0, 0); umask(0); sleep(1000);',
-    ],
-    ids=["alarm", "signal", "itimer", "mask", "altstack", "process"],
+_SWITCHES = (
+    "alarm(1000);",
+    "signal(SIGSEGV, SIG_IGN); signal(SIGPROF, SIG_IGN);",
+    "setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {1000, 0}}, NULL);",
+    "sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, NULL);",
+    "alternate.ss_flags = SS_DISABLE; sigaltstack(&alternate, NULL);",
+    'if (chdir("/") == 0) { return -1; } setpgid(0, 0); umask(0); sleep(1000);',
 )
-def test_switches_of_the_process_do_no_harm(statements: str) -> None:
-    """A program that turns them and does its work right is right."""
+
+
+def test_switches_of_the_process_do_no_harm() -> None:
+    """A program that turns them, each in a case of its own, and does its work right is right."""
     top = POSIX + "#include <sys/stat.h>\nstatic stack_t alternate;\nstack_t *used = &alternate;\n"
-    attempt = attempted(trouble(statements, top=top), first_case(), second_case())
+    attempt = attempted(varied(_SWITCHES, top=top), *variants(len(_SWITCHES)), second_case())
 
     assert findings(attempt) == []
     assert {comparison.end for comparison in attempt.comparisons} == {End.REACHED}

@@ -25,6 +25,8 @@ from grader.tests.support.programs import (
     made,
     right,
     second_case,
+    variants,
+    varied,
 )
 
 pytestmark = pytest.mark.usefixtures("whole_libc")
@@ -70,18 +72,21 @@ def survivors(folder: Path) -> Iterator[int]:
 _ALL_DESCRIPTORS = "for (int fd = 0; fd < 1024; fd++)"
 
 
-@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-def test_garbage_in_every_descriptor_costs_nothing(*, valgrind: bool) -> None:
-    """Whoever finds the channel and writes nonsense into it changes no record, no error and no score."""
+def test_garbage_in_every_descriptor_costs_nothing() -> None:
+    """Whoever finds the channel and writes nonsense into it changes no record, no error and no score.
+
+    Natively, and then under Valgrind.
+    """
     words = "{ ssize_t sent = write(fd, junk, sizeof junk); (void)sent; }"
     top = (
         POSIX
         + 'static const char junk[] = "garbage </error><error><kind>UninitValue</kind> garbage garbage garbage";\n'
     )
-    attempt = attempted(trouble(f"{_ALL_DESCRIPTORS} {words}", top=top), first_case(), second_case(), valgrind=valgrind)
+    attempt = attempted(trouble(f"{_ALL_DESCRIPTORS} {words}", top=top), first_case(), second_case(), valgrind=True)
 
     assert_right(attempt)
-    assert attempt.checked is None or attempt.checked.processes == 1
+    assert attempt.checked is not None
+    assert attempt.checked.processes == 1
 
 
 def test_closing_every_descriptor_ends_only_its_own_case() -> None:
@@ -104,39 +109,40 @@ def test_descriptors_closed_under_valgrind_only() -> None:
     assert_whole(attempt, 1)
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        "ftruncate(fd, 0)",
-        "lseek(fd, 0, SEEK_SET)",
-        "fcntl(fd, F_SETFL, O_NONBLOCK)",
-        "fsync(fd)",
-        "read(fd, junk, sizeof junk)",
-    ],
+_OTHER_CALLS = (
+    f"{_ALL_DESCRIPTORS} {{ long long done = ftruncate(fd, 0); (void)done; }}",
+    f"{_ALL_DESCRIPTORS} {{ long long done = lseek(fd, 0, SEEK_SET); (void)done; }}",
+    f"{_ALL_DESCRIPTORS} {{ long long done = fcntl(fd, F_SETFL, O_NONBLOCK); (void)done; }}",
+    f"{_ALL_DESCRIPTORS} {{ long long done = fsync(fd); (void)done; }}",
+    f"{_ALL_DESCRIPTORS} if (fd > 2) {{ fcntl(fd, F_SETFL, O_NONBLOCK); if (read(fd, junk, sizeof junk)) continue; }}",
 )
-def test_other_calls_on_every_descriptor_do_no_harm(statements: str) -> None:
-    """Truncating, seeking, reading: the channel is a pipe, what went through it is gone."""
+
+
+def test_other_calls_on_every_descriptor_do_no_harm() -> None:
+    """Truncating, seeking, reading, each in a case of its own: the channel is a pipe, what went through it is gone."""
     top = POSIX + "static char junk[64];\nchar *used = junk;\n"
-    body = f"{_ALL_DESCRIPTORS} {{ long long done = {statements}; (void)done; }}"
-    if "read" in statements:
-        body = body.replace("fd = 0", "fd = 3").replace("{ long", "{ fcntl(fd, F_SETFL, O_NONBLOCK); long")
-    attempt = attempted(trouble(body, top=top), first_case(), second_case())
+    attempt = attempted(varied(_OTHER_CALLS, top=top), *variants(len(_OTHER_CALLS)), second_case())
 
     assert_right(attempt)
 
 
-@pytest.mark.parametrize("leaves", ["", "setpgid(0, 0);", "setsid();"], ids=["same group", "own group", "own session"])
-@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-def test_no_process_outlives_the_grading(leaves: str, *, valgrind: bool) -> None:
-    """A forked child is gone with the case or with the program, wherever it hides; the grading waits for none."""
-    statements = f"if (fork() == 0) {{ {leaves} signal(SIGTERM, SIG_IGN); for (;;) pause(); }}"
-    attempt = attempted(trouble(statements), first_case(), second_case(), valgrind=valgrind)
+def test_no_process_outlives_the_grading() -> None:
+    """A forked child is gone with the case or with the program, wherever it hides; the grading waits for none.
+
+    It stays in its group, goes into one of its own, or into a session of its own; natively and under Valgrind.
+    """
+    statements = [
+        f"if (fork() == 0) {{ {leaves} signal(SIGTERM, SIG_IGN); for (;;) pause(); }}"
+        for leaves in ("", "setpgid(0, 0);", "setsid();")
+    ]
+    attempt = attempted(varied(statements), *variants(len(statements)), second_case(), valgrind=True)
     left = list(survivors(attempt.work.folder))
     for process in left:
         os.kill(process, signal.SIGKILL)
 
     assert left == []
-    assert attempt.comparisons[1].end is End.REACHED
+    assert attempt.checked is not None
+    assert {comparison.end for comparison in attempt.comparisons} == {End.REACHED}
 
 
 def test_a_fork_that_comes_back_twice_counts_once() -> None:
@@ -166,30 +172,32 @@ def test_killing_the_driver_costs_no_other_case() -> None:
         assert attempt.comparisons[1].end is End.REACHED
 
 
-_WRITES = {
-    "creat": 'open("made", O_WRONLY | O_CREAT, 0600)',
-    "write": 'open("llm_memory.c", O_WRONLY | O_APPEND)',
-    "both ways": 'open("llm_memory.c", O_RDWR)',
-    "mkdir": 'mkdir("made", 0700)',
-    "mkfifo": 'mkfifo("made", 0600)',
-    "symlink": 'symlink("/", "made")',
-    "link": 'link("program", "made")',
-    "rename": 'rename("program", "made")',
-    "unlink": 'unlink("llm_memory.c")',
-    "chmod": 'chmod(".", 0777)',
-    "owner": "fcntl(1, F_SETOWN, getppid())",
-}
+_WRITES = (
+    'open("made", O_WRONLY | O_CREAT, 0600)',
+    'open("llm_memory.c", O_WRONLY | O_APPEND)',
+    'open("llm_memory.c", O_RDWR)',
+    'mkdir("made", 0700)',
+    'mkfifo("made", 0600)',
+    'symlink("/", "made")',
+    'link("program", "made")',
+    'rename("program", "made")',
+    'unlink("llm_memory.c")',
+    'chmod(".", 0777)',
+    "fcntl(1, F_SETOWN, getppid())",
+)
 
 
 @pytest.mark.skipif(not machine().seccomp, reason="this kernel refuses no system calls")
-@pytest.mark.parametrize("write", _WRITES.values(), ids=_WRITES)
-def test_no_file_is_made_or_changed_without_landlock_either(write: str, bare: Callable[..., None]) -> None:
-    """Natively and under Valgrind: a program that gets so far ends there."""
+def test_no_file_is_made_or_changed_without_landlock_either(bare: Callable[..., None]) -> None:
+    """Natively and under Valgrind: a program that gets so far ends there, in the case of its way to write."""
     bare("landlock", "bubblewrap")
     top = f"{POSIX}#include <fcntl.h>\n#include <stdio.h>\n#include <sys/stat.h>\n"
-    attempt = attempted(trouble(f"if ({write} >= 0) __builtin_trap();", top=top), first_case(), valgrind=True)
+    statements = [f"if ({write} >= 0) __builtin_trap();" for write in _WRITES]
+    attempt = attempted(varied(statements, top=top), *variants(len(statements)), valgrind=True)
 
     assert findings(attempt) == []
+    assert attempt.checked is not None
+    assert attempt.checked.unchecked == ()
     assert not (attempt.work.folder / "made").exists()
 
 
@@ -252,10 +260,13 @@ static struct { int token; } now; void *used = &now;
 """
 
 
-@pytest.mark.parametrize("valgrind", [False, True], ids=["native", "valgrind"])
-def test_names_of_the_harness_do_not_clash(*, valgrind: bool) -> None:
+def test_names_of_the_harness_do_not_clash() -> None:
     """A student may call anything as the harness does; everything but the six calls is hidden."""
-    assert_right(attempted(_NAMES + right(), first_case(), second_case(), valgrind=valgrind))
+    attempt = attempted(_NAMES + right(), first_case(), second_case(), valgrind=True)
+
+    assert_right(attempt)
+    assert attempt.checked is not None
+    assert attempt.checked.unchecked == ()
 
 
 def test_own_allocators_by_other_names_work() -> None:

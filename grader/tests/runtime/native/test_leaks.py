@@ -49,36 +49,50 @@ def test_lost_where_the_last_pointer_is_overwritten() -> None:
     assert "lost by append_kv (operation 4)" in finding.message
 
 
-@pytest.mark.parametrize(
-    "place", ["void *volatile kept;", 'static void *volatile kept = "";', "static _Thread_local void *volatile kept;"]
+_PLACES = (
+    "void *volatile kept{};",
+    'static void *volatile kept{} = "";',
+    "static _Thread_local void *volatile kept{};",
 )
-def test_left_behind_in_a_variable_of_ones_own(place: str) -> None:
-    """Wherever writable data lies, it still leads there at the end; that is a leak all the same, and said."""
-    finding = lost_in("if (kv_data == 11) kept = malloc(40); /* HERE */", top=place)
 
-    assert finding.operation == _LAST
-    assert "left behind by llm_destroy" in finding.message
+
+def test_left_behind_in_a_variable_of_ones_own() -> None:
+    """Wherever writable data lies, it still leads there at the end; that is a leak all the same, and said."""
+    top = _TOP + "".join(f"{place.format(number)}\n" for number, place in enumerate(_PLACES))
+    made = [f"    if (kv_data == 11) kept{number} = malloc(40); /* {number} */" for number in range(len(_PLACES))]
+    source = around("append_kv", "\n".join(made), top=top)
+    found = findings(attempted(source, first_case()))
+
+    assert {finding.verdict for finding in found} == {Verdict.MEMORY_LEAK}
+    assert [finding.source[0].line for finding in found] == [
+        line_of(source, f"/* {number} */") for number in range(len(_PLACES))
+    ]
+    for finding in found:
+        assert finding.operation == _LAST
+        assert "left behind by llm_destroy" in finding.message
 
 
 _WAYS_TO_HOLD = {
-    "through another block": ("kept = malloc(16); *(void **)kept = malloc(40); /* HERE */", "free(kept); kept = NULL;"),
-    "by its middle": ("kept = (char *)malloc(40) + 20; /* HERE */", "kept = NULL;"),
-    "by its end": ("kept = (char *)malloc(40) + 40; /* HERE */", "kept = NULL;"),
-    "in a ring": (
-        "void **a = malloc(8), **b = malloc(8); *a = b; *b = a; kept = a; /* HERE */", "kept = NULL;",
-    ),
-}  # fmt: skip
+    "through another block": ("kept = malloc(16); *(void **)kept = malloc(40); {}", "free(kept); kept = NULL;"),
+    "by its middle": ("kept = (char *)malloc(40) + 20; {}", "kept = NULL;"),
+    "by its end": ("kept = (char *)malloc(40) + 40; {}", "kept = NULL;"),
+    "in a ring": ("void **a = malloc(8), **b = malloc(8); *a = b; *b = a; kept = a; {}", "kept = NULL;"),
+}
 
 
-@pytest.mark.parametrize("way", _WAYS_TO_HOLD)
-def test_what_something_leads_to_is_not_lost_yet(way: str) -> None:
+def test_what_something_leads_to_is_not_lost_yet() -> None:
     """Through other allocations, into the middle, to the end; a ring that nobody points to is lost as a whole."""
-    hold, let_go = _WAYS_TO_HOLD[way]
-    finding = lost_in(
-        f"if (kv_data == 11) {{ {hold} }}\n    if (kv_data == 12) {{ {let_go} }}", top="void *volatile kept;"
-    )
+    lines = []
+    for number, (way, (hold, let_go)) in enumerate(_WAYS_TO_HOLD.items()):
+        ways = f"if (kv_data == 11) {{ {hold.format(f'/* {way} */')} }}\n    if (kv_data == 12) {{ {let_go} }}"
+        lines.append(f"    {ways.replace('kept', f'kept{number}')}")
+    kept = "".join(f"void *volatile kept{number};\n" for number in range(len(lines)))
+    source = around("append_kv", "\n".join(lines), top=_TOP + kept)
+    found = findings(attempted(source, first_case()))
 
-    assert finding.operation == 4
+    assert {(finding.source[0].line, finding.verdict, finding.operation) for finding in found} == {
+        (line_of(source, f"/* {way} */"), Verdict.MEMORY_LEAK, 4) for way in _WAYS_TO_HOLD
+    }
 
 
 def test_lost_by_the_clean_up() -> None:

@@ -66,19 +66,27 @@ def test_headers_in_a_strange_place_blame_nobody(tool: Callable[[str, str], None
 
 
 @pytest.mark.parametrize("name", ["gcc", "as", "ld", "objcopy"])
-@pytest.mark.parametrize("script", ["echo 'no space left' >&2; exit 1", "echo garbage; exit 0", "kill -9 $$"])
-def test_a_tool_that_begins_to_fail_blames_nobody(tool: Callable[[str, str], None], name: str, script: str) -> None:
+def test_a_tool_that_begins_to_fail_blames_nobody(tool: Callable[[str, str], None], name: str) -> None:
     """What it did for the submission before says nothing about now."""
     tool(name, 'exec $real "$@"')
     assert graded_text(_WRONG, first_case()).verdict is Verdict.COMPILE_ERROR
     assert graded_text(_UNRESOLVED, first_case()).verdict is Verdict.COMPILE_ERROR
-    tool(name, script)
-    if name == "ld":
-        tool("ld.gold", script)
 
-    for source in (right(), *([_WRONG] if name == "gcc" else [_UNRESOLVED])):
-        with pytest.raises(GraderError):
-            graded_text(source, first_case())
+    for script in ("echo 'no space left' >&2; exit 1", "echo garbage; exit 0", "kill -9 $$"):
+        tool(name, script)
+        if name == "ld":
+            tool("ld.gold", script)
+        for source in (right(), *([_WRONG] if name == "gcc" else [_UNRESOLVED])):
+            assert failure(source), (name, script)
+
+
+def failure(source: str) -> str:
+    """What the grader says of its own fault; "" where there is a record."""
+    try:
+        graded_text(source, first_case())
+    except GraderError as error:
+        return str(error)
+    return ""
 
 
 @pytest.mark.parametrize(("name", "source"), [("gcc", right()), ("gcc", _WRONG), ("objcopy", right())])

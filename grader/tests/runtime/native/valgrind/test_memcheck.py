@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import pytest
 
+from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.verdict import Tool, Verdict
 from grader.runtime.memory_faults import Checked
@@ -21,6 +23,8 @@ from grader.tests.support.programs import (
     line_of,
     made,
     second_case,
+    variants,
+    varied,
 )
 from grader.tests.support.raising import Raising
 
@@ -75,17 +79,45 @@ _ERRORS = {
 }
 
 
+@cache
+def mistaken() -> tuple[str, Attempt]:
+    """A program that makes each of these errors in a case of its own, between right cases, and its attempt."""
+    statements = ["\n".join(lines).replace("HERE", kind) for kind, lines in _ERRORS.items()]
+    source = varied(statements, top=_TOP)
+    return source, attempted(source, second_case(), *variants(len(_ERRORS)), second_case(), valgrind=True)
+
+
 @pytest.mark.parametrize("kind", _ERRORS)
 def test_an_error_belongs_to_a_case_an_operation_and_a_line(kind: str) -> None:
     """Read, write, freed memory, values that were never set."""
-    source = appending(*_ERRORS[kind])
-    found = checked(source, second_case(), first_case(), second_case())
-    errors = [error for error in found.errors if error.kind == kind.split(maxsplit=1)[0]]
+    source, attempt = mistaken()
+    assert attempt.checked is not None
+    own = [error for error in attempt.checked.errors if error.case == list(_ERRORS).index(kind) + 1]
+    errors = [error for error in own if error.kind == kind.split(maxsplit=1)[0]]
 
     assert errors
-    assert {(error.case, error.operation) for error in errors} == {(1, 5)}
-    assert {error.lines[0].line for error in errors} == {line_of(source)}
+    assert {error.operation for error in own} == {5}
+    assert {error.lines[0].line for error in errors} == {line_of(source, f"/* {kind} */")}
     assert {error.lines[0].file for error in errors} == {"llm_memory.c"}
+
+
+def test_right_cases_beside_errors_have_none() -> None:
+    """Before and behind them, in the same process."""
+    attempt = mistaken()[1]
+
+    assert attempt.checked is not None
+    assert {error.case for error in attempt.checked.errors} == set(range(1, len(_ERRORS) + 1))
+
+
+def test_findings_of_valgrind_say_so() -> None:
+    """Message, tool, and the operation counted from 1."""
+    attempt = mistaken()[1]
+    case = attempt.cases[list(_ERRORS).index("UninitCondition") + 1]
+    (finding, *_) = (one for one in findings(attempt) if one.case == case.name)
+
+    assert finding.tool is Tool.MEMORY_CHECKER
+    assert finding.message.startswith("Valgrind: ")
+    assert finding.operation == 6
 
 
 def test_freed_memory_is_named_with_the_line_that_freed_it() -> None:
@@ -169,16 +201,6 @@ def test_an_error_in_the_clean_up_belongs_to_the_clean_up() -> None:
 
     assert error.operation == len(first_case().trace.operations) - 1
     assert error.lines[0].line == line_of(source)
-
-
-def test_findings_of_valgrind_say_so() -> None:
-    """Message, tool, and the operation counted from 1."""
-    source = appending("int *p = same(malloc(64));", "if (use(p[3]) == 7) return -1; /* HERE */", "free(p);")
-    (finding, *_) = findings(attempted(source, first_case(), valgrind=True))
-
-    assert finding.tool is Tool.MEMORY_CHECKER
-    assert finding.message.startswith("Valgrind: ")
-    assert finding.operation == 6
 
 
 @pytest.mark.parametrize("source_name", ["llm_memory.c", "driver.c"])
