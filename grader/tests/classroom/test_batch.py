@@ -6,9 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,35 +23,26 @@ from grader.classroom.store import Run, Store, open_store
 from grader.classroom.stored_result import StoredRecord
 from grader.classroom.workers import Graded, Task, grade, processes
 from grader.core.errors import DriverError, OtherGrader
-from grader.core.record import from_json
+from grader.core.record import Record, from_json
+from grader.labs import LABS
 from grader.tests.support.command import ROOT, SAMPLES, environment
+from grader.tests.support.counter_lab import COUNTERS, UNREADABLE, added_counter, in_process
 from grader.tests.support.handmade import outcome, record_of
 
+_COUNTER = Settings(lab="counter", memory_checker=False)
 _FEW = Settings(lab="paged_kv", case="append/copy_*", memory_checker=False)
-_NAMES = ("accepted/yoda_crlf", "compile_error/sign_compare", "wrong_answer/no_copy_on_write", "wrong_answer/all_null")
+_IN_C = {
+    "copied": "wrong_answer/no_copy_on_write",
+    "sign_compare": "compile_error/sign_compare",
+    "wrong": "wrong_answer/no_copy_on_write",
+}
 
 
-class Here(Executor):
-    """Does everything at once, in this process."""
-
-    def __init__(self, breaks_at: bytes | None = None) -> None:
-        self.breaks_at, self.broken = breaks_at, False
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call it now; die at a source that holds what it breaks at."""
-        self.broken = self.broken or (self.breaks_at is not None and self.breaks_at in args[0].source.content)
-        future: Future[Any] = Future()
-        if self.broken:
-            future.set_exception(BrokenExecutor())
-        else:
-            future.set_result(fn(*args, **kwargs))
-        return future
-
-
-@contextmanager
-def here(breaks_at: bytes | None = None) -> Iterator[Executor]:
-    """Workers of this process."""
-    yield Here(breaks_at)
+@pytest.fixture(autouse=True)
+def counter() -> Iterator[None]:
+    """The counter is a lab: most tests grade with it."""
+    with added_counter():
+        yield
 
 
 @pytest.fixture
@@ -61,9 +50,18 @@ def folder(tmp_path: Path) -> Path:
     """A class of four, two of whom handed in the same."""
     made = tmp_path / "class"
     made.mkdir()
-    for name in _NAMES[:3]:
-        (made / f"{Path(name).name}.c").write_bytes((SAMPLES / name / "llm_memory.c").read_bytes())
-    (made / "copied.c").write_bytes((SAMPLES / _NAMES[2] / "llm_memory.c").read_bytes())
+    for name, source in COUNTERS.items():
+        (made / f"{name}.sh").write_text(source, encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def c_folder(tmp_path: Path) -> Path:
+    """A class of three in C, two of whom handed in the same."""
+    made = tmp_path / "in C"
+    made.mkdir()
+    for name, sample in _IN_C.items():
+        (made / f"{name}.c").write_bytes((SAMPLES / sample / "llm_memory.c").read_bytes())
     return made
 
 
@@ -74,9 +72,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield made
 
 
-def planned(store: Store, folder: Path, settings: Settings = _FEW) -> Run:
+def planned(store: Store, folder: Path, settings: Settings = _COUNTER) -> Run:
     """The class as a run."""
-    submitted = find_submissions(folder, "llm_memory.c", "compile").submissions
+    submitted = find_submissions(folder, LABS[settings.lab]().source_name, "compile").submissions
     return batch.plan(store, fingerprint.grading_plan(settings), folder, submitted)
 
 
@@ -84,7 +82,7 @@ def graded(
     store: Store,
     folder: Path,
     run: Run,
-    make: workers.Workers = here,
+    make: workers.Workers = in_process,
     *,
     window: int = 2,
     again: Collection[str] = (),
@@ -96,21 +94,32 @@ def graded(
     return told
 
 
-def test_a_batch_gives_the_records_of_single_gradings(store: Store, folder: Path) -> None:
+@pytest.mark.parametrize("in_c", [False, True], ids=["counters", "C"])
+def test_a_batch_gives_the_records_of_single_gradings(
+    store: Store, folder: Path, c_folder: Path, *, in_c: bool
+) -> None:
     """Whoever handed in the same has the same points, by one grading, and each the own name."""
-    run = planned(store, folder)
-    told = graded(store, folder, run)
-    chosen = fingerprint.grading_plan(_FEW)
+    place, settings = (c_folder, _FEW) if in_c else (folder, _COUNTER)
+    run = planned(store, place, settings)
+    told = graded(store, place, run)
+    chosen = fingerprint.grading_plan(settings)
+    alone: dict[str | None, Record] = {}
 
-    assert len(told) == 3
+    assert len(told) == (2 if in_c else 3)
+    assert (chosen.max_score < 100) == in_c
     for result in store.results(run):
-        alone = pipeline.grade(folder / f"{result.name}.c", chosen.lab, chosen.cases, _FEW)
         record = result.record
+        same = alone.get(record.submission.sha256)
+        if same is None:
+            (path,) = place.glob(f"{result.name}.*")
+            same = pipeline.grade(path, chosen.lab, chosen.cases, settings)
+            alone[same.submission.sha256] = same
         assert record.submission.name == result.name
-        assert record.submission.sha256 == alone.submission.sha256
-        assert (record.verdict, record.score, record.rules) == (alone.verdict, alone.score, alone.rules)
-        assert record.outcomes == alone.outcomes
-        assert record.max_score == run.max_score == chosen.max_score < 100
+        assert record.submission.sha256 == same.submission.sha256
+        assert (record.verdict, record.score, record.rules) == (same.verdict, same.score, same.rules)
+        assert record.outcomes == same.outcomes
+        assert record.max_score == run.max_score == chosen.max_score
+    assert len(alone) == len(told)
 
 
 def test_what_did_not_change_is_not_graded_again(store: Store, folder: Path) -> None:
@@ -120,7 +129,7 @@ def test_what_did_not_change_is_not_graded_again(store: Store, folder: Path) -> 
     assert planned(store, folder) == run
     assert store.pending(run) == []
 
-    (folder / "copied.c").write_bytes((SAMPLES / _NAMES[3] / "llm_memory.c").read_bytes())
+    (folder / "copied.sh").write_text("add() { :; }\n", encoding="utf-8")
     (folder / "notes.h").write_text("nobody includes this\n", encoding="utf-8")
     second = planned(store, folder)
 
@@ -134,10 +143,11 @@ def test_what_did_not_change_is_not_graded_again(store: Store, folder: Path) -> 
     [{"seed": 9}, {"memory_checker": True}, {"case": "append/*"}, {"allowed": ("main",)}, {"advise": True}],
     ids=["seed", "Valgrind", "cases", "allowed symbols", "advice"],
 )
-def test_whatever_changes_a_record_changes_its_key(store: Store, folder: Path, changed: dict[str, Any]) -> None:
+def test_whatever_changes_a_record_changes_its_key(store: Store, c_folder: Path, changed: dict[str, Any]) -> None:
     """A record of other options is never taken for one of these."""
     values = {"lab": "paged_kv", "case": _FEW.case, "memory_checker": False, **changed}
-    keys = [{one.entry.key for one in store.results(planned(store, folder, by))} for by in (_FEW, Settings(**values))]
+    settings = (_FEW, Settings(**values))
+    keys = [{one.entry.key for one in store.results(planned(store, c_folder, by))} for by in settings]
 
     assert keys[0] & keys[1] == set()
 
@@ -163,7 +173,7 @@ def test_a_header_matters_where_the_source_names_it(store: Store, tmp_path: Path
         for name, text in files.items():
             more = "int more;\n" if name == changed else ""
             (tmp_path / "in" / "jane" / name).write_text(text + more, encoding="utf-8")
-        keys.append(next(store.results(planned(store, tmp_path / "in"))).entry.key)
+        keys.append(next(store.results(planned(store, tmp_path / "in", _FEW))).entry.key)
 
     assert keys[0] != keys[1]
     assert keys[0] == keys[2]
@@ -180,13 +190,13 @@ def test_a_judge_error_stops_no_other_and_is_tried_again(
             raise DriverError("the driver broke")
         return right(path, *rest, source=source, **how)
 
-    (folder / "yoda_crlf.c").write_bytes(b"/* yoda */" + (folder / "yoda_crlf.c").read_bytes())
+    (folder / "right.sh").write_text(f"# yoda{COUNTERS['right']}", encoding="utf-8")
     run = planned(store, folder)
     with monkeypatch.context() as patched:
         patched.setattr(pipeline, "grade", broken)
         graded(store, folder, run)
     failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
-    assert failures == {"yoda_crlf": "its grading broke twice: the driver broke"}
+    assert failures == {"right": "its grading broke twice: the driver broke"}
 
     graded(store, folder, run)
     assert [one.entry.failure for one in store.results(run) if not one.is_graded or one.entry.failure] == []
@@ -195,12 +205,11 @@ def test_a_judge_error_stops_no_other_and_is_tried_again(
 def test_when_an_executor_breaks_only_the_guilty_one_is_left_out(store: Store, folder: Path) -> None:
     """Those that were under way with it are graded all the same."""
     run = planned(store, folder)
-    source = (folder / "sign_compare.c").read_bytes()
-    graded(store, folder, run, partial(here, source), window=3)
+    graded(store, folder, run, partial(in_process, UNREADABLE.encode()), window=3)
     failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
 
-    assert list(failures) == ["sign_compare"]
-    assert "killed" in failures["sign_compare"]
+    assert list(failures) == ["unreadable"]
+    assert "killed" in failures["unreadable"]
 
 
 def deadly(task: Task) -> Graded:
@@ -214,17 +223,17 @@ def test_a_worker_that_is_killed_takes_nobody_with_it(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With real processes: the pool breaks, another one goes on."""
-    (folder / "sign_compare.c").write_text("deadly", encoding="utf-8")
+    (folder / "unreadable.sh").write_text("deadly", encoding="utf-8")
     monkeypatch.setattr(batch, "grade", deadly)
     run = planned(store, folder)
     graded(store, folder, run, partial(processes, 2))
 
-    assert [one.name for one in store.results(run) if not one.is_graded] == ["sign_compare"]
+    assert [one.name for one in store.results(run) if not one.is_graded] == ["unreadable"]
 
 
-def test_a_worker_with_another_grader_refuses(store: Store, folder: Path) -> None:
+def test_a_worker_with_another_grader_refuses(store: Store, folder: Path, c_folder: Path) -> None:
     """On another machine, or when a case was changed meanwhile: the batch ends, nobody has a record or a trouble."""
-    source = find_submissions(folder, "llm_memory.c", "compile").submissions[0].source
+    source = find_submissions(c_folder, "llm_memory.c", "compile").submissions[0].source
     assert source is not None
     other = Task(
         key="k",
@@ -244,24 +253,21 @@ def test_a_worker_with_another_grader_refuses(store: Store, folder: Path) -> Non
 
 
 _SHARED = """import sys
-from contextlib import contextmanager
 from pathlib import Path
-from grader.classroom import batch, workers
+from grader.classroom import batch
 from grader.classroom.locks import run_locks
 from grader.classroom.store import open_store
-from grader.tests.classroom.test_batch import Here
+from grader.tests.support.counter_lab import added_counter, grade, in_process
+
 path, log = map(Path, sys.argv[1:])
 def counted(task):
     log.open("a").write("x")
-    return workers.grade(task)
-batch.grade = counted
-@contextmanager
-def here():
-    yield Here()
-with open_store(path) as store, run_locks(path) as claimed:
+    return grade(task)
+with added_counter(), open_store(path) as store, run_locks(path) as claimed:
+    batch.grade = counted
     print("ready", flush=True)
     sys.stdin.readline()
-    batch.grade_run(store, store.run(1), here, claimed, window=1, tell=lambda one: None)
+    batch.grade_run(store, store.run(1), in_process, claimed, window=1, tell=lambda one: None)
 """
 
 

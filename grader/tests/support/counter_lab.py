@@ -1,0 +1,58 @@
+"""The counter as a lab of this process and of the workers that it starts: no copy of the house, 20 ms for a grading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from grader.classroom import batch, workers
+from grader.classroom.workers import Graded, Task
+from grader.labs import LABS
+from grader.tests.support.counter.lab import lab
+from grader.tests.support.counter_house import BELOW, RIGHT
+
+__all__ = ["COUNTERS", "UNREADABLE", "InProcess", "added_counter", "grade", "in_process"]
+
+UNREADABLE = "add() {\n    if true; then total=1\n}\n"
+"""A submission that the shell cannot read."""
+COUNTERS = {"below": BELOW, "copied": BELOW, "right": RIGHT, "unreadable": UNREADABLE}
+"""A class of four, two of whom submitted the same."""
+
+
+def grade(task: Task) -> Graded:
+    """Grade a submission in a process that need not know the counter."""
+    with patch.dict(LABS, counter=lab):
+        return workers.grade(task)
+
+
+@contextmanager
+def added_counter() -> Iterator[None]:
+    """Let the counter be a lab of this process and of workers that start meanwhile."""
+    with patch.dict(LABS, counter=lab), patch.object(batch, "grade", grade):
+        yield
+
+
+class InProcess(Executor):
+    """Makes each call at once, in this process; dies at a source that contains `breaks_at`, as a pool does."""
+
+    def __init__(self, breaks_at: bytes | None = None) -> None:
+        self.breaks_at, self.broken = breaks_at, False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Make the call now."""
+        self.broken = self.broken or (self.breaks_at is not None and self.breaks_at in args[0].source.content)
+        future: Future[Any] = Future()
+        if self.broken:
+            future.set_exception(BrokenExecutor())
+        else:
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@contextmanager
+def in_process(breaks_at: bytes | None = None) -> Iterator[Executor]:
+    """Make workers of this process."""
+    yield InProcess(breaks_at)
