@@ -18,10 +18,10 @@ from grader.classroom.store import Store, open_store
 from grader.classroom.workers import Graded, Task, processes
 from grader.cli.batch import _named
 from grader.core.errors import DriverError, StoreFailure, UsageError
-from grader.tests.classroom.test_batch import folder, graded, planned, store
+from grader.tests.classroom.test_batch import counter, folder, graded, planned, store
 from grader.tests.support.command import SAMPLES, grade
 
-__all__ = ["folder", "store"]
+__all__ = ["counter", "folder", "store"]
 
 _QUICK = ("--case", "append/copy_*", "--without-memory-checker", "--jobs", "2")
 
@@ -88,13 +88,13 @@ def test_what_was_handed_in_and_is_damaged_stops_no_other(tmp_path: Path, store:
     """It has no score and a reason; to hand it in once more mends that."""
     run = planned(store, folder)
     with contextlib.closing(sqlite3.connect(tmp_path / "grades.sqlite")) as connection, connection:
-        one = next(store.results(run, "yoda_crlf")).entry.source
+        one = next(store.results(run, "right")).entry.source
         connection.execute("UPDATE sources SET content = x'00' WHERE id = ?", (one,))
     connection.close()
     graded(store, folder, run)
     failures = {one.name: one.entry.failure for one in store.results(run) if not one.is_graded}
-    assert list(failures) == ["yoda_crlf"]
-    assert "`grade batch FOLDER` puts it back" in failures["yoda_crlf"]
+    assert list(failures) == ["right"]
+    assert "`grade batch FOLDER` puts it back" in failures["right"]
 
     graded(store, folder, planned(store, folder))
     assert all(one.is_graded for one in store.results(run))
@@ -112,7 +112,7 @@ def test_a_store_that_is_gone_ends_a_batch(
     tmp_path: Path, store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Soon, though nothing ends that could be kept."""
-    (folder / "sign_compare.c").write_text(f"stuck {tmp_path / 'mark'}", encoding="utf-8")
+    (folder / "unreadable.sh").write_text(f"stuck {tmp_path / 'mark'}", encoding="utf-8")
     monkeypatch.setattr(batch, "grade", stuck)
     run = planned(store, folder)
     (tmp_path / "grades.sqlite").unlink()

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from grader import pipeline
-from grader.classroom import batch, prune, workers
+from grader.classroom import batch, prune
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.worker_pool import Pool
 from grader.classroom.workers import KILLED, LATE, Graded, Task, processes
@@ -23,11 +23,13 @@ from grader.core.errors import BrokenTool, DriverError, GraderError, OutOfRoom, 
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.system.budget import MOST_SECONDS
-from grader.tests.classroom.test_batch import folder, graded, planned, store
+from grader.tests.classroom.test_batch import counter, folder, graded, planned, store
+from grader.tests.support import counter_lab
 from grader.tests.support.classes import until
+from grader.tests.support.counter_lab import in_process
 from grader.tests.support.handmade import outcome, record_of
 
-__all__ = ["folder", "store"]
+__all__ = ["counter", "folder", "store"]
 
 _BROKE = "its grading broke twice: "
 _TROUBLE = {
@@ -62,7 +64,7 @@ def pretended(task: Task) -> Graded:
         raise _TROUBLE[how]
 
     with patch.object(pipeline, "grade", broken):
-        return workers.grade(task)
+        return counter_lab.grade(task)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +78,7 @@ def hand_in(folder: Path, **sources: str) -> None:
     for path in folder.iterdir():
         path.unlink()
     for name, words in sources.items():
-        (folder / f"{name}.c").write_text(words, encoding="utf-8")
+        (folder / f"{name}.sh").write_text(words, encoding="utf-8")
 
 
 def failures(store: Store, run: Run) -> dict[str, tuple[str, bool]]:
@@ -95,17 +97,18 @@ def tries(log: Path) -> int:
 def test_a_grading_that_breaks_is_made_twice_and_then_needs_a_person(
     tmp_path: Path, store: Store, folder: Path, breaks: tuple[str, str]
 ) -> None:
-    """In real processes. One that breaks once is graded; what needs a person is tried once more by the same command."""
+    """One that breaks once is graded; what needs a person is tried once more by the same command."""
     how, why = breaks
+    make = partial(processes, 2) if how == "killed" else in_process
     logs = [tmp_path / name for name in ("always", "once")]
     hand_in(folder, always=f"{how} {logs[0]}", once=f"{how} {logs[1]} 1", ann="right")
     run = planned(store, folder)
-    told = graded(store, folder, run, partial(processes, 2))
+    told = graded(store, folder, run, make)
 
     assert failures(store, run) == {"always": (_BROKE + why, True)}
     assert list(map(tries, logs)) == [2, 2]
     assert len(told) == 3
-    assert len(graded(store, folder, planned(store, folder), partial(processes, 2))) == 1
+    assert len(graded(store, folder, planned(store, folder), make)) == 1
     assert list(map(tries, logs)) == [3, 2]
     (result,) = store.results(run, "always")
     assert (result.verdict, result.score, result.record.score) == (Verdict.JUDGE_ERROR, None, None)
@@ -219,7 +222,7 @@ def test_a_later_run_knows_of_it(tmp_path: Path, store: Store, folder: Path) -> 
     first = planned(store, folder)
     graded(store, folder, first)
 
-    (folder / "bob.c").write_text("right", encoding="utf-8")
+    (folder / "bob.sh").write_text("right", encoding="utf-8")
     second = planned(store, folder)
     graded(store, folder, second)
     assert failures(store, second) == {"ann": (f"{_BROKE}ValueError: boom", True)}
