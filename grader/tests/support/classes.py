@@ -1,4 +1,4 @@
-"""Classes of submissions for the tests of whole batches: samples and mutants, in any number."""
+"""Classes of submissions for the tests of whole batches, in any number: samples and mutants in C, or slow counters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from pathlib import Path
 
 from grader.classroom.store import open_store
 from grader.core.record import Record
+from grader.tests.support import counter_lab
 from grader.tests.support.command import ROOT, SAMPLES, command, environment
+from grader.tests.support.counter_house import BELOW, RIGHT
 from grader.tests.support.mistakes import MISTAKES
 from grader.tests.support.programs import changed
 
-__all__ = ["children", "finished", "killed_and_resumed", "made_class", "records", "start", "until"]
+__all__ = ["children", "finished", "killed_and_resumed", "made_class", "made_counters", "records", "start", "until"]
 
 _UNSTEADY = ("hostile", "lookup_returns_the_next_sequence")
 """Samples whose behaviour depends on time or on addresses: no two gradings of them agree."""
@@ -35,6 +37,15 @@ def made_class(folder: Path, count: int) -> Path:
     return folder
 
 
+def made_counters(folder: Path, count: int) -> Path:
+    """Make a flat folder with `count` different counters. A grading takes 0.3 s and little of a processor."""
+    folder.mkdir()
+    for number in range(count):
+        source = f"# {number}\nsleep 0.06\n{BELOW if number % 3 else RIGHT}"
+        (folder / f"student_{number:03}.sh").write_text(source, encoding="utf-8")
+    return folder
+
+
 def _mutants() -> Iterator[bytes]:
     """Yield the right program with each pair of known mistakes that can be combined."""
     for pair in combinations(MISTAKES.values(), 2):
@@ -45,10 +56,14 @@ def _mutants() -> Iterator[bytes]:
 
 
 def start(folder: Path, store: Path, *options: str | Path) -> subprocess.Popen[bytes]:
-    """Start `grade batch` in a process of its own, with its own folder for temporary files, by which it is found."""
+    """Start `grade batch` in a process of its own, with its own folder for temporary files, by which it is found.
+
+    With `--lab counter` it is one that knows the counter.
+    """
+    program = counter_lab.command if "counter" in options else command
     (store.parent / "tmp").mkdir(exist_ok=True)
     return subprocess.Popen(
-        command("batch", folder, "--store", store, *options),
+        program("batch", folder, "--store", store, *options),
         cwd=ROOT,
         env=environment(TMPDIR=str(store.parent / "tmp")),
         stdin=subprocess.DEVNULL,

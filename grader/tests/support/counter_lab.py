@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from grader import cli
 from grader.classroom import batch, workers
 from grader.classroom.workers import Graded, Task
 from grader.labs import LABS
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT
 
-__all__ = ["COUNTERS", "UNREADABLE", "InProcess", "added_counter", "grade", "in_process"]
+__all__ = ["COUNTERS", "UNREADABLE", "InProcess", "added_counter", "command", "grade", "in_process"]
 
 UNREADABLE = "add() {\n    if true; then total=1\n}\n"
 """A submission that the shell cannot read."""
@@ -33,6 +36,17 @@ def added_counter() -> Iterator[None]:
     """Let the counter be a lab of this process and of workers that start meanwhile."""
     with patch.dict(LABS, counter=lab), patch.object(batch, "grade", grade):
         yield
+
+
+def main() -> None:
+    """Run the command line with the counter among its labs."""
+    with added_counter():
+        cli.main()
+
+
+def command(*arguments: str | Path) -> list[str]:
+    """Return `grade` with the counter among its labs and these arguments, as an argument list."""
+    return [sys.executable, "-c", f"from {__name__} import main; main()", *map(str, arguments)]
 
 
 class InProcess(Executor):
