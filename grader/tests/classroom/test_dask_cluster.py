@@ -33,11 +33,11 @@ from grader.cli.parser import Parser
 from grader.core.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
 from grader.system.confine.slot import user_of_this_process
 from grader.tests.classroom.test_batch import deadly
-from grader.tests.support.classes import children, finished, made_class, records, start, until
+from grader.tests.support.classes import children, finished, made_counters, records, start, until
 from grader.tests.support.command import ROOT
 
-_COUNT = 7
-_OPTIONS = ("--case", "append/copy_*", "--without-memory-checker", "--require-sandbox", "limits")
+_COUNT = 10
+_OPTIONS = ("--lab", "counter", "--require-sandbox", "limits")
 _FEW = Settings(lab="paged_kv", case="append/copy_*", memory_checker=False)
 
 
@@ -50,10 +50,10 @@ def there() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """A small class, in a place into which another user may look."""
+    """A small class of counters, in a place into which another user may look."""
     made = Path(tempfile.mkdtemp(prefix="cluster-"))
     made.chmod(0o755)
-    yield made_class(made / "class", _COUNT)
+    yield made_counters(made / "class", _COUNT)
     shutil.rmtree(made)
 
 
