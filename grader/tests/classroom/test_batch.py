@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
@@ -20,14 +18,13 @@ from grader.classroom import batch, fingerprint, workers
 from grader.classroom.discover import find_submissions
 from grader.classroom.locks import run_locks
 from grader.classroom.store import Run, Store, open_store
-from grader.classroom.stored_result import StoredRecord
 from grader.classroom.workers import Graded, Task, grade, processes
 from grader.core.errors import DriverError, OtherGrader
 from grader.core.record import Record, from_json
 from grader.labs import LABS
 from grader.tests.support.command import ROOT, SAMPLES, environment
 from grader.tests.support.counter_lab import COUNTERS, UNREADABLE, added_counter, in_process
-from grader.tests.support.handmade import outcome, record_of
+from grader.tests.support.pretended import deadly
 
 _COUNTER = Settings(lab="counter", memory_checker=False)
 _FEW = Settings(lab="paged_kv", case="append/copy_*", memory_checker=False)
@@ -210,13 +207,6 @@ def test_when_an_executor_breaks_only_the_guilty_one_is_left_out(store: Store, f
 
     assert list(failures) == ["unreadable"]
     assert "killed" in failures["unreadable"]
-
-
-def deadly(task: Task) -> Graded:
-    """Instead of a grading: one source ends its process, the others have a point."""
-    if b"deadly" in task.source.content:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return Graded(key=task.key, kept=StoredRecord.of(task.key, record_of(outcome("append/one"))))
 
 
 def test_a_worker_that_is_killed_takes_nobody_with_it(

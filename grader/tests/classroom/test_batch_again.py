@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import signal
 import sqlite3
 from dataclasses import replace
 from functools import partial
@@ -15,11 +13,12 @@ import pytest
 
 from grader.classroom import batch
 from grader.classroom.store import Store, open_store
-from grader.classroom.workers import Graded, Task, processes
+from grader.classroom.workers import processes
 from grader.cli.batch import _named
 from grader.core.errors import DriverError, StoreFailure, UsageError
 from grader.tests.classroom.test_batch import counter, folder, graded, planned, store
 from grader.tests.support.command import SAMPLES, grade
+from grader.tests.support.pretended import stuck
 
 __all__ = ["counter", "folder", "store"]
 
@@ -98,14 +97,6 @@ def test_what_was_handed_in_and_is_damaged_stops_no_other(tmp_path: Path, store:
 
     graded(store, folder, planned(store, folder))
     assert all(one.is_graded for one in store.results(run))
-
-
-def stuck(task: Task) -> Graded:
-    """Instead of a grading: one source never comes back, the others cannot be graded."""
-    if b"stuck" in task.source.content:
-        Path(task.source.content.decode().split()[1]).touch()
-        os.kill(os.getpid(), signal.SIGSTOP)
-    return Graded(key=task.key, failure="not today")
 
 
 def test_a_store_that_is_gone_ends_a_batch(

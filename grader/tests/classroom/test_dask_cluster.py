@@ -21,24 +21,20 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 
-from grader.assignment.settings import Settings
-from grader.assignment.source import Source
-from grader.classroom import dask_cluster as clusters, fingerprint
+from grader.classroom import dask_cluster as clusters
 from grader.classroom.dask_cluster import cluster
 from grader.classroom.worker_pool import MOST_SECONDS_TO_END
-from grader.classroom.workers import KILLED, Graded, Task, grade
+from grader.classroom.workers import KILLED, grade
 from grader.cli import batch as commands
 from grader.cli.grading import Where
 from grader.cli.parser import Parser
 from grader.core.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
-from grader.system.confine.slot import user_of_this_process
-from grader.tests.classroom.test_batch import deadly
 from grader.tests.support.classes import children, finished, made_counters, records, start, until
 from grader.tests.support.command import ROOT
+from grader.tests.support.pretended import FEW_IN_C, deadly, murderous, task, user
 
 _COUNT = 10
 _OPTIONS = ("--lab", "counter", "--require-sandbox", "limits")
-_FEW = Settings(lab="paged_kv", case="append/copy_*", memory_checker=False)
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +62,6 @@ def held(there: LocalCluster) -> list[str]:
     """The tasks of which the scheduler knows."""
     assert there.scheduler is not None
     return [str(key) for key in there.scheduler.tasks]
-
-
-def task(text: str = "", **changed: object) -> Task:
-    """One for these workers."""
-    chosen = fingerprint.grading_plan(_FEW)
-    source = Source(name="llm_memory.c", content=text.encode())
-    made = Task(key=text, source=source, settings=_FEW, fingerprint=chosen.fingerprint, made_of=chosen.made_of)
-    return replace(made, **changed)  # type: ignore[arg-type]  # fields of a task
 
 
 def started_at(pid: int) -> str:
@@ -136,17 +124,11 @@ def test_an_interrupted_batch_that_also_loses_a_worker_ends_with_the_same_store(
     assert finished(store) == finished(undisturbed) == _COUNT
 
 
-def user(one: Task) -> Graded:
-    """Instead of a grading: who a submission would be. Its process keeps that user."""
-    time.sleep(0.5)
-    return Graded(key=one.key, failure=f"{user_of_this_process()}")
-
-
 _CLOSED_WHILE_ASKED = """
 import sys, threading, time, types
 from distributed import utils
 from grader.classroom.dask_cluster import cluster
-from grader.tests.classroom.test_dask_cluster import task, user
+from grader.tests.support.pretended import task, user
 def event():
     time.sleep(threading.current_thread().name.startswith("Dask-Callback"))
     return threading.Event()
@@ -190,13 +172,6 @@ def test_a_submission_that_kills_its_process_stops_no_other(there: LocalCluster)
     assert [one.failure for one in results] == [KILLED, ""]
 
 
-def murderous(one: Task) -> Graded:
-    """Instead of a grading: it ends not only its process but the worker."""
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(60)
-    return Graded(key=one.key)
-
-
 def test_a_submission_whose_workers_die_stops_no_other(there: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """When Dask gives it up it has no score and a reason."""
     monkeypatch.setattr(there.scheduler, "allowed_failures", 0)
@@ -211,7 +186,7 @@ def test_a_submission_whose_workers_die_stops_no_other(there: LocalCluster, monk
     ("changed", "error", "words"),
     [
         ({"fingerprint": "x", "made_of": {"gcc": "gcc 99"}}, OtherGrader, "gcc 'gcc .*', not 'gcc 99'"),
-        ({"settings": replace(_FEW, case="no such case")}, OtherGrader, "no case fits"),
+        ({"settings": replace(FEW_IN_C, case="no such case")}, OtherGrader, "no case fits"),
         ({"level": "bubblewrap"}, Unprotected, "nothing was run"),
     ],
     ids=["tools", "cases", "protection"],

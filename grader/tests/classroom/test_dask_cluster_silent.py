@@ -10,7 +10,7 @@ from grader.tests.support.command import ROOT
 
 _SILENT = """import os, signal, subprocess, sys, time
 from grader.classroom.dask_cluster import cluster
-from grader.tests.classroom.test_dask_cluster import task
+from grader.tests.support.pretended import task
 from grader.classroom.workers import grade
 words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1"]
 scheduler = subprocess.Popen([*words, "--scheduler-file", sys.argv[1]], stderr=subprocess.DEVNULL)

@@ -3,68 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import sqlite3
 import threading
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
-from grader import pipeline
 from grader.classroom import batch, prune
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.worker_pool import Pool
-from grader.classroom.workers import KILLED, LATE, Graded, Task, processes
-from grader.core.errors import BrokenTool, DriverError, GraderError, OutOfRoom, StoreFailure
-from grader.core.record import Record
+from grader.classroom.workers import KILLED, LATE, Graded, processes
+from grader.core.errors import GraderError
 from grader.core.verdict import Verdict
 from grader.system.budget import MOST_SECONDS
 from grader.tests.classroom.test_batch import counter, folder, graded, planned, store
-from grader.tests.support import counter_lab
 from grader.tests.support.classes import until
 from grader.tests.support.counter_lab import in_process
-from grader.tests.support.handmade import outcome, record_of
+from grader.tests.support.pretended import pretended, tries
 
 __all__ = ["counter", "folder", "store"]
 
 _BROKE = "its grading broke twice: "
-_TROUBLE = {
-    "raises": ValueError("boom"),
-    "driver": DriverError("no driver"),
-    "full": OutOfRoom("no room"),
-    "tool": BrokenTool("no gcc"),
-    "disk": OSError(28, "No space left on device"),
-    "store": StoreFailure("no store"),
-}
-
-
-def pretended(task: Task) -> Graded:
-    """A grading in which only the pipeline is another: a source is words, `HOW FILE [TIMES]`.
-
-    It writes a byte into the file each time, and breaks the first times in that way.
-    """
-
-    def broken(*_: object, **__: object) -> Record:
-        how, *rest = task.source.content.decode().split()
-        if how == "right":
-            return record_of(outcome("append/one"))
-        log, times = Path(rest[0]), int(rest[1]) if rest[1:] else 99
-        with log.open("a", encoding="utf-8") as file:
-            file.write("x")
-        if tries(log) > times:
-            return record_of(outcome("append/one"))
-        if how == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if how == "stuck":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        raise _TROUBLE[how]
-
-    with patch.object(pipeline, "grade", broken):
-        return counter_lab.grade(task)
 
 
 @pytest.fixture(autouse=True)
@@ -84,11 +45,6 @@ def hand_in(folder: Path, **sources: str) -> None:
 def failures(store: Store, run: Run) -> dict[str, tuple[str, bool]]:
     """Why some have no score, and whether that needs a person."""
     return {one.name: (one.entry.failure, one.needs_person) for one in store.results(run) if not one.is_graded}
-
-
-def tries(log: Path) -> int:
-    """How many times something was graded."""
-    return log.stat().st_size if log.exists() else 0
 
 
 @pytest.mark.parametrize(
