@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from grader.classroom.workers import processes
-from grader.tests.cli.test_interrupted import wait_for_silence
 from grader.tests.support.classes import (
     children,
     finished,
@@ -31,6 +30,7 @@ from grader.tests.support.classes import (
     start,
     until,
 )
+from grader.tests.support.interrupted import wait_for_silence
 
 _OPTIONS = ("--lab", "counter", "--jobs", "2")
 _IN_C = ("--case", "append/copy_*", "--without-memory-checker", "--jobs", "2")
