@@ -1,10 +1,11 @@
-"""`python -m grader.tests.trials.fault_trials [--only NAME]...`: does a machine in trouble ever change a verdict?
+"""`python -m grader.tests.trials.fault_trials [--only NAME]... [--class N]`: can machine trouble change a verdict?
 
 Each trial grades a few labelled samples as a batch while something fails, from the start or after the first results,
 and then runs the same command once more without trouble. What must hold: each record of either run has the verdict and
 the points of an undisturbed grading; whoever has no record makes the exit code 3, and has one after the second run.
-Prints a table; exit code 1 when a trial does not hold. It wants root: the rest of it needs mounts. NAME is a part of a
-trial's name. All of it takes a quarter of an hour on two idle cores; test_faults.py has a few of the trials.
+Prints a table; exit code 1 when a trial does not hold. It wants root: the rest of it needs mounts. NAME is a trial's
+name, or a part of several. With N only the first N samples are graded. All of it takes a quarter of an hour on two idle
+cores; test_faults.py does a few of the trials with a small class.
 """
 
 from __future__ import annotations
@@ -25,29 +26,21 @@ from functools import partial
 from pathlib import Path
 
 from grader.classroom.store import open_store
+from grader.tests.support import faults
 from grader.tests.support.classes import finished
 from grader.tests.support.command import FEW, ROOT, SAMPLES, command, environment
-from grader.tests.support.faults import (
-    MODES,
-    TOOLS,
-    disk,
-    fill,
-    in_namespace,
-    memory_group,
-    own_namespace,
-    tool,
-    tools_replaced,
-)
+from grader.tests.support.faults import MODES, TOOLS, disk, memory_group, own_namespace, tool
 
 __all__ = ["TRIALS", "Trial", "Trials", "main"]
 
 _SAMPLES = (
-    *("accepted/course_header_types", "wrong_answer/no_copy_on_write", "memory_error/destroy_frees_pool"),
-    *("compile_error/missing_semicolon", "compile_error/helper_from_other_file"),
+    *("accepted/course_header_types", "compile_error/helper_from_other_file", "memory_error/destroy_frees_pool"),
+    *("compile_error/missing_semicolon", "wrong_answer/no_copy_on_write"),
 )
+"""First those whose verdicts trouble can turn most easily: a right one, and one that fails only when it is linked."""
 _CLASS = {f"s{number}_{name.partition('/')[2]}.c": SAMPLES / name for number, name in enumerate(_SAMPLES)}
 _MOST_SECONDS = 400.0
-_AFTER = 2  # results, before what begins in mid-batch begins
+_AFTER = 1  # result, before what begins in mid-batch begins
 _UNCHECKED = """import sys
 sys.path.insert(0, {root!r})
 import grader.system.capacity, grader.system.sandbox, grader.runtime.native.symbolize
@@ -88,13 +81,14 @@ class Trials:
     """Where they happen, and what an undisturbed grading says."""
 
     place: Path
+    count: int
     expected: dict[bool, Scores] = field(default_factory=dict)
     gradings: int = 0
 
     def __post_init__(self) -> None:
         folder = self.place / "class"
         folder.mkdir()
-        for name, sample in _CLASS.items():
+        for name, sample in [*_CLASS.items()][: self.count]:
             shutil.copy(sample / "llm_memory.c", folder / name)
         for options in ((False, 0.0), (True, 0.0), (False, 4.0), (True, 4.0)):
             hook = self._hook(*options)
@@ -113,7 +107,7 @@ class Trials:
             store = self.place / f"undisturbed-{valgrind}.sqlite"
             self._finish(self._start(store, valgrind=valgrind))
             self.expected[valgrind] = scores(store)
-            assert len(self.expected[valgrind]) == len(_CLASS)
+            assert len(self.expected[valgrind]) == self.count
         return self.expected[valgrind]
 
     def run(self, trial: Trial) -> tuple[bool, str]:
@@ -141,7 +135,7 @@ class Trials:
         disturbed = scores(store)
         again = self._finish(self._start(store, valgrind=trial.valgrind))
         after = scores(store)
-        self.gradings += len(_CLASS)
+        self.gradings += self.count
         wrong = [name for name, score in [*disturbed.items(), *after.items()] if expected[name] != score]
         lacking = len(expected) - len(disturbed)
         told = code in (3, -signal.SIGKILL, -signal.SIGXCPU, 137, 152) if lacking else code == 1
@@ -202,7 +196,7 @@ def scores(store: Path) -> dict[str, tuple[str, int]]:
 
 def _filled(trials: Trials, leave: int) -> AbstractContextManager[None]:
     with contextlib.suppress(OSError):
-        fill(trials.temporary, leave)
+        faults.fill(trials.temporary, leave)
     return nullcontext()
 
 
@@ -259,13 +253,14 @@ def main() -> int:
     """Do them and say how it went; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="trials with this in their names")
+    parser.add_argument("--class", metavar="N", type=int, default=len(_CLASS), dest="count", help="of so many samples")
     parser.add_argument("--list", action="store_true", help="say which there are, and end")
     options = parser.parse_args()
-    chosen = [trial for trial in TRIALS if not options.only or any(part in trial.name for part in options.only)]
+    chosen = _chosen(options.only)
     if options.list:
         sys.stdout.writelines(f"{trial.name}\n" for trial in chosen)
         return 0
-    place = in_namespace()
+    place = faults.in_namespace()
     if place is None:
         code = own_namespace([sys.executable, "-m", "grader.tests.trials.fault_trials", *sys.argv[1:]])
         if code is not None:
@@ -273,9 +268,16 @@ def main() -> int:
         sys.stdout.write("no mounts are permitted here: trials of disks, tools and memory are skipped\n")
         with tempfile.TemporaryDirectory(prefix="fault-trials-") as name:
             Path(name).chmod(0o755)
-            return _do([trial for trial in chosen if trial.name.startswith("ulimit")], Trials(Path(name)))
-    tools_replaced(place / "tools")
-    return _do(chosen, Trials(place))
+            chosen = [trial for trial in chosen if trial.name.startswith("ulimit")]
+            return _do(chosen, Trials(Path(name), options.count))
+    faults.tools_replaced(place / "tools")
+    return _do(chosen, Trials(place, options.count))
+
+
+def _chosen(words: Sequence[str]) -> list[Trial]:
+    """Return the trials with one of these names, or with a part of their name among them that is no name itself."""
+    parts = [word for word in words if word not in {trial.name for trial in TRIALS}]
+    return [one for one in TRIALS if not words or one.name in words or any(part in one.name for part in parts)]
 
 
 def _do(chosen: Sequence[Trial], trials: Trials) -> int:
