@@ -6,48 +6,60 @@ import csv
 import io
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from grader.classroom.fingerprint import grading_plan
 from grader.core.record import from_json
-from grader.tests.support.command import SAMPLES, Said, copy_of_the_house, grade_process
+from grader.tests.support.command import Said, grade
+from grader.tests.support.counter.lab import lab
+from grader.tests.support.counter_house import RIGHT
+from grader.tests.support.counter_lab import UNREADABLE, counters_in_process
+from grader.tests.support.odd_classes import NAME, put
 
-_QUICK = ("--case", "append/*", "--without-memory-checker", "--jobs", "2")
-_ROSTER = "folder,name,sid,email\nyoda_crlf,Yoda,007,yoda@example.edu\nno_copy_on_write,=Luke,2,\ngone,Jar Jar,3,\n"
+_QUICK = ("--lab", "counter", "--jobs", "2")
+_CLASS = {
+    "yoda_tabs": RIGHT.replace("start", "\tstart"),
+    "stops_early": RIGHT.replace('add "$one"; done', 'add "$one"; break; done'),
+    "syntax": UNREADABLE,
+    "tie/a": RIGHT,
+    "tie/b": RIGHT,
+}
+_ROSTER = "folder,name,sid,email\nyoda_tabs,Yoda,007,yoda@example.edu\nstops_early,=Luke,2,\ngone,Jar Jar,3,\n"
 _DECIDED = """[[override]]
-submission = "no_copy_on_write"
-rule = "cow"
-points = 10
+submission = "stops_early"
+rule = "counts"
+points = 50
 reason = "agreed in the lecture"
 by = "the instructor"
 """
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A house of its own to change cases in, and a class that was graded there."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Cases that can be changed, and a class that was graded with them."""
     made = tmp_path_factory.mktemp("class")
-    copy_of_the_house(made / "house")
-    for name in ("accepted/yoda_crlf", "wrong_answer/no_copy_on_write", "compile_error/sign_compare"):
-        shutil.copytree(SAMPLES / name, made / "in" / Path(name).name)
-    for name in ("a", "b"):
-        shutil.copytree(SAMPLES / "accepted" / "yoda_crlf", made / "in" / "tie" / name)
+    shutil.copytree(lab().cases, made / "cases")
+    for name, source in _CLASS.items():
+        put(made / "in" / name / NAME, source.encode())
     (made / "class.csv").write_text(_ROSTER, encoding="utf-8")
-    said = call(made, "batch", "in", "--roster", "class.csv", *_QUICK)
+    with counters_in_process(made / "cases"):
+        said = call(made, "batch", "in", "--roster", "class.csv", *_QUICK)
 
-    assert said.code == 3
-    assert "run 1: 4 submissions, 1 accepted, 2 not, points: mean" in said.out
-    assert "tie: in/tie: which one is to be graded?" in said.out
-    assert "in the roster, but handed in nothing: 1\n  Jar Jar" in said.out
-    assert "4 of 4 done, 2 failing" in said.err
-    assert "not in the roster: sign_compare, tie" in said.err
-    return made
+        assert said.code == 3
+        assert "run 1: 4 submissions, 1 accepted, 2 not, points: mean" in said.out
+        assert "tie: in/tie: which one is to be graded?" in said.out
+        assert "in the roster, but handed in nothing: 1\n  Jar Jar" in said.out
+        assert "4 of 4 done, 2 failing" in said.err
+        assert "not in the roster: syntax, tie" in said.err
+        yield made
 
 
 def call(place: Path, *words: str | Path) -> Said:
-    """`grade` of the copied house, in the folder of the class."""
-    return grade_process(*words, cwd=place, root=place / "house")
+    """`grade` in the folder of the class."""
+    return grade(*words, cwd=place)
 
 
 def test_runs_are_listed(place: Path) -> None:
@@ -61,12 +73,12 @@ def test_runs_are_listed(place: Path) -> None:
 
 def test_a_report_is_shown_by_name(place: Path) -> None:
     """Of the submission, or of whoever handed it in; another name says which one is close."""
-    for name in ("yoda_crlf", "Yoda", "007", "yoda@example.edu"):
+    for name in ("yoda_tabs", "Yoda", "007", "yoda@example.edu"):
         said = call(place, "show", name)
-        assert (said.code, said.out.partition(":")[0]) == (0, "yoda_crlf")
+        assert (said.code, said.out.partition(":")[0]) == (0, "yoda_tabs")
     assert "How it was graded" not in call(place, "show", "007").out
     assert "How it was graded" in call(place, "show", "007", "--all").out
-    close = {"yoda_crfl": "yoda_crlf", "Yoad": "Yoda", "yoda@example.ed": "yoda@example.edu"}
+    close = {"yoda_tbas": "yoda_tabs", "Yoad": "Yoda", "yoda@example.ed": "yoda@example.edu"}
     unknown = {name: call(place, "show", name) for name in close}
     failed = call(place, "show", "tie")
 
@@ -82,15 +94,15 @@ def test_an_export_has_a_row_for_each_submission_and_each_student(place: Path) -
 
     assert said.code == 0
     assert "run 1: without a score, because they need a person: 1: tie" in said.err
-    assert [row["submission"] for row in rows] == ["no_copy_on_write", "sign_compare"]
+    assert [row["submission"] for row in rows] == ["stops_early", "syntax"]
     assert [row["verdict"] for row in rows] == ["wrong_answer", "compile_error"]
-    assert (yoda["submission"], yoda["verdict"], missing["verdict"]) == ("yoda_crlf", "accepted", "missing")
+    assert (yoda["submission"], yoda["verdict"], missing["verdict"]) == ("yoda_tabs", "accepted", "missing")
     assert (rows[0]["name"], yoda["sid"], missing["name"]) == ("'=Luke", "007", "Jar Jar")
     for row in (*rows, yoda):
         rules = list(row)[list(row).index("overrides") + 1 : -1]
         assert sum(int(row[rule]) for rule in rules) == int(row["score"])
         assert row["remark"] == ""
-    assert (tie["submission"], tie["verdict"], tie["score"], tie["cow"]) == ("tie", "judge_error", "", "")
+    assert (tie["submission"], tie["verdict"], tie["score"], tie["counts"]) == ("tie", "judge_error", "", "")
     assert tie["remark"].startswith("needs a person: in/tie: which one is to be graded?")
 
 
@@ -100,42 +112,48 @@ def test_records_and_reports_are_exported(place: Path) -> None:
     reports = call(place, "export", "--format", "text", "--output", "reports")
     pages = call(place, "export", "--format", "html", "--output", "pages")
     wrong = call(place, "export", "--format", "text")
-    names = ["no_copy_on_write", "sign_compare", "tie", "yoda_crlf"]
+    names = ["stops_early", "syntax", "tie", "yoda_tabs"]
 
     assert [from_json(line).submission.name for line in lines] == names
     assert from_json(lines[3]).submission.students[0].name == "Yoda"
     assert (reports.code, pages.code) == (0, 0)
-    assert 'href="yoda_crlf.html"' in (place / "pages" / "index.html").read_text(encoding="utf-8")
-    assert "<svg" in (place / "pages" / "no_copy_on_write.html").read_text(encoding="utf-8")
+    assert 'href="yoda_tabs.html"' in (place / "pages" / "index.html").read_text(encoding="utf-8")
+    assert "<svg" in (place / "pages" / "stops_early.html").read_text(encoding="utf-8")
     assert sorted(path.stem for path in (place / "reports").iterdir()) == names
     assert (wrong.code, "write --output FOLDER" in wrong.err) == (2, True)
 
 
+def changed(case: Path, old: str, new: str) -> None:
+    """Write something else there; a command that starts later reads it."""
+    case.write_text(case.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    grading_plan.cache_clear()
+
+
 def test_a_regrade_shows_what_one_case_changes_and_no_more(place: Path) -> None:
     """The old run counts until --apply; decisions of people stay, and both are shown."""
-    case = place / "house" / "cases" / "paged_kv" / "append" / "copy_takes_all_64_bytes.toml"
-    case.write_text(case.read_text(encoding="utf-8").replace("title ", "weight = 30\ntitle ", 1), encoding="utf-8")
+    case = place / "cases" / "basic" / "adds_all.toml"
+    changed(case, "title ", "weight = 30\ntitle ")
     (place / "decided.toml").write_text(_DECIDED, encoding="utf-8")
 
     beside = call(place, "regrade")
-    assert "from run 1 to run 2, 1 submission changes:\nno_copy_on_write: " in beside.out
-    assert "    rule  cow: " in beside.out
+    assert "from run 1 to run 2, 1 submission changes:\nstops_early: " in beside.out
+    assert "    rule  counts: " in beside.out
     assert "run 1 still counts" in beside.err
     difference = call(place, "diff", "1", "2", "--format", "json")
     (change,) = json.loads(difference.out)
-    assert (difference.code, change["submission"], list(change["rules"])) == (1, "no_copy_on_write", ["cow"])
+    assert (difference.code, change["submission"], list(change["rules"])) == (1, "stops_early", ["counts"])
 
     applied = call(place, "regrade", "--apply", "--overrides", "decided.toml")
     assert "run 3 counts now, in the place of run 1" in applied.err
-    shown = call(place, "show", "no_copy_on_write")
-    assert "cow: 10 points instead of " in shown.out
+    shown = call(place, "show", "stops_early")
+    assert "counts: 50 points instead of " in shown.out
     assert "decided by the instructor: agreed in the lecture" in shown.out
 
-    case.write_text(case.read_text(encoding="utf-8").replace("weight = 30", "weight = 5"), encoding="utf-8")
+    changed(case, "weight = 30", "weight = 5")
     kept = call(place, "regrade", "--apply")
     assert "run 4 counts now" in kept.err
-    assert "decided by the instructor" in call(place, "show", "no_copy_on_write").out
-    assert "decided by" not in call(place, "show", "no_copy_on_write", "--run", "1").out
+    assert "decided by the instructor" in call(place, "show", "stops_early").out
+    assert "decided by" not in call(place, "show", "stops_early", "--run", "1").out
     back = call(place, "diff", "4", "1", "--apply")
     assert "run 1 counts now" in back.err
     assert call(place, "diff", "1", "1").code == 0
@@ -144,14 +162,14 @@ def test_a_regrade_shows_what_one_case_changes_and_no_more(place: Path) -> None:
 def test_a_roster_is_kept_until_another_one_replaces_it(place: Path) -> None:
     """The same batch without one knows the names, and so do a regrade and an export of it."""
     shutil.copytree(place / "in", place / "again", ignore=shutil.ignore_patterns("tie"))
-    (place / "other.csv").write_text("folder,name\nyoda_crlf,Grogu\n", encoding="utf-8")
+    (place / "other.csv").write_text("folder,name\nyoda_tabs,Grogu\n", encoding="utf-8")
     store = ("--store", "again.sqlite")
 
     call(place, "batch", "again", "--roster", "class.csv", *_QUICK, *store)
     same = call(place, "batch", "again", *_QUICK, *store)
     assert "run 1: 3 submissions, 3 of them graded already" in same.err
     assert "the roster of run 1 stays" in same.err
-    shutil.copytree(SAMPLES / "accepted" / "terse_no_final_newline", place / "again" / "gone")
+    put(place / "again" / "gone" / NAME, RIGHT.rstrip().encode())
     later = call(place, "batch", "again", *_QUICK, *store)
     assert "run 2: 4 submissions, 3 of them graded already" in later.err
     assert "in the roster" not in later.out
@@ -169,10 +187,10 @@ def test_wrong_words_say_what_to_write(place: Path) -> None:
     for words, said in (
         (("batch", "none"), "there is no such folder"),
         (("batch", "in", "--jobs", "0"), "from 1 to 64"),
-        (("batch", "in", "--roster", "none.csv"), "none.csv:1: cannot be read"),
-        (("batch", "in", "--case", "nothing/*"), "no case fits"),
-        (("show", "yoda_crlf", "--store", "none.sqlite"), "there is no such store"),
-        (("show", "yoda_crlf", "--format", "pdf"), "there is no format 'pdf'"),
+        (("batch", "in", "--lab", "counter", "--roster", "none.csv"), "none.csv:1: cannot be read"),
+        (("batch", "in", "--lab", "counter", "--case", "nothing/*"), "no case fits"),
+        (("show", "yoda_tabs", "--store", "none.sqlite"), "there is no such store"),
+        (("show", "yoda_tabs", "--format", "pdf"), "there is no format 'pdf'"),
         (("export", "--format", "pdf"), "there is no format 'pdf'; there are csv, "),
         (("export", "99"), "there is no run 99"),
         (("diff", "1", "99"), "there is no run 99"),

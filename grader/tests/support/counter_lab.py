@@ -6,18 +6,30 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from grader import cli
 from grader.classroom import batch, workers
+from grader.classroom.fingerprint import grading_plan
 from grader.classroom.workers import Graded, Task
+from grader.cli import grading
 from grader.labs import LABS
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT
 
-__all__ = ["COUNTERS", "UNREADABLE", "InProcess", "added_counter", "command", "grade", "in_process"]
+__all__ = [
+    "COUNTERS",
+    "UNREADABLE",
+    "InProcess",
+    "added_counter",
+    "command",
+    "counters_in_process",
+    "grade",
+    "in_process",
+]
 
 UNREADABLE = "add() {\n    if true; then total=1\n}\n"
 """A submission that the shell cannot read."""
@@ -36,6 +48,16 @@ def added_counter() -> Iterator[None]:
     """Let the counter be a lab of this process and of workers that start meanwhile."""
     with patch.dict(LABS, counter=lab), patch.object(batch, "grade", grade):
         yield
+
+
+@contextmanager
+def counters_in_process(cases: Path | None = None) -> Iterator[None]:
+    """Let the counter be a lab, with its cases in that folder, and let commands grade in this process."""
+    known = lab() if cases is None else replace(lab(), cases=cases)
+    with patch.dict(LABS, counter=lambda: known), patch.object(grading, "processes", lambda _: in_process()):
+        grading_plan.cache_clear()
+        yield
+    grading_plan.cache_clear()
 
 
 def main() -> None:
