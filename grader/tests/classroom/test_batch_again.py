@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,13 @@ from grader.classroom.workers import processes
 from grader.cli.batch import _named
 from grader.core.errors import DriverError, StoreFailure, UsageError
 from grader.tests.classroom.test_batch import counter, folder, graded, planned, store
-from grader.tests.support.command import SAMPLES, grade
+from grader.tests.support.command import grade
+from grader.tests.support.counter_house import BELOW, RIGHT
+from grader.tests.support.counter_lab import counters_in_process
+from grader.tests.support.odd_classes import NAME, put
 from grader.tests.support.pretended import stuck
 
 __all__ = ["counter", "folder", "store"]
-
-_QUICK = ("--case", "append/copy_*", "--without-memory-checker", "--jobs", "2")
 
 
 def test_names_and_patterns_choose_and_all_that_fit_none_are_said() -> None:
@@ -37,33 +38,40 @@ def test_names_and_patterns_choose_and_all_that_fit_none_are_said() -> None:
     assert (len(said), said[1].startswith("--again x*: there is no such submission")) == (2, True)
 
 
+@pytest.fixture
+def here() -> Iterator[None]:
+    """Commands grade counters in this process."""
+    with counters_in_process():
+        yield
+
+
+@pytest.mark.usefixtures("here")
 def test_what_is_kept_is_graded_again_on_demand(tmp_path: Path) -> None:
     """Only that; what machine trouble made of it is gone, and both are said. Without the option nothing is graded."""
-    (tmp_path / "in").mkdir()
-    for name in ("accepted/yoda_crlf", "wrong_answer/all_null", "wrong_answer/last_fit"):
-        shutil.copytree(SAMPLES / name, tmp_path / "in" / Path(name).name)
-    call = partial(grade, "batch", "in", *_QUICK, cwd=tmp_path)
+    for name, source in {"right_one": RIGHT, "nothing": "", "below": BELOW}.items():
+        put(tmp_path / "in" / name / NAME, source.encode())
+    call = partial(grade, "batch", "in", "--lab", "counter", "--jobs", "2", cwd=tmp_path)
     assert call().code == 1
     path = tmp_path / "grades.sqlite"
     with open_store(path) as store:
-        yoda = next(store.results(store.run(1), "yoda_crlf")).kept
-        wrong = next(store.results(store.run(1), "all_null")).kept
-        assert yoda is not None
+        right = next(store.results(store.run(1), "right_one")).kept
+        wrong = next(store.results(store.run(1), "nothing")).kept
+        assert right is not None
         assert wrong is not None
-        lost = replace(wrong, key=yoda.key)
+        lost = replace(wrong, key=right.key)
         store.add_record(lost, anew=True)
 
-    unknown = call("--again", "yoda_crfl")
-    assert (unknown.code, "did you mean yoda_crlf?" in unknown.err) == (2, True)
-    assert "yoda_crlf" not in call().err
-    anew = call("--again", "yoda*", "--again", "last_fit")
+    unknown = call("--again", "right_oen")
+    assert (unknown.code, "did you mean right_one?" in unknown.err) == (2, True)
+    assert "right_one" not in call().err
+    anew = call("--again", "right*", "--again", "below")
     assert "run 1: 3 submissions, 1 of them graded already" in anew.err
-    assert f"yoda_crlf: {yoda.score} points, 0 points before" in anew.err
-    assert "last_fit: " in anew.err
+    assert f"right_one: {right.score} points, 0 points before" in anew.err
+    assert "below: " in anew.err
     assert anew.err.count("points, as before") == 1
     with open_store(path, read_only=True) as store:
-        again = next(store.results(store.run(1), "yoda_crlf"))
-        assert (again.score, again.record.score) == (yoda.score, yoda.score)
+        again = next(store.results(store.run(1), "right_one"))
+        assert (again.score, again.record.score) == (right.score, right.score)
 
 
 def test_a_record_stays_until_there_is_a_new_one(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for name, source in _CLASS.items():
         put(made / "in" / name / NAME, source.encode())
     (made / "class.csv").write_text(_ROSTER, encoding="utf-8")
-    with counters_in_process(made / "cases"):
+    with counters_in_process(cases=made / "cases"):
         said = call(made, "batch", "in", "--roster", "class.csv", *_QUICK)
 
         assert said.code == 3

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,20 @@ import pytest
 from grader.classroom.discover import HIDDEN, Discovered, find_submissions
 from grader.classroom.roster import Roster
 from grader.core.record import Student
-from grader.tests.support.command import ROOT, Said, environment, grade_process
-from grader.tests.support.counter_house import BELOW, RIGHT, house_with_counter
+from grader.tests.support.command import ROOT, Said, environment, grade
+from grader.tests.support.counter_house import BELOW, RIGHT
+from grader.tests.support.counter_lab import counters_in_process
 from grader.tests.support.odd_classes import LONG, NAME, odd_folder, odd_zip, put
 from grader.tests.support.packing import packed
 
 GOOD, OTHER = RIGHT.encode(), BELOW.encode()
 
 
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A grader that knows the counter."""
-    return house_with_counter(tmp_path_factory.mktemp("counters") / "house")
+@pytest.fixture(autouse=True)
+def counter() -> Iterator[None]:
+    """Classes are graded with the counter."""
+    with counters_in_process():
+        yield
 
 
 def discovered(folder: Path, roster: Roster | None = None) -> Discovered:
@@ -57,26 +60,26 @@ def told(batch: Said) -> tuple[int, int, int, int, list[str]]:
     return entries, graded, people, skipped, names
 
 
-def test_zips_of_three_students_are_not_hidden_by_the_folder_of_a_fourth(tmp_path: Path, house: Path) -> None:
+def test_zips_of_three_students_are_not_hidden_by_the_folder_of_a_fourth(tmp_path: Path) -> None:
     """Their only folder is called like the fourth student's."""
     put(tmp_path / "in" / "hw3" / NAME, OTHER)
     for name in ("anna", "ben", "cleo"):
         put(tmp_path / "in" / f"{name}.zip", packed({f"hw3/{NAME}": GOOD}))
     put(tmp_path / "class.csv", b"folder,name\nanna,Anna\nben,Ben\ncleo,Cleo\n")
-    batch = grade_process("batch", "in", "--lab", "counter", "--roster", "class.csv", cwd=tmp_path, root=house)
-    scores = {name: row["score"] for name, row in rows(grade_process("export", cwd=tmp_path, root=house)).items()}
+    batch = grade("batch", "in", "--lab", "counter", "--roster", "class.csv", cwd=tmp_path)
+    scores = {name: row["score"] for name, row in rows(grade("export", cwd=tmp_path)).items()}
 
     assert scores == {"anna": "100", "ben": "100", "cleo": "100", "hw3": "60"}
     assert "handed in nothing" not in batch.all
 
 
-def test_each_of_fifty_odd_entries_is_a_row_or_a_reason(tmp_path: Path, house: Path) -> None:
+def test_each_of_fifty_odd_entries_is_a_row_or_a_reason(tmp_path: Path) -> None:
     """The sum that is printed is the number of entries, and that of rows and reasons."""
     folder = tmp_path / "in"
     none = odd_folder(folder)
-    batch = grade_process("batch", "in", "--lab", "counter", cwd=tmp_path, root=house)
+    batch = grade("batch", "in", "--lab", "counter", cwd=tmp_path)
     entries, graded, people, skipped, names = told(batch)
-    exported = grade_process("export", cwd=tmp_path, root=house)
+    exported = grade("export", cwd=tmp_path)
     found = rows(exported)
     without = {name for name, row in found.items() if row["remark"].startswith("needs a person: ")}
 
@@ -99,12 +102,12 @@ def test_each_of_fifty_odd_entries_is_a_row_or_a_reason(tmp_path: Path, house: P
     assert found.keys() >= expected
 
 
-def test_each_odd_entry_of_the_zip_of_a_class_is_a_row_or_a_reason(tmp_path: Path, house: Path) -> None:
+def test_each_odd_entry_of_the_zip_of_a_class_is_a_row_or_a_reason(tmp_path: Path) -> None:
     """What is over the bounds, leads out or cannot be decoded is the trouble of that student."""
     content, entries, none = odd_zip()
     put(tmp_path / "class.zip", content)
-    batch = grade_process("batch", "class.zip", "--lab", "counter", cwd=tmp_path, root=house)
-    found = rows(grade_process("export", cwd=tmp_path, root=house))
+    batch = grade("batch", "class.zip", "--lab", "counter", cwd=tmp_path)
+    found = rows(grade("export", cwd=tmp_path))
     *sums, names = told(batch)
     without = {name for name, row in found.items() if not row["score"]}
 
@@ -195,13 +198,13 @@ def test_who_is_listed_and_has_no_folder_is_a_row(tmp_path: Path) -> None:
     assert [one.name for one in others.skipped] == ["ann.rar", "bob.txt", "cem.txt"]
 
 
-def test_an_ordinary_class_is_told_in_a_line_and_many_hidden_entries_in_one_more(tmp_path: Path, house: Path) -> None:
+def test_an_ordinary_class_is_told_in_a_line_and_many_hidden_entries_in_one_more(tmp_path: Path) -> None:
     """They are counted."""
     put(tmp_path / "in" / "ann" / NAME)
-    first = grade_process("batch", "in", "--lab", "counter", cwd=tmp_path, root=house)
+    first = grade("batch", "in", "--lab", "counter", cwd=tmp_path)
     for number in range(8):
         put(tmp_path / "in" / f".{number}")
-    second = grade_process("batch", "in", "--lab", "counter", cwd=tmp_path, root=house)
+    second = grade("batch", "in", "--lab", "counter", cwd=tmp_path)
 
     assert first.err.splitlines()[:2] == [
         "in: 1 entry: 1 to be graded",

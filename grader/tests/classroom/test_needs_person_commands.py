@@ -6,39 +6,45 @@ import contextlib
 import csv
 import io
 import json
+import re
 import sqlite3
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from grader.core.case import Case
 from grader.core.record import from_json
-from grader.tests.support.command import Said, grade_process
-from grader.tests.support.counter_house import BELOW, RIGHT, house_with_counter
+from grader.runtime.observation import Replayed
+from grader.runtime.program import Program
+from grader.system.sandbox import Workspace
+from grader.tests.support.command import Said, grade
+from grader.tests.support.counter.runtime import ShellRuntime
+from grader.tests.support.counter_house import BELOW, RIGHT
+from grader.tests.support.counter_lab import counters_in_process
+from grader.tests.support.pretended import tries
 
 _BROKE = "its grading broke twice: "
 
-BREAKS = '''
+
+class BreaksOnDemand(ShellRuntime):
+    """Breaks when the source says so: always, or the first time."""
+
     def play(self, work: Workspace, program: Program, cases: Sequence[Case]) -> Replayed:
-        """Break when the source says so: always, or the first time."""
-        import pathlib
+        """Play the cases, or raise."""
         found = re.search(rb"^# (always|once) (.+)$", program.content, re.MULTILINE)
         if found is not None:
-            log = pathlib.Path(found[2].decode())
-            log.write_text("x" * (1 + (log.stat().st_size if log.exists() else 0)))
-            if found[1] == b"always" or log.stat().st_size == 1:
+            log = Path(found[2].decode())
+            log.write_text("x" * (1 + tries(log)))
+            if found[1] == b"always" or tries(log) == 1:
                 raise RuntimeError("the instrument broke")
-        return self._play(work, program, cases)
-
-    def _play('''
+        return super().play(work, program, cases)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A class that was graded by a grader that breaks at two of its submissions, and cannot read a third."""
     made = tmp_path_factory.mktemp("broken")
-    runtime = house_with_counter(made / "house") / "grader" / "labs" / "counter" / "runtime.py"
-    text = runtime.read_text(encoding="utf-8").replace("\n    def play(", BREAKS)
-    runtime.write_text(text, encoding="utf-8")
     sources = {
         "ada": RIGHT,
         "bob": BELOW,
@@ -51,8 +57,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "in" / "zoe.zip").write_bytes(b"no zip")
     people = "".join(f"{name},{name.title()}\n" for name in (*sources, "zoe", "gus"))
     (made / "class.csv").write_text(f"folder,name\n{people}", encoding="utf-8")
-    said = call(made, "batch", "in", "--lab", "counter", "--roster", "class.csv", "--jobs", "2")
+    with counters_in_process(runtime=BreaksOnDemand()):
+        said = call(made, "batch", "in", "--lab", "counter", "--roster", "class.csv", "--jobs", "2")
+        _check_batch(made, said)
+        yield made
 
+
+def _check_batch(made: Path, said: Said) -> None:
     assert said.code == 3
     assert "no score until a person has looked at it: 2\n  eve: its" in said.out
     assert "the instrument broke (the same command tries it once more)\n" in said.out
@@ -60,17 +71,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "in: 5 entries: 4 to be graded, 1 that a person has to look at\n" in said.err
     assert "5 of 5 done, 1 failing, 1 without a score" in said.err
     assert (tries(made / "eve"), tries(made / "fay")) == (2, 2)
-    return made
-
-
-def tries(log: Path) -> int:
-    """How many times something was graded."""
-    return log.stat().st_size if log.exists() else 0
 
 
 def call(place: Path, *words: str | Path) -> Said:
-    """`grade` of the copied house."""
-    return grade_process(*words, cwd=place, root=place / "house")
+    """`grade` in the folder of the class."""
+    return grade(*words, cwd=place)
 
 
 def test_an_export_has_a_row_that_is_no_zero(place: Path) -> None:

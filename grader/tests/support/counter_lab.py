@@ -51,9 +51,9 @@ def added_counter() -> Iterator[None]:
 
 
 @contextmanager
-def counters_in_process(cases: Path | None = None) -> Iterator[None]:
-    """Let the counter be a lab, with its cases in that folder, and let commands grade in this process."""
-    known = lab() if cases is None else replace(lab(), cases=cases)
+def counters_in_process(**changes: Any) -> Iterator[None]:
+    """Let the counter be a lab, with these fields of `Lab` changed, and let commands grade in this process."""
+    known = replace(lab(), **changes)
     with patch.dict(LABS, counter=lambda: known), patch.object(grading, "processes", lambda _: in_process()):
         grading_plan.cache_clear()
         yield
