@@ -1,22 +1,22 @@
-"""Damages copies of a store at random and gives each copy to every command that reads stores.
-
-As a program, it runs in one process, because a process for each of thousands of commands would take minutes:
-`python -m grader.tests.support.damaged_stores STORE COUNT` writes a JSON object per command, in a folder with `in/`.
-"""
+"""Damages copies of a store at random and gives each copy to every command that reads stores."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import random
-import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from grader.cli.app import app
+from grader.tests.support.command import grade
+from grader.tests.support.counter_house import BELOW, RIGHT
+from grader.tests.support.odd_classes import NAME, put
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "End", "ends_on_damaged", "graded_class"]
 
 COMMANDS = (
     ("runs",),
@@ -32,6 +32,9 @@ COMMANDS = (
     ("batch", "in", "--lab", "counter", "--jobs", "1"),
     ("runs", "--prune", "--keep", "1", "--yes"),
 )
+
+_ROSTER = "folder,name,sid\nada,Ada,1\nbob,Bob,2\neve,Eve,3\n"
+_OVERRIDES = '[[override]]\nsubmission = "bob"\nrule = "below"\npoints = 10\nreason = "half right"\nby = "Lee"\n'
 
 _HEADER = 100
 """The bytes of a SQLite file before its first page; almost any damage there makes it another kind of file."""
@@ -58,22 +61,43 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
     return bytes(data[: chance.randrange(len(data))] if how == "cut" else data)
 
 
-def _main(store: Path, count: int) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a command ended on a damaged store."""
+
+    number: int
+    """Of the damaged copy."""
+    words: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+
+def graded_class(place: Path) -> Path:
+    """Make a class of counters, grade it with a roster and overrides, and return the store."""
+    for name, source in {"ada": RIGHT, "bob": BELOW}.items():
+        put(place / "in" / name / NAME, source.encode())
+    (place / "roster.csv").write_text(_ROSTER, encoding="utf-8")
+    (place / "overrides.toml").write_text(_OVERRIDES, encoding="utf-8")
+    words = ("batch", "in", "--lab", "counter", "--roster", "roster.csv", "--overrides", "overrides.toml")
+    done = grade(*words, cwd=place)
+    assert done.code == 1, done.err
+    return place / "grades.sqlite"
+
+
+def ends_on_damaged(store: Path, count: int) -> Iterator[End]:
+    """Give `count` damaged copies of a store, each to all commands, in its folder."""
     content, chance = store.read_bytes(), random.Random(count)
-    os.environ.pop("GRADE_TRACEBACK", None)
-    for number in range(count):
-        copy = store.with_name("damaged.sqlite")
-        data = damaged(content, chance)
-        for words in COMMANDS:
-            for path in store.parent.glob(f"{copy.name}*"):
-                path.unlink()
-            copy.write_bytes(data)
-            out, err = io.StringIO(), io.StringIO()
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = app([*words, "--store", str(copy)])
-            end = {"number": number, "words": words, "code": code, "out": out.getvalue(), "err": err.getvalue()}
-            sys.stdout.write(f"{json.dumps(end)}\n")
-
-
-if __name__ == "__main__":
-    _main(Path(sys.argv[1]), int(sys.argv[2]))
+    copy = store.with_name("damaged.sqlite")
+    with contextlib.chdir(store.parent), mock.patch.dict(os.environ):
+        os.environ.pop("GRADE_TRACEBACK", None)
+        for number in range(count):
+            data = damaged(content, chance)
+            for words in COMMANDS:
+                for path in store.parent.glob(f"{copy.name}*"):
+                    path.unlink()
+                copy.write_bytes(data)
+                out, err = io.StringIO(), io.StringIO()
+                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                    code = app([*words, "--store", str(copy)])
+                yield End(number=number, words=words, code=code, out=out.getvalue(), err=err.getvalue())
