@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from grader.core.case import Case
 from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report.view import View
-from grader.tests.support.bundled import clean, packed, ran, ready, workflow_ran
+from grader.tests.support.bundled import Bundle, clean, ran, workflow_ran
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.injected import obeyed
 from grader.tests.support.readers import READERS, RUNNER
@@ -32,6 +32,34 @@ RIGHT, WRONG = SAMPLES / "accepted" / "yoda_crlf", SAMPLES / "wrong_answer" / "c
 NOISY = SAMPLES / "wrong_answer" / "hostile_injects_printed_lines"
 """Prints orders to GitHub, among others."""
 WORDS = re.compile(r"public part: (\d+) of (\d+) points; hidden cases not run here")
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
+    """Each public bundle, packed once, with an environment."""
+    place = tmp_path_factory.mktemp("bundles")
+    return {name: Bundle.of(name, place / name) for name in PUBLIC}
+
+
+@pytest.fixture
+def starter(bundles: dict[str, Bundle]) -> Iterator[Bundle]:
+    """The kit of a student."""
+    yield bundles["starter"]
+    bundles["starter"].restore()
+
+
+@pytest.fixture
+def classroom50(bundles: dict[str, Bundle]) -> Iterator[Bundle]:
+    """The bundle as the runner of Classroom 50 extracts it."""
+    yield bundles["classroom50"]
+    bundles["classroom50"].restore()
+
+
+@pytest.fixture
+def actions(bundles: dict[str, Bundle]) -> Iterator[Bundle]:
+    """The repository with a workflow."""
+    yield bundles["actions"]
+    bundles["actions"].restore()
 
 
 @cache
@@ -55,9 +83,9 @@ def told(files: Iterable[tuple[str, bytes]]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_nothing_of_a_hidden_case_is_in_a_public_bundle(name: str, tmp_path: Path) -> None:
+def test_nothing_of_a_hidden_case_is_in_a_public_bundle(name: str, bundles: dict[str, Bundle]) -> None:
     """Nor any program that was graded once: some are right ones."""
-    bundle = packed(name, tmp_path / "bundle")
+    bundle = bundles[name].folder
     files = [(str(path.relative_to(bundle)), path.read_bytes()) for path in bundle.rglob("*") if path.is_file()]
     right = {path.read_bytes() for path in SAMPLES.glob("accepted/*/*.c")}
 
@@ -93,10 +121,9 @@ with_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not
 
 
 @with_make
-def test_the_starter_kit_grades_what_a_student_writes(tmp_path: Path) -> None:
+def test_the_starter_kit_grades_what_a_student_writes(starter: Bundle, tmp_path: Path) -> None:
     """First nothing, in the end all of the public part; our modules are those in the kit."""
-    kit = packed("starter", tmp_path / "kit")
-    environment = ready(kit / "grading", tmp_path / "environment")
+    kit, environment = starter.folder, starter.environment
     variables = clean(environment)
     said = ran("make", "build", "check", cwd=kit, variables=variables)
 
@@ -117,10 +144,10 @@ def test_the_starter_kit_grades_what_a_student_writes(tmp_path: Path) -> None:
 
 
 @with_make
-def test_an_editor_finds_the_lines_of_what_is_wrong(tmp_path: Path) -> None:
+def test_an_editor_finds_the_lines_of_what_is_wrong(starter: Bundle) -> None:
     """The task of the kit reads what `make problems` prints: file, line and message of each cause that has a line."""
-    kit = packed("starter", tmp_path / "kit")
-    variables = clean(ready(kit / "grading", tmp_path / "environment"))
+    kit = starter.folder
+    variables = clean(starter.environment)
     shutil.copy(WRONG / "llm_memory.c", kit)
     (task,) = json.loads((kit / ".vscode" / "tasks.json").read_text(encoding="utf-8"))["tasks"]
     matcher = task["problemMatcher"]["pattern"]
@@ -136,10 +163,10 @@ def test_an_editor_finds_the_lines_of_what_is_wrong(tmp_path: Path) -> None:
         assert "[" in one[matcher["message"]]
 
 
-def test_the_commands_that_a_report_of_the_kit_writes_can_be_typed(tmp_path: Path) -> None:
+def test_the_commands_that_a_report_of_the_kit_writes_can_be_typed(starter: Bundle) -> None:
     """Hidden cases are in no list of it, and `repro` makes a program that fails as the report says."""
-    kit = packed("starter", tmp_path / "kit")
-    variables = clean(ready(kit / "grading", tmp_path / "environment"))
+    kit = starter.folder
+    variables = clean(starter.environment)
     shutil.copy(WRONG / "llm_memory.c", kit)
     said = ran("scripts/grade", "repro", "llm_memory.c", "--without-memory-checker", cwd=kit, variables=variables)
     (kit / "repro.c").write_text(said.out, encoding="utf-8")
@@ -151,27 +178,24 @@ def test_the_commands_that_a_report_of_the_kit_writes_can_be_typed(tmp_path: Pat
     assert "hidden cases are not in this list" in listed.out
 
 
-def autograder(tmp_path: Path, source: Path) -> tuple[Path, Path, dict[str, str]]:
-    """The bundle as the runner of Classroom 50 extracts it, a student's checkout, and the runner's variables."""
-    slug = packed("classroom50", tmp_path / "classroom") / "autograders" / "paged-kv"
+def autograder(bundle: Bundle, tmp_path: Path, source: Path) -> tuple[Path, Path, dict[str, str]]:
+    """The folder that the runner of Classroom 50 starts, a student's checkout, and the runner's variables."""
+    slug = bundle.grading.parent
     checkout = tmp_path / "checkout"
     (checkout / "src").mkdir(parents=True)
     shutil.copy(source / "llm_memory.c", checkout / "src")
     outputs = tmp_path / "outputs"
     variables = clean(
-        ready(slug / "grading", tmp_path / "environment"),
-        **RUNNER,
-        CLASSROOM50_BUNDLE_DIR=str(slug),
-        GITHUB_ACTIONS="true",
-        GITHUB_OUTPUT=str(outputs),
+        bundle.environment,
+        **{**RUNNER, "CLASSROOM50_BUNDLE_DIR": str(slug), "GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(outputs)},
     )
     return slug, checkout, variables
 
 
 @pytest.mark.parametrize(("source", "status"), [(RIGHT, "success"), (WRONG, "failure")])
-def test_classroom_50_gets_its_result(source: Path, status: str, tmp_path: Path) -> None:
+def test_classroom_50_gets_its_result(source: Path, status: str, classroom50: Bundle, tmp_path: Path) -> None:
     """In the checkout, whatever a student has put there; 0 when something was graded."""
-    slug, checkout, variables = autograder(tmp_path, source)
+    slug, checkout, variables = autograder(classroom50, tmp_path, source)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("kept", encoding="utf-8")
     (checkout / "result.json").symlink_to(elsewhere)
@@ -197,9 +221,11 @@ def _scores(result: dict[str, Any]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("broken", "code"), [("two files", 2), ("set-up", 3)])
-def test_classroom_50_gets_no_result_where_nothing_was_graded(broken: str, code: int, tmp_path: Path) -> None:
+def test_classroom_50_gets_no_result_where_nothing_was_graded(
+    broken: str, code: int, classroom50: Bundle, tmp_path: Path
+) -> None:
     """Then the runner says that the autograder failed, and nobody has a zero."""
-    slug, checkout, variables = autograder(tmp_path, RIGHT)
+    slug, checkout, variables = autograder(classroom50, tmp_path, RIGHT)
     (checkout / "result.json").write_text('{"score": 100}', encoding="utf-8")
     if broken == "two files":
         shutil.copytree(checkout / "src", checkout / "old")
@@ -222,14 +248,13 @@ def sudo(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(("source", "code"), [(RIGHT, 0), (NOISY, 1)])
-def test_the_workflow_checks_a_repository(source: Path, code: int, tmp_path: Path) -> None:
+def test_the_workflow_checks_a_repository(source: Path, code: int, actions: Bundle, tmp_path: Path) -> None:
     """Its shell steps, as a runner starts them: messages at lines, a summary, reports; red where points are missing."""
-    repository = packed("actions", tmp_path / "repository")
+    repository = actions.folder
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     shutil.copy(source / "llm_memory.c", repository)
-    environment = ready(repository / "grading", tmp_path / "environment")
-    said, files = workflow_ran(repository, temporary, clean(environment, PATH=sudo(tmp_path / "bin")))
+    said, files = workflow_ran(repository, temporary, clean(actions.environment, PATH=sudo(tmp_path / "bin")))
     orders = [line for line in obeyed(said.out) if not line.startswith("::notice")]
     reports = Path(files["GITHUB_OUTPUT"].partition("=")[2].strip())
 
@@ -244,25 +269,24 @@ def test_the_workflow_checks_a_repository(source: Path, code: int, tmp_path: Pat
         READERS[name]((reports / file).read_text(encoding="utf-8"), View())
 
 
-def test_a_check_that_could_not_be_done_is_said_to_be_that(tmp_path: Path) -> None:
+def test_a_check_that_could_not_be_done_is_said_to_be_that(actions: Bundle, tmp_path: Path) -> None:
     """A repository without the file has points; one in which it is ambiguous has a message, and none."""
-    repository = packed("actions", tmp_path / "repository")
+    repository = actions.folder
     for name in ("a", "b"):
         (repository / name).mkdir()
         shutil.copy(RIGHT / "llm_memory.c", repository / name)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    environment = ready(repository / "grading", tmp_path / "environment")
-    said, files = workflow_ran(repository, temporary, clean(environment, PATH=sudo(tmp_path / "bin")))
+    said, files = workflow_ran(repository, temporary, clean(actions.environment, PATH=sudo(tmp_path / "bin")))
 
     assert said.code == 2
     assert obeyed(said.out)[-1].startswith("::error title=self-check::nothing was checked")
     assert files == {"GITHUB_OUTPUT": "", "GITHUB_STEP_SUMMARY": ""}
 
 
-def test_the_workflow_takes_what_it_needs_and_no_more(tmp_path: Path) -> None:
+def test_the_workflow_takes_what_it_needs_and_no_more(actions: Bundle) -> None:
     """It may read; others' actions are pinned; nothing that a student wrote is put into a script."""
-    repository = packed("actions", tmp_path / "repository")
+    repository = actions.folder
     (path,) = (repository / ".github" / "workflows").iterdir()
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     ((_, job),) = workflow["jobs"].items()

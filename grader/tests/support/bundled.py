@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import venv
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,41 @@ from grader.bundles.bundle import put
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.command import ROOT, Said
 
-__all__ = ["clean", "packed", "ran", "ready", "workflow_ran"]
+__all__ = ["Bundle", "clean", "packed", "ran", "ready", "workflow_ran"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """A bundle that several tests use one after the other."""
+
+    folder: Path
+    grading: Path
+    """The folder with the grader."""
+    environment: Path
+    files: Mapping[Path, bytes]
+    """What was packed."""
+
+    @classmethod
+    def of(cls, name: str, place: Path) -> Bundle:
+        """Pack a bundle into a new folder, with an environment for its grader."""
+        place.mkdir()
+        folder = packed(name, place / "bundle")
+        files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        (grading,) = folder.rglob("grading")
+        return cls(folder=folder, grading=grading, environment=ready(grading, place / "environment"), files=files)
+
+    def restore(self) -> None:
+        """Let there be what was packed and nothing else, but for code that Python has compiled."""
+        folders = {parent for path in self.files for parent in path.parents}
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            if path.is_dir() and path not in folders and path.name != "__pycache__":
+                path.rmdir()
+            elif not path.is_dir() and path not in self.files and path.parent.name != "__pycache__":
+                path.unlink()
+        for path, content in self.files.items():
+            if path.read_bytes() != content:
+                path.write_bytes(content)
+
 
 _SPEAKS = re.compile(r"^(tools_id|environment_id|project_id)\(\) \{.*?(?:\}$|^\}$)", re.MULTILINE | re.DOTALL)
 
