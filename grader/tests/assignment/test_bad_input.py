@@ -119,10 +119,17 @@ def test_a_bad_path_among_good_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("run", WRONG, *FEW), ("cases",), ("explain", "append/copy_takes_all_64_bytes"), ("doctor",)]
+    ("encoding", "arguments"),
+    [
+        ("ascii", ("run", WRONG, *FEW)),
+        ("ascii", ("cases",)),
+        ("ascii", ("explain", "append/copy_takes_all_64_bytes")),
+        ("ascii", ("doctor",)),
+        ("latin-1", ("cases",)),
+        ("latin-1", ("explain", "append/copy_takes_all_64_bytes")),
+    ],
 )
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_that_knows_no_unicode(arguments: tuple[str | Path, ...], encoding: str) -> None:
+def test_a_terminal_that_knows_no_unicode(encoding: str, arguments: tuple[str | Path, ...]) -> None:
     """Lines and dashes become something else; the report is not lost."""
     said = grade(*arguments, variables={"PYTHONIOENCODING": encoding})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import sys
 import tempfile
@@ -47,19 +46,6 @@ def test_it_says_and_writes_what_a_process_does(
         results[call.__name__] = (ended, files)
 
     assert results["grade"] == results["grade_process"]
-
-
-def test_a_class_is_graded_as_by_a_process(tmp_path: Path) -> None:
-    """Its workers are processes in both."""
-    shutil.copytree(_WRONG, tmp_path / "in" / "jane")
-    command = ("batch", "in", *_QUICK, "--jobs", "1")
-    started = grade_process(*command, cwd=tmp_path)
-    (tmp_path / "grades.sqlite").unlink()
-    called = grade(*command, cwd=tmp_path)
-
-    assert started.code == 1
-    assert "1 of 1 done, 1 failing" in called.err
-    assert (called.code, called.out) == (started.code, started.out)
 
 
 def _state() -> dict[str, object]:

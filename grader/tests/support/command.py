@@ -64,7 +64,7 @@ def environment(root: Path = ROOT, **changes: str) -> dict[str, str]:
 def grade(*arguments: str | Path, cwd: Path = ROOT, variables: Mapping[str, str] | None = None) -> Said:
     """Run `grade` to its end, in this process: its arguments, output, files and exit code are those of a start."""
     words = [*map(str, arguments)]
-    return _said(*run_in_process(words, cwd=cwd, variables=environment(ROOT, **(variables or {}))))
+    return _result(*run_in_process(words, cwd=cwd, variables=environment(ROOT, **(variables or {}))))
 
 
 def grade_process(
@@ -84,14 +84,14 @@ def grade_process(
         timeout=120,
         check=False,
     )
-    return _said(done.returncode, done.stdout, done.stderr)
+    return _result(done.returncode, done.stdout, done.stderr)
 
 
-def _said(code: int, out: bytes, err: bytes) -> Said:
-    said = Said(code=code, out=out.decode(errors="replace"), err=err.decode())
+def _result(code: int, out: bytes, err: bytes) -> Said:
+    result = Said(code=code, out=out.decode(errors="replace"), err=err.decode())
 
-    assert "Traceback" not in said.all
-    return said
+    assert "Traceback" not in result.all
+    return result
 
 
 def tools(folder: Path, *names: str) -> str:
