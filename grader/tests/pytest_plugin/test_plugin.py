@@ -72,7 +72,7 @@ def test_a_failing_case_says_what_is_wrong_and_nothing_of_us() -> None:
 
     assert "first append after a fork copies the shared block" in text
     assert re.search(r"operation 4: block 1, slot 15: expected .*, actual ", text)
-    assert "pytest_items.py" not in text
+    assert "pytest_plugin/items.py" not in text
     assert "Traceback" not in text
 
 
@@ -92,7 +92,7 @@ def test_a_submission_that_is_not_there_is_one_line() -> None:
     assert code != 0
     assert "nowhere: there is no such file or folder" in text
     assert "Traceback" not in text
-    assert "pytest_items.py" not in text
+    assert "pytest_plugin/items.py" not in text
 
 
 def test_labelled_submissions_are_items_only_without_the_option() -> None:
@@ -140,7 +140,7 @@ def test_a_wrong_label_is_told(mislabelled: tuple[int, dict[str, str], str]) -> 
     assert samples == {"all_null": "FAILED", "sign_compare": "PASSED", "yoda_crlf": "PASSED"}
     assert "expect.toml says verdict memory_leak, the folder wrong_answer" in text
     assert "keeps 0 points, may keep 50 to 60" in text
-    assert "pytest_items.py" not in text
+    assert "pytest_plugin/items.py" not in text
 
 
 def test_a_broken_case_file_is_told_with_its_line(house: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_broken_case_file_is_told_with_its_line(house: Path) -> None:
         r"copy_takes_all_64_bytes\.toml:\d+: unknown operation 'apend_kv' \(did you mean append_kv\?\)", said
     )
     assert "Traceback" not in said
-    assert "pytest_items.py" not in said
+    assert "pytest_plugin/items.py" not in said
 
 
 @pytest.mark.parametrize(("release", "more"), [(12, {}), (16, {Verdict.ACCEPTED: (100, 100)})])
