@@ -105,10 +105,9 @@ def test_nothing_of_it_reaches_the_network() -> None:
     assert b"Operation not permitted" in ends[1].stderr
 
 
-@pytest.mark.parametrize("inside", [".", "kv-homework/src"])
-def test_a_right_program_has_all_points(box: Autograder, inside: str) -> None:
-    """In a repository too; nobody is told anything on stdout, and what protects us is in the report."""
-    results, said = graded(box, RIGHT, inside=inside)
+def test_a_right_program_has_all_points(box: Autograder) -> None:
+    """In a repository; nobody is told anything on stdout, and what protects us is in the report."""
+    results, said = graded(box, RIGHT, inside="kv-homework/src")
 
     assert results["score"] == sum(test["max_score"] for test in results["tests"]) > 0
     assert {test["status"] for test in results["tests"]} == {"passed"}
