@@ -55,9 +55,11 @@ def counters_in_process(**changes: Any) -> Iterator[None]:
     """Let the counter be a lab, with these fields of `Lab` changed, and let commands grade in this process."""
     known = replace(lab(), **changes)
     with patch.dict(LABS, counter=lambda: known), patch.object(grading, "processes", lambda _: in_process()):
-        grading_plan.cache_clear()
-        yield
-    grading_plan.cache_clear()
+        grading_plan.cache_clear()  # plans of the counter contain the lab
+        try:
+            yield
+        finally:
+            grading_plan.cache_clear()
 
 
 def main() -> None:

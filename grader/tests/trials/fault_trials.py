@@ -147,7 +147,8 @@ class Trials:
     def _start(
         self, store: Path, trial: Trial | None = None, group: Path | None = None, *, valgrind: bool
     ) -> subprocess.Popen[bytes]:
-        options = [*FEW, "--jobs", "2", *([] if valgrind else ["--without-memory-checker"])]
+        jobs = "1" if trial is None else "2"  # what is not disturbed may take its time
+        options = [*FEW, "--jobs", jobs, *([] if valgrind else ["--without-memory-checker"])]
         words = command("batch", self.place / "class", "--store", store, *options)
         changes = {"XDG_CACHE_HOME": str(self.place / "cache")}
         if trial is not None:
