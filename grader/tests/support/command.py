@@ -105,9 +105,9 @@ def tools(folder: Path, *names: str) -> str:
 
 
 def copy_of_the_house(folder: Path) -> Path:
-    """Copy the code, all cases and a few submissions to a folder where tests can break them."""
+    """Copy the code without its tests, all cases and a few submissions to a folder where tests can break them."""
     for name in ("grader", "reference", "cases"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "golden"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("tests"))
     for name in ("accepted/yoda_crlf", "compile_error/sign_compare", "wrong_answer/all_null"):
         shutil.copytree(SAMPLES / name, folder / "submissions" / "paged_kv" / name)
     shutil.copy(ROOT / "pyproject.toml", folder)
