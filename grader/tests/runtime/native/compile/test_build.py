@@ -86,14 +86,12 @@ def test_the_handouts_command_is_what_runs_and_what_is_recorded() -> None:
     "source",
     [
         RIGHT.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"),
-        b"\xef\xbb\xbf" + RIGHT,
-        RIGHT.rstrip(),
-        "/* 这是注释 – Grüße */\n".encode() + RIGHT,
-        b"/*" + b"x" * 900_000 + b"*/\n" + RIGHT,
-        RIGHT + b"\nstatic inline int mine(int x)\n{\n    __typeof__(x) y = x;\n    return y;\n}\n",
-        b'#define malloc_count 1\n#include <assert.h>\n_Static_assert(sizeof(int) == 4, "int");\n' + RIGHT,
+        b"\xef\xbb\xbf" + "/* 这是注释 – Grüße */\n".encode() + RIGHT.rstrip(),
+        b'#define malloc_count 1\n#include <assert.h>\n_Static_assert(sizeof(int) == 4, "int");\n'
+        + (b"/*" + b"x" * 900_000 + b"*/\n" + RIGHT)
+        + b"\nstatic inline int mine(int x)\n{\n    __typeof__(x) y = x;\n    return y;\n}\n",
     ],
-    ids=["CRLF", "BOM", "no final newline", "UTF-8", "long", "typeof", "C11"],
+    ids=["CRLF", "BOM, UTF-8, no final newline", "C11, long, typeof"],
 )
 def test_how_a_file_is_written_costs_nothing(tmp_path: Path, source: bytes) -> None:
     """Line ends, byte order marks, comments in any language, standard C of 2011."""
