@@ -1,4 +1,7 @@
-"""The engine against a naive model: replies and records agree after each of 234,000 operations."""
+"""The engine against a naive model: replies and records agree after each of 72,000 operations.
+
+`python -m grader.tests.trials.naive_model` goes on to 234,000.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from reference.tests.paged_kv.naive import Misfit, Naive
 from reference.tests.paged_kv.played import SEED, operation
 from reference.tests.paged_kv.traffic import PROFILES, Profile, Traffic
 
-CHUNKS = [(profile, chunk) for profile in PROFILES for chunk in range(6 if profile.name == "long" else 7)]
+CHUNKS = [(profile, chunk) for profile in PROFILES for chunk in range(2)]
+MORE = [(profile, chunk) for profile in PROFILES for chunk in range(2, 6 if profile.name == "long" else 7)]
+"""What takes too long for every run."""
 BOTH_ENGINES = Trace(operations=(Operation(name="llm_destroy", target=2),), settings={"seed": SEED})
 
 
@@ -97,6 +102,11 @@ def play(rng: random.Random, profile: Profile) -> tuple[int, set[str]]:
 @pytest.mark.parametrize(("profile", "chunk"), CHUNKS, ids=[f"{profile.name}-{chunk}" for profile, chunk in CHUNKS])
 def test_the_engine_agrees_with_a_naive_model(profile: Profile, chunk: int) -> None:
     """After every operation of a random trace, in reply and in record; and the mixture met what it is for."""
+    agree(profile, chunk)
+
+
+def agree(profile: Profile, chunk: int) -> None:
+    """Play all traces of this chunk."""
     rng = random.Random(f"{profile.name} {chunk}")
     traces = [play(rng, profile) for _ in range(profile.traces)]
 
@@ -104,9 +114,10 @@ def test_the_engine_agrees_with_a_naive_model(profile: Profile, chunk: int) -> N
     assert frozenset() == profile.must_meet - {word for _, met in traces for word in met}
 
 
-def test_at_least_200_000_operations_are_compared() -> None:
-    """The mixtures add up."""
-    assert sum(profile.traces * profile.operations for profile, _ in CHUNKS) >= 200_000
+def test_at_least_60_000_operations_are_compared() -> None:
+    """The mixtures add up; with those of the trial they are more than 200,000."""
+    assert sum(profile.traces * profile.operations for profile, _ in CHUNKS) >= 60_000
+    assert sum(profile.traces * profile.operations for profile, _ in CHUNKS + MORE) >= 200_000
 
 
 def forgets_to_copy(self: Engine, shared: int, new: int) -> None:
