@@ -13,7 +13,7 @@ from grader.core.case import Case, Number
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.compile.project import FLAGS
-from grader.tests.support.conforming import VARIANTS
+from grader.tests.support.conforming import VARIANTS, programs
 from grader.tests.support.programs import ACCEPTED, SAMPLES, graded_text
 from reference.model import Model
 from reference.operation import Operation
@@ -125,14 +125,19 @@ def test_there_are_a_dozen_accepted_samples_in_their_own_styles() -> None:
     assert len(sources) == len(ACCEPTED) >= 12
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_conforming_variant_keeps_every_point(name: str) -> None:
-    """In all cases, with Valgrind."""
-    record = graded_text(VARIANTS[name](), *every_case(), valgrind=True)
+@pytest.mark.parametrize("names", programs(), ids=", ".join)
+def test_conforming_variants_keep_every_point(names: tuple[str, ...]) -> None:
+    """In all cases, with Valgrind; several in one program."""
+    record = graded_text(programs()[names], *every_case(), valgrind=True)
     why = record.diagnosis.summary if record.diagnosis is not None else ""
 
     assert (record.score, record.verdict, why) == (100, Verdict.ACCEPTED, "")
     assert record.findings == ()
+
+
+def test_every_variant_is_in_a_program() -> None:
+    """Once."""
+    assert sorted(name for names in programs() for name in names) == sorted(VARIANTS)
 
 
 def test_no_case_asks_what_the_handout_leaves_open() -> None:

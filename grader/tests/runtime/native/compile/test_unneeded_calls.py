@@ -21,7 +21,7 @@ from grader.system import process
 from grader.system.process import Patience
 from grader.system.sandbox import workspace
 from grader.tests.support.conforming import VARIANTS
-from grader.tests.support.programs import POSIX, around, first_case, graded_text, second_case, variants, varied
+from grader.tests.support.programs import POSIX, around, first_case, graded_text, right, second_case, variants, varied
 from grader.tests.support.raising import Raising
 
 _TOP = (
@@ -258,7 +258,7 @@ def test_what_decent_programs_call_is_no_advice() -> None:
 
 def test_a_log_file_costs_nothing_and_is_named() -> None:
     """As long as the program looks whether it could be opened."""
-    record = graded_text(VARIANTS["a log file"](), first_case(), second_case())
+    record = graded_text(VARIANTS["a log file"](right()), first_case(), second_case())
 
     assert record.verdict is Verdict.ACCEPTED
     assert [one.message.partition(" ")[0] for one in record.advice] == ["fopen"]
