@@ -19,16 +19,20 @@ _AT_ONCE = 20
 
 @pytest.mark.parametrize("first", range(0, len(_FOLDERS), _AT_ONCE), ids=lambda first: _FOLDERS[first].name)
 def test_all_formats_agree_on_all_samples(first: int) -> None:
-    """Score, points of each rule, passed or not; and each is well-formed for its reader. Other tests want them too."""
+    """Score, points of each rule, passed or not; and those of every third are well-formed for their readers.
+
+    `python -m grader.tests.trials.all_reports` reads those of all samples.
+    """
     view = View()
     found = all_graded(lab().name, _FOLDERS[first : first + _AT_ONCE])
-    for record in found:
+    for number, record in enumerate(found, start=first):
         truth = of_record(record)
         for name, render in FORMATS.items():
             if name == "json":  # the record itself, see test_schema.py
                 continue
             report = render(record, view)
-            READERS[name](report, view)
+            if number % 3 == 0:
+                READERS[name](report, view)
             told = TOLD[name](report)
 
             assert told.agrees(truth), (name, record.submission.name, told)
