@@ -121,12 +121,8 @@ def taking_back() -> str:
 
 
 def test_a_store_that_is_taken_back_is_advice() -> None:
-    """Constraint 4 forbids it, but what happens inside a call is not compared. Other advice does not replace it.
-
-    None comes of a hidden case: by its choice of lines a program could tell what the case asks.
-    """
-    hidden = made("secret", "create_sequence 1 21 -> seq", header='pool_blocks = 4; visibility = "hidden"')
-    attempt = attempted(taking_back(), hidden, *story(), valgrind=True, advise=True)
+    """Constraint 4 forbids it, but what happens inside a call is not compared. Other advice does not replace it."""
+    attempt = attempted(taking_back(), hidden(), *story(), valgrind=True, advise=True)
 
     assert findings(attempt) == []
     assert sum(score.points for score in attempt.scores) == sum(score.max_points for score in attempt.scores)
@@ -134,7 +130,17 @@ def test_a_store_that_is_taken_back_is_advice() -> None:
     assert [one.operation for one in given] == [2, 2]
     assert {one.case for one in given} == {"made/first"}
     assert given[0].source[0].line == line_of(taking_back())
-    assert hidden.name not in {one.case for one in attempt.advice}
+    assert hidden().name not in {one.case for one in attempt.advice}
+
+
+def test_no_advice_comes_of_a_hidden_case() -> None:
+    """By its choice of lines a program could tell what the case asks."""
+    assert graded(taking_back(), hidden()).advice == ()
+
+
+def hidden() -> Case:
+    """A case in which the store is made that is taken back."""
+    return made("secret", "create_sequence 1 21 -> seq", header='pool_blocks = 4; visibility = "hidden"')
 
 
 def test_a_memory_error_beside_breaches_costs_its_points_in_every_case() -> None:
