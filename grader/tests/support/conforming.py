@@ -279,7 +279,7 @@ def programs() -> dict[tuple[str, ...], str]:
     programs: list[tuple[tuple[str, ...], str]] = [((), right())] * _PROGRAMS
     for name, variant in VARIANTS.items():
         fitting = [(names, text, place) for place, (names, text) in enumerate(programs) if _fitting(variant, text)]
-        names, text, place = min(fitting, key=lambda one: len(one[0]))
+        names, text, place = min(fitting, key=lambda candidate: len(candidate[0]))
         programs[place] = ((*names, name), variant(text))
     return dict(programs)
 

@@ -225,7 +225,7 @@ def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Re
 
 
 def played(source: str | bytes, *cases: Case) -> list[Played]:
-    """What the harness reported of each case, natively."""
+    """What the harness own of each case, natively."""
     attempt = attempted(source, *cases)
     assert attempt.replayed is not None
     return list(attempt.replayed.played)
@@ -277,10 +277,10 @@ def judged(
 
 def judged_alone(attempt: Attempt, *numbers: int) -> tuple[Diagnosed, int]:
     """Diagnosis and points of some cases of an attempt, as if there were no others."""
-    found, cases = [attempt.found[number] for number in numbers], [attempt.cases[number] for number in numbers]
-    diagnosed = diagnose(found, attempt.lab)
+    own, cases = [attempt.found[number] for number in numbers], [attempt.cases[number] for number in numbers]
+    diagnosed = diagnose(own, attempt.lab)
     rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
-    return diagnosed, total(rule_scores(found, attempt.lab.rubric, cases, builds=True, diagnosed=rule))
+    return diagnosed, total(rule_scores(own, attempt.lab.rubric, cases, builds=True, diagnosed=rule))
 
 
 def _written(folder: str, source: str | bytes) -> Path:

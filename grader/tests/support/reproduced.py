@@ -167,7 +167,7 @@ def fails_by_itself(bench: Bench, source: Path, programs: Iterable[ShownProgram]
             continue
 
         assert (sample, shown, failed.exit_code) == (sample, shown, 1), failed
-        assert any(str(one) in said(failed) for one in case.trace.operations), (sample, failed)
+        assert any(str(step) in said(failed) for step in case.trace.operations), (sample, failed)
         _assert_peaceful(bench, text)
 
 
@@ -206,13 +206,13 @@ def one_for_each_clue() -> dict[Clue, tuple[Path, ShownProgram]]:
     A sample whose report begins with that cause goes before those that show it further down.
     """
     lab = LABS["paged_kv"]()
-    found: dict[Clue, tuple[int, Path, ShownProgram]] = {}
+    first: dict[Clue, tuple[int, Path, ShownProgram]] = {}
     for source, record in zip(WRONG, all_graded(lab.name, [source.parent for source in WRONG]), strict=True):
         for place, group in enumerate(grouped(record, record.outcomes)):
             clue = _clue_of(group.shown.hint)
-            if clue is not None and (clue not in found or place < found[clue][0]):
-                found[clue] = (place, source, _program(record, group))
-    return {clue: (source, program) for clue, (_, source, program) in found.items()}
+            if clue is not None and (clue not in first or place < first[clue][0]):
+                first[clue] = (place, source, _program(record, group))
+    return {clue: (source, program) for clue, (_, source, program) in first.items()}
 
 
 def _clue_of(hint: str) -> Clue | None:

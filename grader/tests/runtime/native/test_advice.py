@@ -86,7 +86,7 @@ def undefined_advice() -> tuple[Advice, ...]:
 
 def undefined_at(marker: str) -> list[Advice]:
     """The advice with the line that has this marker."""
-    return [one for one in undefined_advice() if one.source[0].line == line_of(undefined_source(), marker)]
+    return [item for item in undefined_advice() if item.source[0].line == line_of(undefined_source(), marker)]
 
 
 @pytest.mark.parametrize("words", [*_UNDEFINED, "NULL is returned"])
@@ -103,13 +103,13 @@ def test_undefined_behaviour_is_told_with_its_line(words: str) -> None:
 
 def test_a_place_is_told_of_once() -> None:
     """However often and in however many cases the program comes there."""
-    assert [one.kind for one in undefined_at(_OFTEN)] == [UNDEFINED_BEHAVIOUR]
+    assert [item.kind for item in undefined_at(_OFTEN)] == [UNDEFINED_BEHAVIOUR]
 
 
 def test_hidden_cases_give_no_advice() -> None:
     """A line that only a hidden case reaches would tell what it asks."""
     assert undefined_at(_HIDDEN) == []
-    assert {one.case for one in undefined_advice()} == {first_case().name, second_case().name}
+    assert {item.case for item in undefined_advice()} == {first_case().name, second_case().name}
 
 
 @pytest.mark.parametrize("sample", ACCEPTED, ids=lambda path: path.name)
@@ -117,11 +117,11 @@ def test_a_conforming_program_has_no_undefined_behaviour(sample: Path) -> None:
     """In none of the public cases; and whoever looks at what malloc returns is told nothing of that either."""
     advice = advised(sample).advice  # without what the object scan says of it, asked or not
 
-    assert [one for one in advice if one.kind not in (ALLOCATION_FAILURE, NEEDLESS_ALLOCATION)] == []
+    assert [item for item in advice if item.kind not in (ALLOCATION_FAILURE, NEEDLESS_ALLOCATION)] == []
     if sample.name in ("goto_cleanup_rollback", "kernel_list_macros"):
         assert advice == ()
     else:
-        assert all(one.source and one.case for one in advice)
+        assert all(item.source and item.case for item in advice)
 
 
 @cache
@@ -179,7 +179,7 @@ def test_a_program_that_never_looks_is_told_so_call_by_call() -> None:
     """One advice for each call that crashes, with all lines that can fail there."""
     (sample,) = (sample for sample in ACCEPTED if (sample / "llm_memory.c").read_text(encoding="utf-8") == right())
     advice = advised(sample).advice
-    crashes = [one.message for one in advice if " crashes when the allocation at line " in one.message]
+    crashes = [item.message for item in advice if " crashes when the allocation at line " in item.message]
 
     assert sorted(message.split()[0] for message in crashes) == [
         "append_kv",
@@ -187,7 +187,7 @@ def test_a_program_that_never_looks_is_told_so_call_by_call() -> None:
         "fork_sequence",
         "llm_init",
     ]
-    assert {one.kind for one in advice} == {ALLOCATION_FAILURE}
+    assert {item.kind for item in advice} == {ALLOCATION_FAILURE}
     lines = [number for number, line in enumerate(right().splitlines(), 1) if "malloc(" in line][:-1]
     assert all(str(number) in next(message for message in crashes if "create" in message) for number in lines)
 

@@ -72,7 +72,7 @@ def failing_advice() -> tuple[Advice, ...]:
 def test_what_comes_of_a_failing_allocation(words: str) -> None:
     """One advice, at the line of the crash where there is one, with the line of the allocation."""
     allocation = line_of(failing_source(), "/* MADE */")
-    (advice,) = [one for one in failing_advice() if one.message.startswith(words.format(allocation))]
+    (advice,) = [item for item in failing_advice() if item.message.startswith(words.format(allocation))]
     marker = re.search(r"/\* \w+ \*/", _FAILURES[words])
 
     assert advice.kind == ALLOCATION_FAILURE
@@ -83,15 +83,15 @@ def test_what_comes_of_a_failing_allocation(words: str) -> None:
 
 def test_who_looks_at_what_malloc_returns_is_told_nothing() -> None:
     """To refuse is right, and so is to find another way: nothing is said of the other calls and the last table."""
-    failures = [one for one in failing_advice() if one.kind == ALLOCATION_FAILURE]
+    failures = [item for item in failing_advice() if item.kind == ALLOCATION_FAILURE]
 
-    assert {one.message.partition(" ")[0] for one in failures} == {"create_sequence"}
+    assert {item.message.partition(" ")[0] for item in failures} == {"create_sequence"}
     assert len(failures) == len(_FAILURES)
 
 
 def test_memory_that_goes_back_in_the_same_call_is_told_of() -> None:
     """Once for a call and a line; what is kept is not."""
-    (advice,) = [one for one in failing_advice() if one.kind == NEEDLESS_ALLOCATION]
+    (advice,) = [item for item in failing_advice() if item.kind == NEEDLESS_ALLOCATION]
 
     assert advice.message.startswith("free_sequence allocates memory here (40 bytes)")
     assert advice.source[0].line == line_of(failing_source(), "/* SCRATCH */")

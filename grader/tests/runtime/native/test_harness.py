@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 
 import pytest
 
@@ -51,8 +52,8 @@ def assert_only_that_call_failed(attempt: Attempt, end: End, number: int = 0) ->
     assert [step.record for step in other.steps] == expected_records(other.case)
     assert [attempt.comparisons[place].end for place in (number, -1)] == [end, End.REACHED]
     assert attempt.comparisons[number].ended_at == _CALL
-    assert other.case.name not in {one.case for one in findings(attempt)}
-    (finding,) = (one for one in findings(attempt) if one.case == broken.case.name)
+    assert other.case.name not in {finding.case for finding in findings(attempt)}
+    (finding,) = (finding for finding in findings(attempt) if finding.case == broken.case.name)
     assert finding.operation == _CALL + 1
     return finding
 
@@ -69,7 +70,7 @@ _CRASHES = {
 }
 
 
-@pytest.fixture(scope="module")
+@cache
 def crashed() -> tuple[str, Attempt]:
     """A program that crashes in each of these ways, in a case of its own, and its attempt."""
     source = varied([f"{statement} /* {name} */" for name, (statement, _) in _CRASHES.items()])
@@ -77,9 +78,9 @@ def crashed() -> tuple[str, Attempt]:
 
 
 @pytest.mark.parametrize("name", _CRASHES)
-def test_a_crash_keeps_what_came_before_and_names_the_line(name: str, crashed: tuple[str, Attempt]) -> None:
+def test_a_crash_keeps_what_came_before_and_names_the_line(name: str) -> None:
     """Earlier operations count, the other case too; the message has signal and line of the student's file."""
-    source, attempt = crashed
+    source, attempt = crashed()
     finding = assert_only_that_call_failed(attempt, End.CRASH, list(_CRASHES).index(name))
 
     assert finding.verdict is Verdict.RUN_TIME_ERROR

@@ -53,8 +53,8 @@ def memory_finding(source: str) -> Finding:
 def assert_records_right(attempt: Attempt) -> None:
     """Whatever the program does to its memory, it computes the right states."""
     assert attempt.replayed is not None
-    for one in attempt.replayed.played:
-        assert [step.record for step in one.steps] == expected_records(one.case), one.case.name
+    for run in attempt.replayed.played:
+        assert [step.record for step in run.steps] == expected_records(run.case), run.case.name
 
 
 _BAD_FREES = {
@@ -110,7 +110,7 @@ def finding_of(trouble: str) -> Finding:
     source, attempt = troubled()
     assert_records_right(attempt)
     case = attempt.cases[list(_TROUBLES).index(trouble)]
-    (finding,) = (one for one in findings(attempt) if one.case == case.name)
+    (finding,) = (finding for finding in findings(attempt) if finding.case == case.name)
     assert finding.operation == _CALL + 1
     assert finding.source[0].line == line_of(source, f"/* {trouble} */")
     return finding

@@ -59,15 +59,15 @@ _PLACES = (
 def test_left_behind_in_a_variable_of_ones_own() -> None:
     """Wherever writable data lies, it still leads there at the end; that is a leak all the same, and said."""
     top = _TOP + "".join(f"{place.format(number)}\n" for number, place in enumerate(_PLACES))
-    made = [f"    if (kv_data == 11) kept{number} = malloc(40); /* {number} */" for number in range(len(_PLACES))]
-    source = around("append_kv", "\n".join(made), top=top)
-    found = findings(attempted(source, first_case()))
+    statements = [f"    if (kv_data == 11) kept{number} = malloc(40); /* {number} */" for number in range(len(_PLACES))]
+    source = around("append_kv", "\n".join(statements), top=top)
+    reported = findings(attempted(source, first_case()))
 
-    assert {finding.verdict for finding in found} == {Verdict.MEMORY_LEAK}
-    assert [finding.source[0].line for finding in found] == [
+    assert {finding.verdict for finding in reported} == {Verdict.MEMORY_LEAK}
+    assert [finding.source[0].line for finding in reported] == [
         line_of(source, f"/* {number} */") for number in range(len(_PLACES))
     ]
-    for finding in found:
+    for finding in reported:
         assert finding.operation == _LAST
         assert "left behind by llm_destroy" in finding.message
 
@@ -86,11 +86,11 @@ def test_what_something_leads_to_is_not_lost_yet() -> None:
     for number, (way, (hold, let_go)) in enumerate(_WAYS_TO_HOLD.items()):
         ways = f"if (kv_data == 11) {{ {hold.format(f'/* {way} */')} }}\n    if (kv_data == 12) {{ {let_go} }}"
         lines.append(f"    {ways.replace('kept', f'kept{number}')}")
-    kept = "".join(f"void *volatile kept{number};\n" for number in range(len(lines)))
-    source = around("append_kv", "\n".join(lines), top=_TOP + kept)
-    found = findings(attempted(source, first_case()))
+    variables = "".join(f"void *volatile kept{number};\n" for number in range(len(lines)))
+    source = around("append_kv", "\n".join(lines), top=_TOP + variables)
+    reported = findings(attempted(source, first_case()))
 
-    assert {(finding.source[0].line, finding.verdict, finding.operation) for finding in found} == {
+    assert {(finding.source[0].line, finding.verdict, finding.operation) for finding in reported} == {
         (line_of(source, f"/* {way} */"), Verdict.MEMORY_LEAK, 4) for way in _WAYS_TO_HOLD
     }
 

@@ -142,7 +142,7 @@ def test_the_family_of_malloc_works(name: str) -> None:
     played = attempt.replayed.played[number]
 
     assert [step.record for step in played.steps] == expected_records(played.case)
-    assert [one for one in findings(attempt) if one.case == played.case.name] == []
+    assert [finding for finding in findings(attempt) if finding.case == played.case.name] == []
 
 
 def test_valgrind_saw_all_of_it() -> None:
@@ -186,7 +186,7 @@ def test_what_they_return_is_tracked(name: str) -> None:
     """Lost memory of each of them is a leak, at its line and operation, without Valgrind."""
     source, attempt = losing()
     case = attempt.cases[list(_LOSING).index(name)]
-    (finding,) = (one for one in findings(attempt) if one.case == case.name)
+    (finding,) = (finding for finding in findings(attempt) if finding.case == case.name)
 
     assert (finding.verdict, finding.operation) == (Verdict.MEMORY_LEAK, 6)
     assert finding.source[0].line == line_of(source, "/* TOLD */" if name == "vasprintf" else f"/* {name} */")

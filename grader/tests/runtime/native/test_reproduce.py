@@ -74,7 +74,7 @@ def test_every_cut_compiles(bench: Bench, operation: str) -> None:
     cuts = (
         (case, next(place for place, one in enumerate(case.trace.operations) if one.name == operation))
         for case in cases().values()
-        if any(one.name == operation for one in case.trace.operations)
+        if any(step.name == operation for step in case.trace.operations)
     )
     for case, place in islice(cuts, 3):
         program = bench.program(program_text(case, place))

@@ -107,8 +107,8 @@ def test_no_pointer_leads_the_walk_astray(place: str) -> None:
     start = list(_PLACES).index(place) * len(_POINTERS)
     astray = [
         name
-        for name, one in zip(_POINTERS, walked()[start:], strict=False)
-        if len(one.steps) <= _FORK or (one.fault is not None and one.fault.operation <= _FORK)
+        for name, run in zip(_POINTERS, walked()[start:], strict=False)
+        if len(run.steps) <= _FORK or (run.fault is not None and run.fault.operation <= _FORK)
     ]
 
     assert astray == []
@@ -137,8 +137,8 @@ def test_no_pointer_leads_a_poke_astray(place: str, poke: str) -> None:
     start = (_POKES.index(poke) * len(_POKED) + _POKED.index(place)) * len(_POINTERS)
     astray = [
         name
-        for name, one in zip(_POINTERS, poked()[start:], strict=False)
-        if one.fault is not None and one.fault.operation <= _FORK + 1
+        for name, run in zip(_POINTERS, poked()[start:], strict=False)
+        if run.fault is not None and run.fault.operation <= _FORK + 1
     ]
 
     assert astray == []
@@ -165,9 +165,9 @@ def test_cycles_and_shared_tables_end() -> None:
     """
     *cycles, other = played(broken(_CYCLES), *(forked(number) for number in range(len(_CYCLES))), second_case())
 
-    for statement, one in zip(_CYCLES, cycles, strict=True):
-        assert len(one.steps) > _FORK, (statement, one.fault)
-        assert one.fault is None or one.fault.operation > _FORK, statement
+    for statement, run in zip(_CYCLES, cycles, strict=True):
+        assert len(run.steps) > _FORK, (statement, run.fault)
+        assert run.fault is None or run.fault.operation > _FORK, statement
     assert [step.record for step in other.steps] == expected_records(other.case)
 
 
@@ -205,7 +205,7 @@ def test_nonsense_numbers_and_freed_parts_are_judged(statement: str) -> None:
     diagnosed, score = judged_alone(nonsense(), _NONSENSE.index(statement), -1)
 
     assert diagnosed.diagnosis is not None
-    assert 0 < score < sum(one.max_points for one in nonsense().scores)
+    assert 0 < score < sum(rule.max_points for rule in nonsense().scores)
 
 
 def test_valgrind_runs_each_case_that_does_not_crash() -> None:
@@ -279,8 +279,8 @@ def test_an_engine_that_is_none(reply: str) -> None:
     number = _ENGINES.index(reply)
     replayed = engines().replayed
     assert replayed is not None
-    one, other = (replayed.played[place] for place in (number, -1))
+    run, other = (replayed.played[place] for place in (number, -1))
 
-    assert len(one.steps) >= 1
+    assert len(run.steps) >= 1
     assert [step.record for step in other.steps] == expected_records(other.case)
     assert judged_alone(engines(), number)[0].verdict is not Verdict.ACCEPTED

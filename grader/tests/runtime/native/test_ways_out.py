@@ -44,7 +44,7 @@ def test_a_call_that_ends_the_program_is_a_finding(call: str) -> None:
     """By its own name, with its status, which is no success whatever it is; the line is that of the call."""
     source, attempt = left()
     number = _EXITS.index(call)
-    (finding,) = (one for one in findings(attempt) if one.case == attempt.cases[number].name)
+    (finding,) = (finding for finding in findings(attempt) if finding.case == attempt.cases[number].name)
 
     assert [attempt.comparisons[place].end for place in (number, -1)] == [End.LEFT, End.REACHED]
     assert attempt.comparisons[number].ended_at == _CALL
@@ -96,10 +96,10 @@ def test_a_jump_within_a_call_is_nobodys_business(way: str) -> None:
 
     assert attempt.checked is not None
     assert attempt.checked.unchecked == ()
-    assert [one for one in findings(attempt) if one.case == attempt.cases[number].name] == []
+    assert [finding for finding in findings(attempt) if finding.case == attempt.cases[number].name] == []
     assert attempt.replayed is not None
-    for one in (attempt.replayed.played[number], attempt.replayed.played[-1]):
-        assert [step.record for step in one.steps] == expected_records(one.case)
+    for run in (attempt.replayed.played[number], attempt.replayed.played[-1]):
+        assert [step.record for step in run.steps] == expected_records(run.case)
 
 
 _BACK = ("longjmp", "_longjmp", "siglongjmp")

@@ -133,10 +133,10 @@ def test_printing_what_was_never_set_is_found(statement: str) -> None:
     """Prints vanish under Valgrind, what is wrong with them does not."""
     source, attempt = printing()
     number = _UNSET.index(statement)
-    found = [one for one in findings(attempt) if one.case == attempt.cases[number].name]
+    reported = [finding for finding in findings(attempt) if finding.case == attempt.cases[number].name]
 
-    assert {finding.source[0].line for finding in found} == {line_of(source, f"/* {number} */")}
-    assert {finding.verdict for finding in found} == {Verdict.MEMORY_ERROR}
+    assert {finding.source[0].line for finding in reported} == {line_of(source, f"/* {number} */")}
+    assert {finding.verdict for finding in reported} == {Verdict.MEMORY_ERROR}
 
 
 def test_a_student_cannot_call_our_functions() -> None:
@@ -144,7 +144,7 @@ def test_a_student_cannot_call_our_functions() -> None:
     names = ("harness_put", "lab_apply", "harness_malloc", "__tsan_func_exit", "__ubsan_handle_builtin_unreachable")
     top = POSIX + "".join(f"void {name}(int);\n" for name in names)
     calls = " ".join(f"{name}(seq_id);" for name in names)
-    found = graded_text(around("append_kv", calls, top=top), first_case()).findings
+    reported = graded_text(around("append_kv", calls, top=top), first_case()).findings
 
-    assert {finding.kind for finding in found} == {"linker"}
-    assert [name for name in names if not any(name in finding.message for finding in found)] == []
+    assert {finding.kind for finding in reported} == {"linker"}
+    assert [name for name in names if not any(name in finding.message for finding in reported)] == []

@@ -113,8 +113,8 @@ def test_each_call_that_fails_is_named_and_costs_nothing() -> None:
     names = [fails.partition("(")[0] for fails in _FAILS]
 
     assert (failing().verdict, failing().findings) == (Verdict.ACCEPTED, ())
-    assert {one.kind for one in failing().advice} == {"needless-call"}
-    assert sorted(one.message.partition(" ")[0] for one in failing().advice) == sorted(names)
+    assert {item.kind for item in failing().advice} == {"needless-call"}
+    assert sorted(item.message.partition(" ")[0] for item in failing().advice) == sorted(names)
 
 
 def test_the_advice_names_every_line_of_the_call() -> None:

@@ -96,16 +96,16 @@ def test_each_breach_has_its_rule_case_operation_and_line(mistake: str) -> None:
 def test_a_breach_is_in_the_report_and_costs_nothing_more(mistake: str) -> None:
     """Points are what the same run is worth without what Valgrind saw; the student reads the line."""
     source, attempt = _BAD[mistake][0], bad(mistake)
-    found = case_findings(attempt.comparisons, {}, None, lab(), optional=Raising())
-    diagnosis = diagnose(found, lab()).diagnosis
+    native = case_findings(attempt.comparisons, {}, None, lab(), optional=Raising())
+    diagnosis = diagnose(native, lab()).diagnosis
     assert diagnosis is not None
-    without = rule_scores(found, lab().rubric, attempt.cases, builds=True, diagnosed=diagnosis.rule)
-    told = record(attempt, would_score=None, draw=Drawing.NOTHING)
+    without = rule_scores(native, lab().rubric, attempt.cases, builds=True, diagnosed=diagnosis.rule)
+    graded_record = record(attempt, would_score=None, draw=Drawing.NOTHING)
 
-    assert told.rules == tuple(without)
-    assert told.failed_stages == ()
-    assert f"Your code llm_memory.c:{line_of(source)}" in text.render(told)
-    assert f"your code llm_memory.c:{line_of(source)}" in text.render(told, everything=True)
+    assert graded_record.rules == tuple(without)
+    assert graded_record.failed_stages == ()
+    assert f"Your code llm_memory.c:{line_of(source)}" in text.render(graded_record)
+    assert f"your code llm_memory.c:{line_of(source)}" in text.render(graded_record, everything=True)
 
 
 def taking_back() -> str:
@@ -130,7 +130,7 @@ def test_a_store_that_is_taken_back_is_advice() -> None:
     assert [one.operation for one in given] == [2, 2]
     assert {one.case for one in given} == {"made/first"}
     assert given[0].source[0].line == line_of(taking_back())
-    assert hidden().name not in {one.case for one in attempt.advice}
+    assert hidden().name not in {item.case for item in attempt.advice}
 
 
 def test_no_advice_comes_of_a_hidden_case() -> None:

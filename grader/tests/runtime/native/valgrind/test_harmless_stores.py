@@ -62,8 +62,7 @@ def test_what_leaves_nothing_behind_is_nobodys_business() -> None:
 
 def test_reading_the_pool_everywhere_keeps_every_point_of_all_cases() -> None:
     """Such reads are counted as errors by Valgrind, in many operations without a word."""
-    chosen = lab()
-    every = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+    every = load.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed)
     whole = graded_text(conforming(), *every, valgrind=True)
 
     assert (whole.score, whole.findings, whole.advice) == (whole.max_score, (), ())

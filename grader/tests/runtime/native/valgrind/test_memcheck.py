@@ -113,7 +113,7 @@ def test_findings_of_valgrind_say_so() -> None:
     """Message, tool, and the operation counted from 1."""
     attempt = mistaken()[1]
     case = attempt.cases[list(_ERRORS).index("UninitCondition") + 1]
-    (finding, *_) = (one for one in findings(attempt) if one.case == case.name)
+    (finding, *_) = (finding for finding in findings(attempt) if finding.case == case.name)
 
     assert finding.tool is Tool.MEMORY_CHECKER
     assert finding.message.startswith("Valgrind: ")
