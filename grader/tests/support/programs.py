@@ -225,7 +225,7 @@ def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Re
 
 
 def played(source: str | bytes, *cases: Case) -> list[Played]:
-    """What the harness own of each case, natively."""
+    """What the harness reported of each case, natively."""
     attempt = attempted(source, *cases)
     assert attempt.replayed is not None
     return list(attempt.replayed.played)
