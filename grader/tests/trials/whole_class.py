@@ -2,7 +2,7 @@
 
 What must hold of a batch of full size: a killed and resumed batch ends with the same records in its store as an
 undisturbed one; a second run takes under 5 % of the time; the parent's memory does not grow with the class.
-The ordinary tests do the same with a dozen submissions (test_batch_killed.py).
+The ordinary tests do the same with a dozen counters (test_batch_killed.py).
 """
 
 from __future__ import annotations
