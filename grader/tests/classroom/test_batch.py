@@ -24,10 +24,9 @@ from grader.core.record import Record, from_json
 from grader.labs import LABS
 from grader.tests.support.command import ROOT, SAMPLES, environment
 from grader.tests.support.counter_lab import COUNTERS, UNREADABLE, added_counter, in_process
-from grader.tests.support.pretended import deadly
+from grader.tests.support.pretended import FEW_IN_C, deadly
 
 _COUNTER = Settings(lab="counter", memory_checker=False)
-_FEW = Settings(lab="paged_kv", case="append/copy_*", memory_checker=False)
 _IN_C = {
     "copied": "wrong_answer/no_copy_on_write",
     "sign_compare": "compile_error/sign_compare",
@@ -96,7 +95,7 @@ def test_a_batch_gives_the_records_of_single_gradings(
     store: Store, folder: Path, c_folder: Path, *, in_c: bool
 ) -> None:
     """Whoever handed in the same has the same points, by one grading, and each the own name."""
-    place, settings = (c_folder, _FEW) if in_c else (folder, _COUNTER)
+    place, settings = (c_folder, FEW_IN_C) if in_c else (folder, _COUNTER)
     run = planned(store, place, settings)
     told = graded(store, place, run)
     chosen = fingerprint.grading_plan(settings)
@@ -142,8 +141,8 @@ def test_what_did_not_change_is_not_graded_again(store: Store, folder: Path) -> 
 )
 def test_whatever_changes_a_record_changes_its_key(store: Store, c_folder: Path, changed: dict[str, Any]) -> None:
     """A record of other options is never taken for one of these."""
-    values = {"lab": "paged_kv", "case": _FEW.case, "memory_checker": False, **changed}
-    settings = (_FEW, Settings(**values))
+    values = {"lab": "paged_kv", "case": FEW_IN_C.case, "memory_checker": False, **changed}
+    settings = (FEW_IN_C, Settings(**values))
     keys = [{one.entry.key for one in store.results(planned(store, c_folder, by))} for by in settings]
 
     assert keys[0] & keys[1] == set()
@@ -151,9 +150,9 @@ def test_whatever_changes_a_record_changes_its_key(store: Store, c_folder: Path,
 
 def test_a_record_depends_on_the_machine_as_far_as_its_numbers_do() -> None:
     """On Valgrind only where it is used; and what differs somewhere is said."""
-    checking = fingerprint.grading_plan(replace(_FEW, memory_checker=True)).made_of
+    checking = fingerprint.grading_plan(replace(FEW_IN_C, memory_checker=True)).made_of
 
-    assert checking.keys() - fingerprint.grading_plan(_FEW).made_of.keys() == {"valgrind"}
+    assert checking.keys() - fingerprint.grading_plan(FEW_IN_C).made_of.keys() == {"valgrind"}
     assert (
         fingerprint.differences({"cases": "1", "gcc": "2"}, {"cases": "3", "gcc": "4"})
         == "other cases; gcc '2', not '4'"
@@ -170,7 +169,7 @@ def test_a_header_matters_where_the_source_names_it(store: Store, tmp_path: Path
         for name, text in files.items():
             more = "int more;\n" if name == changed else ""
             (tmp_path / "in" / "jane" / name).write_text(text + more, encoding="utf-8")
-        keys.append(next(store.results(planned(store, tmp_path / "in", _FEW))).entry.key)
+        keys.append(next(store.results(planned(store, tmp_path / "in", FEW_IN_C))).entry.key)
 
     assert keys[0] != keys[1]
     assert keys[0] == keys[2]
@@ -228,9 +227,9 @@ def test_a_worker_with_another_grader_refuses(store: Store, folder: Path, c_fold
     other = Task(
         key="k",
         source=source,
-        settings=_FEW,
+        settings=FEW_IN_C,
         fingerprint="x",
-        made_of={**fingerprint.grading_plan(_FEW).made_of, "gcc": "another"},
+        made_of={**fingerprint.grading_plan(FEW_IN_C).made_of, "gcc": "another"},
     )
     with pytest.raises(OtherGrader, match=r"what the batch began with: gcc 'gcc .*', not 'another'"):
         grade(other)
@@ -248,7 +247,6 @@ from grader.classroom import batch
 from grader.classroom.locks import run_locks
 from grader.classroom.store import open_store
 from grader.tests.support.counter_lab import added_counter, grade, in_process
-
 path, log = map(Path, sys.argv[1:])
 def counted(task):
     log.open("a").write("x")
