@@ -14,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from grader.tests.support.house import ROOT, here, modules, tree
+from grader.tests.trials.__main__ import TRIALS
 
 _WORDS_OF_LABS = re.compile(
     r"paged_kv|llm_|append_kv|create_sequence|free_sequence|fork_sequence|ref_count|kv_count|block_table|seq_id"
@@ -47,6 +48,13 @@ def mentioned(words: re.Pattern[str], allowed: tuple[str, ...]) -> list[str]:
             if any(isinstance(text, str) and words.search(text) for text in texts):
                 found.append(here(path, node.lineno))  # type: ignore[attr-defined]
     return found
+
+
+def test_every_trial_is_run_by_all() -> None:
+    """A module that `scripts/test --all` does not start would be forgotten."""
+    modules_of_trials = {path.stem for path in (ROOT / "grader" / "tests" / "trials").glob("[!_]*.py")}
+
+    assert {trial.name for trial in TRIALS} == modules_of_trials
 
 
 def test_generic_modules_know_no_lab() -> None:
