@@ -77,6 +77,10 @@ static const size_t ROOM = (size_t)256 << 20;
 static const size_t MOST_LIVE = (size_t)64 << 20;
 /* Under Valgrind, where all cases share the arena: after so many bytes it begins anew with the next case. */
 static const size_t TIDY_AFTER = (size_t)16 << 20;
+/* Natively, zeros below the arena. An index that is computed from memory that was never set is negative, for new bytes are
+ * FILL_NEW: 0xA5A5A5A5 / 256 words of 8 bytes lie 47 MB below. There it finds zeros, as it might where bytes are not
+ * filled, so that the program goes on and all that it does wrong can be seen. */
+static const size_t BELOW = (size_t)48 << 20;
 static const uintptr_t HIDE = (uintptr_t)0x5a5a5a5a5a5a5a5a;
 
 struct heap heap;
@@ -419,7 +423,8 @@ void set_up_heap(const char *frame_of_main)
 {
     stack_base = frame_of_main;
     size_t arena_bytes = ROOM + (MEMCHECK ? TIDY_AFTER : 0);
-    arena = heap.next = harness_pages(arena_bytes);
+    size_t below = MEMCHECK ? 0 : BELOW;
+    arena = heap.next = (unsigned char *)harness_pages(below + arena_bytes) + below;
     heap.blocks = all_blocks;
     if (now.trace)
         pending = harness_pages(MOST_BLOCKS * sizeof *pending);
