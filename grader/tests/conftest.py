@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Generator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.pytest_plugin.items import SampleItem
 from grader.runtime.native.compile import unneeded_calls
 from grader.system import sandbox
 from grader.system.confine.machine import machine
@@ -27,8 +29,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_OBJECTS_UNTIL_COLLECTION = 100_000
+"""Records and syntax trees stay for the whole run; to look at them again and again took a tenth of its time."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """A machine that checks our work must not correct it."""
+    """Register a marker, collect garbage rarely. A machine that checks our work must not correct it."""
+    config.addinivalue_line("markers", "all_samples: needs the record of every sample, so it runs last")
+    gc.set_threshold(_OBJECTS_UNTIL_COLLECTION, 50, 100)
     if config.getoption("--update-golden") and os.environ.get("CI"):
         raise pytest.UsageError(
             "--update-golden does not run where CI is set: rewrite the files at home, and read them"
@@ -36,8 +44,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest tests: what they grade is kept for others (see graded.py)."""
-    items.sort(key=lambda item: item.path.name != "test_hostile_suite.py")
+    """Begin with hostile batches, the longest, then samples. What they grade is kept for others (see graded.py)."""
+    items.sort(key=_order)
+
+
+def _order(item: pytest.Item) -> int:
+    if item.path.name == "test_hostile_suite.py":
+        return 0
+    if isinstance(item, SampleItem):
+        return 1
+    return 3 if item.get_closest_marker("all_samples") else 2
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -82,6 +82,7 @@ def test_every_cut_compiles(bench: Bench, operation: str) -> None:
         assert bench.run(str(program), library=bench.first).exit_code == 0, (case.name, place)
 
 
+@pytest.mark.all_samples
 @pytest.mark.timeout(1800)  # the first of these tests grades whatever nobody has graded yet
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_a_program_for_each_clue_fails_by_itself_where_its_sample_fails(bench: Bench, part: int) -> None:
@@ -90,6 +91,7 @@ def test_a_program_for_each_clue_fails_by_itself_where_its_sample_fails(bench: B
         fails_by_itself(bench, source, [program])
 
 
+@pytest.mark.all_samples
 @pytest.mark.timeout(1800)
 def test_most_clues_have_a_sample_that_shows_them() -> None:
     """Else few programs would be tried above."""
