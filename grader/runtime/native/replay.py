@@ -26,6 +26,7 @@ from grader.runtime.program import Program
 from grader.system.budget import Budget
 from grader.system.process import MOST_CHANNEL, Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
+from grader.system.time_limits import TIME_LIMITS
 from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
 
 __all__ = ["replay"]
@@ -39,8 +40,6 @@ _TOO_MUCH = (
 )
 _MOST_OUTPUT = 2000
 _EXIT_BAD_PLAN = 100
-_MOST_OF_A_CASE = 5.0
-"""Seconds that a case is believed to have taken, whatever the program reports."""
 _HUNG, _WITHOUT_TIME = 1, 2
 _HEAD = struct.Struct("<iiQ")
 _ADDRESS = 8
@@ -195,7 +194,7 @@ def _take_down(played: list[Played], frame: Frame) -> None:
         case Kind.END:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
             one.ended, one.status, one.hung, one.no_time = True, status, hung == _HUNG, hung == _WITHOUT_TIME
-            one.cpu_seconds = min(max(0.0, microseconds / 1e6), _MOST_OF_A_CASE)
+            one.cpu_seconds = min(max(0.0, microseconds / 1e6), TIME_LIMITS.replay)  # whatever it says
 
 
 def _step_of(frame: Frame) -> PlayedStep:

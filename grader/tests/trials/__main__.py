@@ -32,7 +32,7 @@ class Trial:
     @property
     def lacks(self) -> list[str]:
         """What it needs and this machine does not have."""
-        return [need for need in self.needs if (os.geteuid() != 0 if need == "root" else shutil.which(need) is None)]
+        return [need for need in self.needs if not _has(need)]
 
     def run(self) -> int:
         """Run it to its end and return its exit code."""
@@ -41,6 +41,10 @@ class Trial:
             return subprocess.run(
                 [sys.executable, "-I", "-m", f"{__package__}.{self.name}", *arguments], check=False
             ).returncode
+
+
+def _has(need: str) -> bool:
+    return os.geteuid() == 0 if need == "root" else shutil.which(need) is not None
 
 
 TRIALS = (
