@@ -27,6 +27,7 @@ from grader.result.assemble import record
 from grader.runtime.options import DEFAULTS, GradingOptions
 from grader.runtime.program import Built
 from grader.runtime.protocol import Advised, Observations
+from grader.search.generated import shortest_failing
 from grader.system import sandbox, tools
 from grader.system.budget import Budget
 
@@ -90,13 +91,21 @@ def _build(attempt: Attempt) -> Attempt:
         relaxed=attempt.relaxed,
         allowed=frozenset(attempt.options.allowed),
     )
+    rule = attempt.lab.rubric.judged(Judged.BUILD)
+    built = replace(built, findings=tuple(replace(finding, rule=rule) for finding in built.findings))
     return replace(attempt, built=built, spent=attempt.spent | {"build": built.cpu_seconds})
 
 
 def _play(attempt: Attempt) -> Attempt:
     if attempt.program is None:
         return attempt
-    replayed = attempt.lab.runtime.play(attempt.work, attempt.program, attempt.cases)
+    play = partial(attempt.lab.runtime.play, attempt.work, attempt.program, optional=attempt.optional)
+    judge = partial(compare, model=attempt.lab.model)
+    replayed = play(attempt.cases)
+    chosen = [
+        shortest_failing(one, attempt.lab.model, lambda cases: play(cases).played, judge) for one in replayed.played
+    ]
+    replayed = replace(replayed, played=tuple(chosen))
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})
 
 

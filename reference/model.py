@@ -16,6 +16,7 @@ __all__ = [
     "STILL_EMPTY",
     "UNFILLED",
     "Access",
+    "CannotFollow",
     "CannotGoOn",
     "CannotPoke",
     "Difference",
@@ -46,6 +47,10 @@ STILL_EMPTY = "none-stored"
 
 class CannotGoOn(Exception):
     """Nothing follows from the state taken over from a program; the message says what about it cannot be."""
+
+
+class CannotFollow(CannotGoOn):
+    """Something follows from the state of a program, but this copy of the grader does not know what."""
 
 
 class CannotPoke(Exception):
@@ -84,6 +89,8 @@ class Difference:
     tags: frozenset[str] = frozenset()
     note: str = ""
     """A sentence more, such as what changed although another thing was asked for."""
+    entry: str = ""
+    """The entry of a facet of many, such as the number of a block."""
     place: str = ""
     """The place in the record that holds the wrong value, where `field` does not name it."""
     said: str = ""
@@ -114,6 +121,8 @@ class Judgement:
     differences: tuple[Difference, ...]
     unchanged: bool = False
     """Whether the program left the state that it was in."""
+    broken: tuple[str, ...] = ()
+    """A sentence for each thing that can never be so, and is so since this operation."""
 
 
 class Step(NamedTuple):

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Argument", "Operation", "Reply", "Trace", "written"]
+__all__ = ["NULL", "Argument", "Operation", "Reply", "Trace", "written"]
 
-Argument = int | str | tuple["Argument", ...] | None
-"""A value of a case file: a number, a bare word, a list of values; None is a handout's NULL."""
+Argument = bool | int | float | str | tuple["Argument", ...] | None
+"""A value of a case file: a number, a bare word, a list of values; true, false and null as JSON has them."""
+
+NULL = "NULL"
+"""The word for a null pointer, of a handout in C."""
+
+_BARE = re.compile(r"[^\W\d][\w.-]*")
 
 
 def written(value: Argument) -> str:
     """Return a value as a case file writes it: JSON without spaces, words without quotes."""
-    if isinstance(value, tuple):
-        return json.dumps(value, separators=(",", ":"))
-    return "NULL" if value is None else str(value)
+    if isinstance(value, str) and _BARE.fullmatch(value) and value not in ("null", "true", "false"):
+        return value
+    return json.dumps(value, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +45,10 @@ class Operation:
     @property
     def numbers(self) -> tuple[int, ...]:
         """The arguments of a call that takes only numbers; NULL counts as 0."""
-        return tuple(argument if isinstance(argument, int) else 0 for argument in self.arguments)
+        return tuple(
+            argument if isinstance(argument, int) and not isinstance(argument, bool) else 0
+            for argument in self.arguments
+        )
 
     def __str__(self) -> str:
         words = [self.name, *map(written, self.arguments)]

@@ -60,13 +60,39 @@ class Clue:
     where: Callable[[Judgement], bool] | None = None
 
 
+def _no_situations(trace: Trace) -> tuple[frozenset[str], ...]:
+    return (frozenset(),) * len(trace.operations)
+
+
+def _never_odd(_: Trace) -> bool:
+    return False
+
+
+def _no_picture(_: dict[str, Any]) -> Iterable[Part]:
+    return ()
+
+
+def _always() -> bool:
+    return True
+
+
+def _no_program(case: Case, operation: int) -> str:
+    return f"# no program is made of {case.name}, operation {operation + 1}\n"
+
+
+_NO_WORDS: Mapping[str, str] = {}
+_NO_FILES: Mapping[str, Path] = {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """An assignment. Another assignment is another instance of this class."""
+    """An assignment. `grader.labs.load_lab` makes it of what its author gives and of the files in its folder of cases.
+
+    Another assignment is another instance of this class.
+    """
 
     name: str
     title: str
-    handout: str
     cases: Path
     grammar: Grammar
     rubric: Rubric
@@ -74,26 +100,29 @@ class Lab:
     runtime: Runtime
     """How submissions are built and run."""
     clues: tuple[Clue, ...]
-    situations: Callable[[Trace], tuple[frozenset[str], ...]]
-    """For each operation of a trace: the words for the situations of its call."""
-    situation_words: Mapping[str, str]
-    """The sentence for each of these words, the most informative first; "CALL WORD" has the sentence for that call."""
-    is_odd: Callable[[Trace], bool]
-    """Whether the set-up is unusual, such as a pool that ends within a block. Such a case is shown after plain ones."""
-    notation: Mapping[str, str]
-    """The meaning of the short words in operations and replies, for a report's readers; `@2` stands for all numbers."""
-    describe_poke: Callable[[Operation], str]
-    draw: Callable[[dict[str, Any]], Iterable[str]]
-    """A described record as lines of rich markup, for `grade explain`."""
-    picture: Callable[[dict[str, Any]], Iterable[Part]]
-    """A described record as parts of a picture, for reports that draw."""
-    reproduce: Callable[[Case, int], str]
+    reproduce: Callable[[Case, int], str] = _no_program
     """The case up to and including that operation, as a standalone program."""
-    reproduce_command: str
-    labels_hold: Callable[[], bool]
+    reproduce_command: str = ""
+    """How it is run, beside the submission."""
+    oracle_files: tuple[Path, ...] = ()
+    """The files of an oracle that is nearly the solution, so that students must not have it."""
+    situations: Callable[[Trace], tuple[frozenset[str], ...]] = _no_situations
+    """For each operation of a trace: the words for the situations of its call."""
+    situation_words: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    """The sentence for each of these words, the most informative first; "CALL WORD" has the sentence for that call."""
+    is_odd: Callable[[Trace], bool] = _never_odd
+    """Whether the set-up is unusual, such as a pool that ends within a block. Such a case is shown after plain ones."""
+    notation: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    """The meaning of the short words in operations and replies, for a report's readers; `@2` stands for all numbers."""
+    describe_poke: Callable[[Operation], str] = str
+    draw: Callable[[dict[str, Any]], Iterable[str]] | None = None
+    """A described record as lines of rich markup, for `grade explain`; None: the picture, as text."""
+    picture: Callable[[dict[str, Any]], Iterable[Part]] = _no_picture
+    """A described record as parts of a picture, for reports that draw."""
+    labels_hold: Callable[[], bool] = _always
     """Whether the tools of this machine are those that the labels of the lab's samples were made with. An attack often
     targets a certain release; with another one its label names more verdicts."""
-    starter: Mapping[str, Path]
+    starter: Mapping[str, Path] = field(default_factory=lambda: _NO_FILES)
     """The files that students begin with, by name: they build, and earn no points yet."""
 
     @property

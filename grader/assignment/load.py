@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from grader.assignment import toml_source
 from grader.assignment.operations import OperationReader
 from grader.assignment.toml_table import Table
-from grader.core.case import Case, Expected, Grammar, Number
+from grader.core.case import Case, Expected, Generated, Grammar, Number
 from grader.core.errors import CaseFileError, Problem
 from grader.core.verdict import Visibility
 from grader.system.text_file import short
-from reference.model import CannotGoOn, CannotPoke, Step
+from reference.model import CannotGoOn, CannotPoke, Step, play
 from reference.operation import Operation, Trace
 
 __all__ = ["load", "load_folder", "paths"]
+
+_GENERATED = frozenset({"seeds", "length"})
+"""The keys of a case of random traces, in the place of operations."""
+_SEEDS = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
+_MOST_SEEDS = 5_000
+_LENGTH = Number("length", 1, 500)
 
 
 def load_folder(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*") -> list[Case]:
@@ -81,6 +87,8 @@ class _Reader:
 
     def case(self, seed: int) -> Case:
         header = self._header()
+        if self.table.values.keys() & _GENERATED:
+            return self._generated(header, seed)
         operations = list(self._operations())
         if not self.problems:
             for key, message in self.grammar.complete(header.settings, operations):
@@ -91,6 +99,10 @@ class _Reader:
         expected = Expected.of(self._played(trace) if not self.problems else ())
         if not self.problems:
             self._check_success(trace)
+        return self._case(header, trace, expected)
+
+    def _case(self, header: _Header, trace: Trace, expected: Expected, generated: Generated | None = None) -> Case:
+        """Return the case. Raises `CaseFileError` with all mistakes of the file."""
         if self.problems:
             raise CaseFileError(sorted(self.problems, key=lambda problem: problem.line))
         return Case(
@@ -103,7 +115,44 @@ class _Reader:
             weight=header.weight,
             trace=trace,
             expected=expected,
+            generated=generated,
         )
+
+    def _generated(self, header: _Header, seed: int) -> Case:
+        """Return a case of random traces, with what the reference does in each."""
+        table, settings = self.table, {**header.settings, "seed": seed}
+        generator = self.grammar.generate() if self.grammar.generate is not None else None
+        if "operations" in table.values:
+            table.complain("operations", "a case has either operations, or seeds and length of random traces")
+        elif generator is None:
+            table.complain("seeds", "this lab makes no random traces; write operations")
+        length = table.number("length", _LENGTH, needed=True) or 0
+        seeds = self._seeds()
+        traces: list[tuple[Operation, ...]] = []
+        line = table.line_of("seeds")
+        digests = []
+        for number in seeds if not self.problems else ():
+            assert generator is not None
+            traces.append(tuple(replace(one, line=line) for one in generator(number, length)))
+            trace = Trace(operations=traces[-1], settings=settings)
+            try:
+                digests.append(Generated.digest(step.record for step in play(self.grammar.model(trace), trace)))
+            except (CannotPoke, CannotGoOn) as error:
+                table.complain("seeds", f"the reference cannot play the trace of seed {number}: {error}")
+                break
+        generated = Generated(seeds=seeds, length=length, traces=tuple(traces), digests=tuple(digests))
+        return self._case(header, Trace(operations=(), settings=settings), Expected.of(()), generated)
+
+    def _seeds(self) -> range:
+        """The seeds of random traces, both ends included."""
+        text = self.table.values.get("seeds")
+        match = _SEEDS.fullmatch(text) if isinstance(text, str) else None
+        first, last = (int(match[1]), int(match[2])) if match is not None else (1, 0)
+        if not first <= last < first + _MOST_SEEDS:
+            wanted = f'seeds = "1..1000", at most {_MOST_SEEDS} of them, from the first to the last'
+            self.table.complain("seeds", f"seeds {'is missing' if text is None else 'cannot be read'}: write {wanted}")
+            return range(0)
+        return range(first, last + 1)
 
     def _complain(self, line: int, message: str) -> None:
         self.problems.append(Problem(self.path, line, message))
@@ -116,7 +165,9 @@ class _Reader:
 
     def _header(self) -> _Header:
         table = self.table
-        table.check_keys(["title", "handout", "rule", "visibility", "weight", "operations", *self.grammar.settings])
+        kind = _GENERATED if table.values.keys() & _GENERATED else ()
+        names = ["title", "handout", "rule", "visibility", "weight", "operations"]
+        table.check_keys([*names, *kind, *self.grammar.settings])
         header = _Header()
         header.title = table.string("title", '"...", one sentence in plain words')
         header.rule = table.chosen("rule", self.grammar.rules)
@@ -149,6 +200,8 @@ class _Reader:
 
     def _check_targets(self, trace: Trace) -> None:
         """Check that engines are opened before they are used, and not used after they are closed."""
+        if not any(signature.opens for signature in self.grammar.operations.values()):
+            return
         alive: set[int] = set()
         for operation in trace.operations:
             signature = self.grammar.operations[operation.name]
@@ -160,7 +213,7 @@ class _Reader:
                     self._complain_of(
                         operation, f"engine @{target} is still alive; destroy it first or use another number"
                     )
-                if operation.claim != signature.refusal:
+                if operation.claim not in signature.refusals:
                     alive.add(target)
             elif target not in alive:
                 self._complain_of(operation, f"engine @{target} is not alive here; create it first, or write @NULL")
@@ -186,5 +239,5 @@ class _Reader:
     def _check_success(self, trace: Trace) -> None:
         """Check that some call must succeed: a program that refuses everything must not pass."""
         operations = self.grammar.operations
-        if all(not one.implicit and one.claim in (None, operations[one.name].refusal) for one in trace.operations):
+        if all(not one.implicit and one.claim in (None, *operations[one.name].refusals) for one in trace.operations):
             self.table.complain("operations", "every call is refused; add calls that must succeed")

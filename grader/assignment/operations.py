@@ -10,7 +10,7 @@ from grader.assignment.toml_table import suggestion
 from grader.core.case import Grammar, Number, Signature
 from grader.core.errors import MOST_SHOWN
 from grader.system.text_file import short
-from reference.operation import Argument, Operation
+from reference.operation import NULL, Argument, Operation
 
 __all__ = ["OperationReader"]
 
@@ -93,7 +93,7 @@ class OperationReader:
         return suggestion(name, self.grammar.operations) if self.complaints < MOST_SHOWN else ""
 
     def _target(self, line: int, written: str | None, name: str, signature: Signature) -> int | None:
-        if written == "NULL" and signature.null_target:
+        if written == NULL and signature.null_target:
             return None
         if written is None:
             return 1
@@ -105,8 +105,8 @@ class OperationReader:
 
     def _arguments(self, line: int, name: str, words: list[str], signature: Signature) -> tuple[Argument, ...]:
         values: list[Argument] = []
-        if signature.null_first and words[:1] == ["NULL"]:
-            values.append(None)
+        if signature.null_first and words[:1] == [NULL]:
+            values.append(NULL)
             words = words[1:]
         wanted = " ".join([name, *(parameter.name for parameter in signature.arguments)])
         if len(words) != len(signature.arguments):

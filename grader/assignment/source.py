@@ -4,7 +4,7 @@ Below the given path no link is followed, in any part of a name, and a file is c
 person who swaps files during the search cannot make the grader read a file that is not their own.
 
 Bundles for students contain the grader, and with it the skeleton that students begin with. So no file in a copy of the
-grader, which is recognised by its harness, is a submission, however deep the student's own file is.
+grader, which is recognised by a file of it, is a submission, however deep the student's own file is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -23,13 +23,13 @@ from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.core.verdict import Finding, Tool, Verdict
 
-__all__ = ["Source", "collect", "levels_below"]
+__all__ = ["Source", "collect", "levels_below", "names_below", "nearest_of"]
 
 _MOST_BYTES = 1 << 20
 _MOST_ENTRIES = 20_000
 _MOST_NAMED = 5
 _MOST_HEADERS = 20
-_HARNESS = "/runtime/native/harness/harness.c"
+_MARK = "/runtime/protocol.py"
 """This file in a folder `grader` identifies a copy of the grader, wherever that is."""
 _NEVER_WAIT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -119,10 +119,31 @@ def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[st
         ]
 
 
+def nearest_of(folder: Path, names: Collection[str]) -> set[str]:
+    """Return the names of files below `folder`, on the shallowest level that has any of `names`; else of all levels.
+
+    Raises `UsageError` when some of it cannot be read.
+    """
+    levels = [{entry.name for entry in level} for level in _levels(folder)]
+    return next((level & set(names) for level in levels if level & set(names)), set().union(*levels))
+
+
+def names_below(folder: Path) -> set[str]:
+    """Return the names of all files below `folder`. Raises `UsageError` when some of it cannot be read."""
+    return {entry.name for level in _levels(folder) for entry in level}
+
+
+def _levels(folder: Path) -> _Levels:
+    try:
+        return _without_graders(list(levels_below(folder, "")))[0]
+    except OSError as error:
+        raise UsageError(f"{_readable(Path(error.filename or folder))}: it cannot be read: {error.strerror}") from None
+
+
 def _without_graders(levels: _Levels) -> tuple[_Levels, list[str]]:
     """Return the entries that are in no copy of the grader, and the paths of these copies."""
-    files = (entry for entry in chain(*levels) if entry.name == "harness.c" and entry.is_file(follow_symlinks=False))
-    graders = [entry.path.removesuffix(_HARNESS) for entry in files if entry.path.endswith(f"/grader{_HARNESS}")]
+    files = (entry for entry in chain(*levels) if entry.name == "protocol.py" and entry.is_file(follow_symlinks=False))
+    graders = [entry.path.removesuffix(_MARK) for entry in files if entry.path.endswith(f"/grader{_MARK}")]
     inside = tuple(f"{grader}/" for grader in graders)
     return [[entry for entry in level if not entry.path.startswith(inside)] for level in levels], graders
 
@@ -211,9 +232,10 @@ def _headers(place: int) -> dict[str, bytes]:
 
 
 def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[str]]) -> str:
-    sources = [Path(entry) for entry in entries if entry.name.lower().endswith(".c")]
+    suffix = Path(source_name).suffix
+    sources = [Path(entry) for entry in entries if entry.name.lower().endswith(suffix)]
     if not sources:
-        return f"there is no {source_name} in the folder, and no other C file"
+        return f"there is no {source_name} in the folder, and no other {suffix} file"
     listed = ", ".join(_some(folder, sources))
     return f"there is no {source_name} in the folder (names count, small and capital letters too); there is: {listed}"
 

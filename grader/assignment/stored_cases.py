@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import inspect
 import pickle
 import sys
 import tempfile
@@ -28,7 +27,9 @@ from grader.system.text_file import read_bytes
 __all__ = ["load_folder"]
 
 _ROOT = Path(__file__).parents[2]
-_CODE = ("reference/**/*.py", "grader/core/*.py", "grader/assignment/*.py", "grader/labs/**/*.py")
+_CODE = tuple(
+    f"{room}/**/*.py" for room in ("reference", "grader/core", "grader/assignment", "grader/judge", "grader/labs")
+)
 _MOST_BYTES = 1 << 20
 """Of a file that is hashed; the loader refuses much smaller ones."""
 _MOST_FILES = 16
@@ -53,10 +54,9 @@ def _place(folder: Path, grammar: Grammar, *, seed: int, pattern: str) -> Path |
         stored = build_cache.folder() / "cases"
         stored.mkdir(exist_ok=True)
         digest = hashlib.sha256(repr((_code(), sys.version, str(folder), seed, pattern)).encode())
-        lab = [Path(inspect.getfile(part)) for part in (grammar.model, grammar.complete)]  # may lie anywhere
-        for path in [*lab, *sorted(folder.glob("*.toml")), *load.paths(folder, pattern)]:
+        for path in [*grammar.code, *sorted(folder.glob("*.toml")), *load.paths(folder, pattern)]:
             digest.update(f"{path}\0".encode() + hashlib.sha256(read_bytes(path, _MOST_BYTES, CaseFileError)).digest())
-    except (OSError, GraderError, TypeError):  # `getfile` finds no file of a partial
+    except (OSError, GraderError):
         return None
     return stored / digest.hexdigest()
 

@@ -14,7 +14,7 @@ from grader.bench.lines import full, quick
 from grader.bench.subject import ROOT, prepared
 from grader.core.errors import ExitCode, GraderError, InputError
 from grader.core.verdict import Verdict
-from grader.labs import DEFAULT, LABS
+from grader.labs import LABS
 
 __all__ = ["main"]
 
@@ -74,7 +74,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the main lines only")
     parser.add_argument("--rounds", type=_positive, default=9, metavar="N", help="measure everything N times (9)")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, target, held}")
-    parser.add_argument("--lab", choices=list(LABS), default=DEFAULT, help="the assignment")
+    parser.add_argument("--lab", choices=list(LABS), default="paged_kv", help="the assignment")
     parser.add_argument("--submission", type=Path, metavar="PATH", help="what is graded (an accepted sample)")
     options = parser.parse_args(arguments)
     if options.submission is None:

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from grader.core.verdict import Visibility
 from grader.runtime.comparison import End
 from grader.runtime.program import Program
 from grader.system.process import Command, Completed
-from grader.system.sandbox import Limits, Workspace, workspace
+from grader.system.sandbox import NO_VARIABLES, Limits, Workspace, workspace
 from reference.model import play
 
 __all__ = ["PlainFolder", "dynamic", "naive", "plain", "pytest_files", "pytest_run"]
@@ -46,6 +46,7 @@ class PlainFolder(Workspace):
         limits: Limits,
         feeds: Sequence[bytes] = (),
         channels: int = 0,
+        variables: Mapping[str, str] = NO_VARIABLES,
     ) -> Completed:
         """Run the same programs with the same input; files in memory replace the pipes."""
         with ExitStack() as stack:
@@ -57,6 +58,7 @@ class PlainFolder(Workspace):
             done = subprocess.run(
                 command(ends) if callable(command) else command,
                 cwd=self.folder,
+                env={**os.environ, **variables},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 pass_fds=ends,

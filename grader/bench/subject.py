@@ -23,7 +23,7 @@ from grader.core.optional_stages import OptionalStages
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.judge.compare import compare
-from grader.labs import LABS
+from grader.labs import open_lab
 from grader.runtime.comparison import Comparison
 from grader.runtime.memory_faults import Checked
 from grader.runtime.native.compile.project import FLAGS
@@ -164,7 +164,7 @@ def _python(program: str, *arguments: str) -> str:
 @contextlib.contextmanager
 def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
     """Build the submission and the files for the yardsticks. Raises `UsageError` when it does not build."""
-    lab = LABS[lab_name]()
+    lab = open_lab(lab_name)
     source = collect(path, lab.source_name, rule="").content
     with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
         folder = Path(name)

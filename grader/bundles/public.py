@@ -1,4 +1,4 @@
-"""The grader as students get it: complete, but with the public cases only.
+"""The grader as students get it: with the public cases only, and without an oracle that is nearly the solution.
 
 A file with the weights of the hidden cases replaces these cases. Where this file exists, `--public-only` is implied.
 """
@@ -15,6 +15,7 @@ from grader.bundles.template import FOLDER
 from grader.bundles.tree import tree
 from grader.core.case import Case
 from grader.core.verdict import Visibility
+from grader.judge.recorded import FILE, recorded
 
 __all__ = ["public_tree"]
 
@@ -25,5 +26,9 @@ def public_tree(lab: Lab, cases: Sequence[Case], folder: str = FOLDER) -> Iterat
     known = given(lab)  # the copy that makes the bundle may have no hidden cases either
     text = hidden_text(weights(lab.rubric, cases) if known is None else known)
     name = (lab.cases / HIDDEN_FILE).relative_to(lab.cases.parents[1]).as_posix()
-    for file in [*tree(lab, public), File(name=name, content=text.encode())]:
+    files = [*tree(lab, public, without=lab.oracle_files), File(name=name, content=text.encode())]
+    if lab.oracle_files:
+        place = (lab.cases / FILE).relative_to(lab.cases.parents[1]).as_posix()
+        files.append(File(name=place, content=recorded(public, lab.model)))
+    for file in files:
         yield replace(file, name=f"{folder}/{file.name}")

@@ -20,7 +20,7 @@ def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     yield filled("starter_check.sh", "check", lab, runs=True)
     yield filled("starter_grade.sh", "scripts/grade", lab, runs=True)
     yield filled("starter_tasks.json.txt", ".vscode/tasks.json", lab)
-    yield File(name=".gitignore", content=b"*.o\n.venv/\n__pycache__/\n*.egg-info/\nreport.html\nrepro.c\nrepro\n")
+    yield File(name=".gitignore", content=b"*.o\n.venv/\n__pycache__/\n*.egg-info/\nreport.html\nrepro.*\nrepro\n")
     yield from public_tree(lab, cases)
 
 

@@ -6,13 +6,14 @@ beside them is left out: tests, labelled submissions, stores, caches, environmen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from grader.assignment.lab import Lab
 from grader.bundles.bundle import File
 from grader.core.case import Case
 from grader.core.errors import UsageError
+from grader.labs import LABS
 
 __all__ = ["tree"]
 
@@ -25,8 +26,10 @@ _LEFT_OUT = frozenset({"tests", "bench", "__pycache__", "README.md"})
 _SINGLE = ("pyproject.toml", "scripts/setup", "scripts/grade", ".ci/grading.lock")
 
 
-def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
-    """Yield all files that grading with these cases needs; `scripts/setup` sets them up.
+def tree(lab: Lab, cases: Iterable[Case], *, without: Collection[Path] = ()) -> Iterator[File]:
+    """Yield all files that grading with these cases needs, but those in `without`; `scripts/setup` sets them up.
+
+    Of other labs there is nothing: their oracles may be nearly the solutions.
 
     Raises `UsageError` where the grader was installed without the files that only a clone has.
     """
@@ -34,13 +37,21 @@ def tree(lab: Lab, cases: Iterable[Case]) -> Iterator[File]:
         raise UsageError("a bundle is made by a clone: scripts/grade pack ...; what pip installed lacks set-up scripts")
     for package in _PACKAGES:
         for path in _walk(_ROOT / package):
-            yield _file(path)
+            if path not in without and not _is_of_another(path, lab):
+                yield _file(path)
     for path in sorted(lab.cases.glob("*.toml")):  # rubric and sentences of the handout; cases are in subfolders
         yield _file(path)
     for case in cases:
         yield _file(case.path)
     for name in _SINGLE:
         yield _file(_ROOT / name)
+
+
+def _is_of_another(path: Path, lab: Lab) -> bool:
+    """Whether a file belongs to another lab, whose packages have its name."""
+    parts = path.relative_to(_ROOT).parts
+    folder = parts[2] if parts[:2] == ("grader", "labs") else parts[1] if parts[0] == "reference" else ""
+    return folder in LABS and folder != lab.name
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -20,7 +20,7 @@ from grader.assignment.settings import Settings
 from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.judge.score import most_points
-from grader.labs import LABS
+from grader.labs import open_lab
 from grader.system import tools
 
 __all__ = ["GradingPlan", "code", "differences", "grader_hash", "grading_plan", "source_id"]
@@ -63,7 +63,7 @@ class GradingPlan:
 @cache
 def grading_plan(settings: Settings) -> GradingPlan:
     """Load the plan. Raises `UsageError` when no case matches, `CaseFileError`, `RubricError`."""
-    lab = LABS[settings.lab]()
+    lab = open_lab(settings.lab)
     seed = lab.rubric.seed if settings.seed is None else settings.seed
     chosen = select_cases(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
     settings = replace(settings, public_only=chosen.hidden is not None)
@@ -127,7 +127,7 @@ def meant_headers(source: Source) -> Mapping[str, bytes]:
 
 
 def _versions(lab: Lab, settings: Settings) -> dict[str, str]:
-    return {tool.name: tools.version(tool.name) for tool in lab.runtime.tools(settings)}
+    return {tool.short_name: tools.version(tool.name) for tool in lab.runtime.tools(settings)}
 
 
 def _machine() -> dict[str, str]:

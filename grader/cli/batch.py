@@ -23,6 +23,7 @@ from grader.cli.options import (
     seed_option,
 )
 from grader.cli.parser import Parser
+from grader.cli.recognise import lab_of_class
 from grader.core.errors import ExitCode, UsageError
 from grader.core.record import Override
 from grader.core.verdict import Judged
@@ -62,7 +63,7 @@ def batch(
     store: Path,
     roster: Path | None,
     overrides: Path | None,
-    lab: str,
+    lab: str | None,
     case: str,
     public_only: bool,
     seed: int | None,
@@ -87,7 +88,7 @@ def batch(
     """
     chosen = fingerprint.grading_plan(
         Settings(
-            lab=chosen_lab(lab).name,
+            lab=chosen_lab(lab or lab_of_class(folder)).name,
             case=case,
             seed=seed,
             memory_checker=not without_memory_checker,

@@ -21,7 +21,7 @@ def options(parser: Parser) -> None:
     public_option(parser)
 
 
-def cases(lab: str, case: str, *, public_only: bool) -> ExitCode:
+def cases(lab: str | None, case: str, *, public_only: bool) -> ExitCode:
     """List the cases: name, rule, who sees them, title.
 
     Examples:

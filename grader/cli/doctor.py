@@ -15,7 +15,7 @@ from grader.assignment.settings import Settings
 from grader.classroom.fingerprint import grading_plan
 from grader.core.errors import CannotStart, ExitCode, GraderError
 from grader.core.verdict import Verdict
-from grader.labs import DEFAULT, LABS
+from grader.labs import open_lab, present
 from grader.runtime.options import DEFAULTS
 from grader.system import build_cache, sandbox, tools
 from grader.system.confine.machine import machine
@@ -63,9 +63,9 @@ def _cache() -> str:
     return f"cache: {place}{instead}"
 
 
-def _tried() -> str:
-    """Grade the skeleton that students begin with. Return what prevents that, "" when nothing does."""
-    chosen = grading_plan(Settings(lab=DEFAULT))
+def _tried(lab: str) -> str:
+    """Grade the skeleton that students of a lab begin with. Return what prevents that, "" when nothing does."""
+    chosen = grading_plan(Settings(lab=lab))
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
         for name, path in chosen.lab.starter.items():
             (Path(folder) / name).write_bytes(path.read_bytes())
@@ -89,11 +89,11 @@ def doctor() -> ExitCode:
     for heading in ("tool", "version", "what for"):
         table.add_column(heading, overflow="fold")
     missing = []
-    for tool in LABS[DEFAULT]().runtime.tools(DEFAULTS):
+    for tool in dict.fromkeys(tool for name in present() for tool in open_lab(name).runtime.tools(DEFAULTS)):
         version = tools.version(tool.name)
         if not version:
             missing.append(tool)
-        table.add_row(tool.name, version or "[bold]missing[/bold]", tool.purpose)
+        table.add_row(tool.short_name, version or "[bold]missing[/bold]", tool.purpose)
     console.print(table)
     console.print(escape(_cache()))
     try:
@@ -106,8 +106,10 @@ def doctor() -> ExitCode:
         console.print(f"install what is missing:  {command}")
     if missing:
         return ExitCode.JUDGE_ERROR
-    hindered = _tried()
-    console.print(
-        f"a whole grading: [bold]does not work[/bold]: {escape(hindered)}" if hindered else "a whole grading: works"
-    )
-    return ExitCode.JUDGE_ERROR if hindered else ExitCode.ACCEPTED
+    works = True
+    for lab in present():
+        hindered = _tried(lab)
+        works &= not hindered
+        said = f"[bold]does not work[/bold]: {escape(hindered)}" if hindered else "works"
+        console.print(f"a whole grading of {lab}: {said}")
+    return ExitCode.ACCEPTED if works else ExitCode.JUDGE_ERROR

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.markup import escape
 
@@ -23,8 +23,8 @@ def options(parser: Parser) -> None:
     seed_option(parser)
 
 
-def explain(case: str, lab: str, seed: int | None) -> ExitCode:
-    """Show what the reference does in a case: pool, tables, ref counts and list after each operation.
+def explain(case: str, lab: str | None, seed: int | None) -> ExitCode:
+    """Show what the reference does in a case: its reply and the whole state after each operation.
 
     Examples:
         grade cases
@@ -36,6 +36,10 @@ def explain(case: str, lab: str, seed: int | None) -> ExitCode:
     shown.print(f"[bold]{escape(found.title)}[/bold]")
     shown.print(escape(f"{found.name} · rule {found.rule} · {'; '.join(found.handout)}"))
     model = chosen.model(found.trace)
+    if found.generated is not None:
+        seeds = found.generated.seeds
+        lasts = f"{len(seeds)} random traces of {found.generated.length} operations (seeds {seeds[0]} to {seeds[-1]})"
+        shown.print(f"{lasts}; a report shows the shortest that fails")
     before: list[Part] = []
     for number, step in enumerate(play(model, found.trace), start=1):
         operation, reply = step.operation, step.reply
@@ -50,13 +54,26 @@ def explain(case: str, lab: str, seed: int | None) -> ExitCode:
         if operation.comment:
             shown.print(escape(f"# {operation.comment}"))
         state = model.describe(step.record)
-        for line in chosen.draw(state):
-            shown.print(line)
         now = list(chosen.picture(state))
+        for line in chosen.draw(state) if chosen.draw is not None else _lines(now):
+            shown.print(line)
         if changed := _changed(before, now):
             shown.print(f"[bold]changed:[/bold] {escape(changed)}")
         before = now
     return ExitCode.ACCEPTED
+
+
+def _lines(parts: Sequence[Part]) -> Iterator[str]:
+    """Yield the parts of a picture as lines of rich markup."""
+    for part in parts:
+        if part.shape is Shape.CHAIN:
+            cells = next(iter(part.lines.values()), ())
+            yield escape(f"{part.title}: {' '.join(cells) or '(empty)'}")
+            continue
+        heading = "".join(f"  {column:>12}" for column in part.columns)
+        yield escape(f"{part.title:<24}{heading}") if part.columns else f"[bold]{escape(part.title)}[/bold]"
+        for (depth, label), cells in part.lines.items():
+            yield escape(f"{'  ' * (depth + 1)}{label:<22}" + "".join(f"  {cell:>12}" for cell in cells))
 
 
 def _changed(before: Sequence[Part], now: Sequence[Part]) -> str:

@@ -9,9 +9,10 @@ from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
 from grader.cli.parser import Parser, number
+from grader.cli.recognise import only_lab
 from grader.core.case import Case
 from grader.core.errors import UsageError
-from grader.labs import DEFAULT, LABS
+from grader.labs import open_lab, present
 from grader.system.sandbox import LEVELS
 
 __all__ = [
@@ -32,7 +33,8 @@ __all__ = [
 
 def lab_option(parser: Parser) -> None:
     """Add --lab."""
-    parser.option("--lab", metavar="LAB", offer=LABS.keys, default=DEFAULT, help=f"The assignment: {', '.join(LABS)}.")
+    text = f"The assignment: {', '.join(present())} [default: by the name of the file]."
+    parser.option("--lab", metavar="LAB", offer=present, help=text)
 
 
 def case_option(parser: Parser) -> None:
@@ -73,11 +75,12 @@ def sandbox_option(parser: Parser) -> None:
     parser.option("--require-sandbox", metavar="LEVEL", choices=LEVELS, help=text)
 
 
-def chosen_lab(name: str) -> Lab:
-    """Return the lab of this name. Raises `UsageError` when there is none."""
-    if name not in LABS:
-        raise UsageError(f"there is no lab '{name}'; write --lab {_closest(name, list(LABS))}")
-    return LABS[name]()
+def chosen_lab(name: str | None) -> Lab:
+    """Return the lab of this name, without a name the only one. Raises `UsageError` when there is none."""
+    name = name or only_lab()
+    if name not in present():
+        raise UsageError(f"there is no lab '{name}'; write --lab {_closest(name, present())}")
+    return open_lab(name)
 
 
 def chosen_cases(lab: Lab, pattern: str, seed: int | None) -> list[Case]:
@@ -91,8 +94,8 @@ def chosen_selection(lab: Lab, pattern: str, seed: int | None, *, public_only: b
 
 
 def case_names() -> list[str]:
-    """Return the case names of the default assignment, for a shell. Raises `CaseFileError` when one is wrong."""
-    return [case.name for case in chosen_cases(chosen_lab(DEFAULT), "*", None)]
+    """Return the case names of all assignments, for a shell. Raises `CaseFileError` when one is wrong."""
+    return [case.name for lab in present() for case in chosen_cases(open_lab(lab), "*", None)]
 
 
 def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:

@@ -25,7 +25,7 @@ def options(parser: Parser) -> None:
     parser.option("--replace", action="store_true", help=text)
 
 
-def pack(name: str, folder: Path, *, lab: str, replace: bool) -> ExitCode:
+def pack(name: str, folder: Path, *, lab: str | None, replace: bool) -> ExitCode:
     """Make a bundle for the platform where students submit.
 
     The folder is made as a whole or not at all. The same clone makes the same bytes each time.

@@ -1,8 +1,9 @@
-"""`grade repro`: a failing case as one standalone C program."""
+"""`grade repro`: a failing case as one standalone program."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from grader import pipeline
@@ -18,8 +19,11 @@ from grader.cli.options import (
 )
 from grader.cli.output import check_output
 from grader.cli.parser import Parser
+from grader.cli.recognise import lab_of_submissions
+from grader.core.case import Case
 from grader.core.causes import bad_operation, findings_of, grouped
 from grader.core.errors import ExitCode, UsageError
+from grader.core.picture import Drawing
 from grader.core.record import Record, write
 from grader.core.verdict import Outcome, Tool, Verdict
 from grader.runtime.options import GradingOptions
@@ -44,47 +48,55 @@ def repro(
     path: Path,
     case: str | None,
     *,
-    lab: str,
+    lab: str | None,
     public_only: bool,
     output: Path | None,
     seed: int | None,
     without_memory_checker: bool,
 ) -> ExitCode:
-    """Write a failing case as one C program that needs nothing but the handout's header.
+    """Write a failing case as one program that needs nothing of the grader, in the language of the submission.
 
-    It makes the calls up to the one that went wrong and says what the handout demands and what came instead. Its own
-    malloc stops it at the line that uses memory wrongly.
+    It makes the calls up to the one that went wrong and says what the handout demands and what came instead. How to run
+    it is printed to stderr. A program in C has a malloc of its own that stops it at the line that uses memory wrongly.
 
-    Example:
+    Examples:
         grade repro llm_memory.c > repro.c
-        gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c repro.c -o repro && ./repro
+        grade repro my-homework/ append/three_sharers --output repro.c
     """
     check_output(output)
-    chosen = chosen_lab(lab)
+    chosen = chosen_lab(lab or lab_of_submissions([path]))
     if case is None:
         cases = chosen_selection(chosen, "*", seed, public_only=public_only).cases
     else:
         cases = (chosen_case(chosen, case, seed),)
     options = GradingOptions(seed=seed, memory_checker=not without_memory_checker)
-    record = pipeline.grade(path, chosen, cases, options)
+    record = pipeline.grade(path, chosen, cases, options, draw=Drawing.ALL)
     failing = _failing(record)
     if failing is None:
         sys.stderr.write("grade: nothing fails here, so there is nothing to reproduce\n")
         return ExitCode.ACCEPTED
     outcome, operation = failing
-    text = chosen.reproduce(next(one for one in cases if one.name == outcome.case), operation - 1)
+    text = _program(record, outcome) or chosen.reproduce(_named(cases, outcome.case), operation - 1)
     if output is not None:
         write(output, text)
     else:
         sys.stdout.write(text)
-    sys.stderr.write(
-        f"grade: {outcome.case} up to operation {operation}; build it with\n  {chosen.reproduce_command}\n"
-    )
+    sys.stderr.write(f"grade: {outcome.case} up to operation {operation}; run it with\n  {chosen.reproduce_command}\n")
     checker = record.environment.used(Tool.MEMORY_CHECKER)
     if checker is not None and all(one.tool is checker.tool for one in findings_of(record, outcome)):
         name, command = checker.name, checker.name.lower()
         sys.stderr.write(f"Only {name} saw it; should the program be silent, run it as\n  {command} ./repro\n")
     return ExitCode.ACCEPTED
+
+
+def _program(record: Record, outcome: Outcome) -> str:
+    """Return the program that was made for a report, which knows the trace of a case of random traces; "" without."""
+    lines = next((picture.program for picture in record.pictures if picture.case == outcome.case), ())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _named(cases: Sequence[Case], name: str) -> Case:
+    return next(case for case in cases if case.name == name)
 
 
 def _failing(record: Record) -> tuple[Outcome, int] | None:

@@ -22,6 +22,7 @@ from grader.cli.options import (
 )
 from grader.cli.output import all_option, check_format, check_output, view_of
 from grader.cli.parser import Parser
+from grader.cli.recognise import lab_of_submissions
 from grader.cli.status import status
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
@@ -73,7 +74,7 @@ def options(parser: Parser) -> None:
 def run(
     paths: list[Path],
     *,
-    lab: str,
+    lab: str | None,
     case: str,
     public_only: bool,
     format: str,  # noqa: A002 - the option's name
@@ -104,7 +105,7 @@ def run(
     check_output(output)
     others = _others(also, format)
     _check_several(paths, output if format in FORMATS else None, others)
-    chosen = chosen_lab(lab)
+    chosen = chosen_lab(lab or lab_of_submissions(paths))
     selected = chosen_selection(chosen, case, seed, public_only=public_only)
     _check_paths(paths, chosen.source_name)
     require(require_sandbox or LEVELS[0])

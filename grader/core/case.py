@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,9 +12,11 @@ from pathlib import Path
 from grader.core.verdict import Visibility
 from reference.model import ModelFactory, Span, Step
 from reference.operation import Argument, Operation, Reply, Trace, written
+from reference.oracle import Generator
 
-__all__ = ["Case", "Expected", "Grammar", "JsonValue", "Number", "Signature"]
+__all__ = ["Case", "Expected", "Generated", "Grammar", "JsonValue", "Number", "Signature", "Word"]
 
+_LITERALS = ("null", "true", "false")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
@@ -49,8 +52,27 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Word:
+    """An argument that is a bare word, such as the id of a request."""
+
+    name: str
+    wanted: str = "a word of letters, digits, - and _"
+    """What must be written, in words."""
+    pattern: str = r"[A-Za-z_][A-Za-z0-9_-]*"
+
+    def read(self, word: str) -> str:
+        """Return the word. Raises `ValueError` for another one than wanted."""
+        if not re.fullmatch(self.pattern, word) or word in _LITERALS:
+            raise ValueError(word)
+        return word
+
+
+@dataclass(frozen=True, slots=True)
 class JsonValue:
-    """An argument or a reply that is written as JSON without spaces: a list, a number, or a text."""
+    """An argument or a reply that is written as JSON without spaces: a list, a number, a text, null, true or false.
+
+    A reply may be an object too.
+    """
 
     name: str
     wanted: str
@@ -59,17 +81,36 @@ class JsonValue:
 
     def read(self, word: str) -> Argument:
         """Return the value; a list becomes a tuple. Raises `ValueError` for another one than wanted."""
-        value = _frozen(json.loads(word))
+        value = _frozen(_loaded(word))
         if not self.fits(value):
             raise ValueError(word)
         return value
 
+    def read_reply(self, word: str) -> str:
+        """Return a claimed reply in canonical form. Raises `ValueError` for what is no JSON, or not wanted."""
+        value = _loaded(word)
+        if not isinstance(value, dict) and not self.fits(_frozen(value)):
+            raise ValueError(word)
+        return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def _loaded(word: str) -> object:
+    """Return a value of JSON. Raises `ValueError` for NaN and infinities too."""
+
+    def refuse(constant: str) -> object:
+        raise ValueError(constant)
+
+    try:
+        return json.loads(word, parse_constant=refuse)
+    except RecursionError as error:
+        raise ValueError(word) from error
+
 
 def _frozen(value: object) -> Argument:
-    """Return a value of JSON as an argument. Raises `ValueError` for objects, fractions, true and false."""
+    """Return a value of JSON as an argument. Raises `ValueError` for objects."""
     if isinstance(value, list):
         return tuple(map(_frozen, value))
-    if isinstance(value, int | str | None) and not isinstance(value, bool):
+    if isinstance(value, bool | int | float | str | None):
         return value
     raise ValueError(str(value))
 
@@ -78,13 +119,14 @@ def _frozen(value: object) -> Argument:
 class Signature:
     """How an operation is written in a case file. A poke has no replies, and none is claimed for it."""
 
-    arguments: tuple[Number | JsonValue, ...]
+    arguments: tuple[Number | JsonValue | Word, ...]
     replies: tuple[str, ...] = ()
     """The bare words that it may return when it does its work."""
     returns: Number | JsonValue | None = None
     """The other values that it may return."""
-    refusal: str = ""
-    """What it returns when it must not do its work; empty when it always does."""
+    refusals: tuple[str, ...] = ()
+    """What it may return when it must not do its work, the usual one first: a word, a value such as `null`, or the name
+    of an error class. Empty when it always does its work."""
     null_first: bool = False
     """Whether NULL may be written before the arguments (`llm_init NULL 64`)."""
     null_target: bool = True
@@ -101,16 +143,18 @@ class Signature:
 
     def read_reply(self, word: str) -> str:
         """Return a claimed reply in the form in which models return it. Raises `ValueError` for one that cannot be."""
-        if word and word in (*self.replies, self.refusal):
+        if word in (*self.replies, *self.refusals):
             return word
         if self.returns is None:
             raise ValueError(word)
+        if isinstance(self.returns, JsonValue):
+            return self.returns.read_reply(word)
         return written(self.returns.read(word))
 
     @property
     def wanted_replies(self) -> str:
         """What may be claimed, in words."""
-        words = [f"-> {word}" for word in (*self.replies, self.refusal) if word]
+        words = [f"-> {word}" for word in (*self.replies, *self.refusals)]
         return " or ".join([*words, *([f"{self.returns.wanted} behind ->"] if self.returns is not None else [])])
 
 
@@ -130,6 +174,10 @@ class Grammar:
     complete: Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
     """Adds the operations that a case omits; yields (key, message) for settings that do not fit."""
     model: ModelFactory
+    code: tuple[Path, ...] = ()
+    """Files outside the grader's rooms and the reference by which cases are read and played."""
+    generate: Callable[[], Generator | None] | None = None
+    """Returns the generator of random traces; None: the lab has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +200,23 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """The random traces of a case of kind generated, and what the reference does in them."""
+
+    seeds: range
+    length: int
+    """The number of operations of each trace."""
+    traces: tuple[tuple[Operation, ...], ...] = field(repr=False, default=())
+    digests: tuple[bytes, ...] = field(repr=False, default=())
+    """For each trace the SHA-256 of its records, joined by newlines."""
+
+    @staticmethod
+    def digest(records: Iterable[bytes]) -> bytes:
+        """Return the digest of the records of a trace."""
+        return hashlib.sha256(b"\n".join(records)).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A complete case that was checked against the reference."""
 
@@ -166,3 +231,6 @@ class Case:
     trace: Trace
     expected: Expected = field(repr=False)
     """What the reference does in `trace`."""
+    generated: Generated | None = None
+    """The random traces that it stands for; its own trace is empty then. It passes when the program does in all of them
+    what the reference does; else it becomes the shortest trace that fails."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 __all__ = [
+    "EXCEPTION",
     "Advice",
     "CallStage",
     "Diagnosis",
@@ -70,6 +71,10 @@ class Stage(StrEnum):
     IN_WORK = "in work"
     NOT_YET = "not yet"
     """It refuses in every case to do its work, like a function that is not written yet."""
+
+
+EXCEPTION = "exception"
+"""The kind of a finding: a call raised an error by which the handout refuses nothing."""
 
 
 class Tool(StrEnum):

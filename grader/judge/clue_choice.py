@@ -76,7 +76,7 @@ def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
         note=difference.note if difference else "",
         reply=expected.text,
         wanted=difference.wanted if difference else "",
-        refusal=lab.grammar.operations[operation_of(cause, comparison).name].refusal,
+        refusal=" or ".join(lab.grammar.operations[operation_of(cause, comparison).name].refusals),
         said=_said(cause),
     )
     return " ".join(text.split())

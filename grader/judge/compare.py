@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from grader.runtime.comparison import ALLOCATED, DAMAGED, RELEASED_WRONGLY, Comparison, Deviation, End
 from grader.runtime.heap_events import Event
-from grader.runtime.observation import Played, PlayedStep
-from reference.model import CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory
+from grader.runtime.observation import NO_TIME, Played, PlayedStep
+from reference.model import CannotFollow, CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory
 from reference.operation import Reply
 
 __all__ = ["compare"]
@@ -35,7 +35,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
     allowed = list(right.allowed[:follows])
     own: Model | None = None
     unreadable = ""
-    unjudged = False
+    unjudged = unknown = False
     refused: int | None = None
     for number in range(follows, min(len(steps), len(operations))):
         unjudged = late()
@@ -49,6 +49,9 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         before = steps[number - 1].record if number else None
         try:
             judgement = own.judge(before, operations[number], steps[number].record)
+        except CannotFollow:
+            unknown = True
+            break
         except (CannotGoOn, CannotPoke) as error:
             unreadable = str(error)
             break
@@ -61,7 +64,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         pretends = judgement.expected.refused and judgement.unchanged
         if refused is None and not right.replies[number].refused and (pretends or judgement.actual.refused):
             refused = number
-    end = End.UNREADABLE if unreadable else End.NO_TIME if unjudged else _end(played, deviations)
+    end = End.UNKNOWN if unknown else End.UNREADABLE if unreadable else End.NO_TIME if unjudged else None
     lost = _lost(played) if played.complete and not unjudged else 0
     comparison = Comparison(
         case=played.case,
@@ -69,7 +72,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         expected=right.replies,
         actual=tuple(actual),
         deviations=tuple(deviations),
-        end=end,
+        end=end or _end(played, deviations),
         ended_at=len(actual),
         refused=refused,
         lost=0,
@@ -90,7 +93,7 @@ def _followed_by(records: Sequence[bytes], steps: Sequence[PlayedStep]) -> int:
 
 def _most_bytes(records: Sequence[bytes]) -> int:
     """The most bytes that any record needs, even of a program that differs from the reference in its structures."""
-    return _TIMES_LARGER * max(map(len, records)) + _MORE_BYTES * (len(records) + _MORE_OPERATIONS)
+    return _TIMES_LARGER * max(map(len, records), default=0) + _MORE_BYTES * (len(records) + _MORE_OPERATIONS)
 
 
 def _heap_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
@@ -142,16 +145,9 @@ def _lost(played: Played) -> int:
 
 
 def _end(played: Played, deviations: Sequence[Deviation]) -> End:
-    if played.overflow:
-        return End.STOPPED
     if played.complete:  # what happens after the last call is no operation
         return End.REACHED
-    if played.misfit:  # a poke fits a right state; without a deviation, the report of a misfit is false
-        return End.MISFIT if deviations else End.STOPPED
-    if played.hung:
-        return End.HANG
-    if played.no_time:
-        return End.NO_TIME
-    if played.left is not None:
-        return End.LEFT
-    return End.CRASH if played.fault is not None or played.status & 0x7F else End.STOPPED
+    if played.misfit and deviations:  # a poke fits a right state; without a deviation, the report of a misfit is false
+        return End.MISFIT
+    ending = played.ending
+    return End.NO_TIME if ending is not None and ending.kind == NO_TIME else End.ENDED

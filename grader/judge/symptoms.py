@@ -5,7 +5,6 @@ A symptom has its operation and its verdict; case_causes.py finds the rule that 
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -15,25 +14,20 @@ from grader.judge.symptom import Symptom, finding_of
 from grader.runtime.comparison import ALLOCATED, DAMAGED, LOST, RELEASED_WRONGLY, Comparison, End
 from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.memory_faults import Checked
+from grader.runtime.observation import Ending
 from grader.runtime.source_lines import Lines, Place, stack_of
 from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 
-__all__ = ["stacks_of", "symptoms"]
+__all__ = ["INVARIANT", "stacks_of", "symptoms"]
 
-_SI_KERNEL = 0x80  # the si_code by which Linux reports an address outside the range of all addresses
-
-_WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
-_JUMP = 6  # the last of calls.c's enum way
+INVARIANT = "invariant"
+"""Kind of a finding: something about the state that can never be so."""
 
 
 def stacks_of(comparisons: Iterable[Comparison]) -> Iterator[tuple[int, ...]]:
     """Yield all stacks whose lines `case_findings` needs."""
     for comparison in comparisons:
-        played = comparison.played
-        for fault in (played.fault, played.left):
-            if fault is not None:
-                yield fault.place
-        for event in played.events:
+        for event in comparison.played.events:
             if event.event is Event.UNFILLED and not comparison.deviations:
                 continue  # a correct program may leave a table like this, and its line is not needed
             yield stack_of(event.allocated_at)
@@ -46,7 +40,8 @@ def symptoms(comparisons: Sequence[Comparison], lines: Lines, checked: Checked |
     found = [
         [
             *_differences(comparison, number, lines, checked),
-            *_endings(comparison, lines),
+            *_broken(comparison),
+            *_endings(comparison),
             *misuses(comparison, lines),
             *leaks(comparison, lines),
         ]
@@ -128,89 +123,42 @@ def _allocating(
     return next(filter(None, (lines.get(stack_of(event.allocated_at), ()) for event in events)), ())
 
 
-def _endings(comparison: Comparison, lines: Lines) -> Iterator[Symptom]:
+def _endings(comparison: Comparison) -> Iterator[Symptom]:
     """Yield a symptom when the case did not reach its end, or its state could not be followed any more."""
-    played, case = comparison.played, comparison.case
-    at = comparison.ended_at
-    if comparison.end in (End.REACHED, End.MISFIT) or at >= len(case.trace.operations):
+    at, operations = comparison.ended_at, comparison.case.trace.operations
+    if comparison.end in (End.REACHED, End.MISFIT, End.UNKNOWN) or at >= len(operations):
         return
-    call = case.trace.operations[at].name
-    fault = played.left or played.fault
-    source = lines.get(fault.place, ()) if fault is not None else ()
-    words = {
-        End.CRASH: (Verdict.RUN_TIME_ERROR, f"{call} crashes ({_signal_words(comparison)})"),
-        End.HANG: (
-            Verdict.TIME_LIMIT_EXCEEDED,
-            f"{call} does not come back within its time limit",
-        ),
-        End.NO_TIME: (Verdict.TIME_LIMIT_EXCEEDED, _no_time_words(comparison)),
-        End.LEFT: (Verdict.RUN_TIME_ERROR, f"{call} {_left_words(comparison)}"),
-        End.STOPPED: (Verdict.RUN_TIME_ERROR, _stopped_words(comparison, call)),
-        End.UNREADABLE: (
-            Verdict.WRONG_ANSWER,
-            (
-                f"what the calls before this {call} left cannot be followed, so the rest of the case cannot be judged:"
-                f" {comparison.unreadable}"
-            ),
-        ),
-    }
-    verdict, message = words[comparison.end]
-    kind = comparison.end.value
-    if comparison.end is End.CRASH and fault is not None and fault.calls_itself:
-        kind = "crash-recursion"
-    elif comparison.end is End.CRASH and _is_wild(comparison):
-        kind = "crash-wild"
-    elif comparison.end is End.LEFT and fault is not None and fault.signal == _JUMP:
-        kind = "left-jump"
-    yield Symptom(
-        operation=at,
-        verdict=verdict,
-        kind=kind,
-        finding=finding_of(comparison, at, verdict=verdict, kind=comparison.end.value, message=message, source=source),
+    call, later = operations[at].name, comparison.played.ending
+    if comparison.end is End.UNREADABLE:
+        sentence = (
+            f"what the calls before this {call} left cannot be followed, so the rest of the case cannot be judged"
+        )
+        ending = _by_the_judge(comparison.end, Verdict.WRONG_ANSWER, f"{sentence}: {comparison.unreadable}")
+    elif comparison.unjudged:
+        sentence = "not compared: what the calls before it did and left behind used up the time for all cases"
+        ending = _by_the_judge(comparison.end, Verdict.TIME_LIMIT_EXCEEDED, sentence)
+    else:
+        sentence = f"the program ends in {call} without a word"
+        ending = later or _by_the_judge(comparison.end, Verdict.RUN_TIME_ERROR, sentence)
+    finding = finding_of(
+        comparison,
+        at,
+        verdict=ending.verdict,
+        kind=ending.kind,
+        message=ending.sentence,
+        source=ending.lines or (later.lines if later is not None else ()),
     )
+    yield Symptom(operation=at, verdict=ending.verdict, kind=ending.detail or ending.kind, finding=finding)
 
 
-def _no_time_words(comparison: Comparison) -> str:
-    if comparison.unjudged:
-        return "not compared: what the calls before it did and left behind used up the time for all cases"
-    done = "finished" if comparison.ended_at else "run"
-    return f"not {done}: calls that are far too slow used up the time for all cases"
+def _by_the_judge(end: End, verdict: Verdict, sentence: str) -> Ending:
+    return Ending(kind=end.value, verdict=verdict, sentence=sentence)
 
 
-def _stopped_words(comparison: Comparison, call: str) -> str:
-    if not comparison.played.overflow:
-        return f"the program ends in {call} without a word"
-    return f"the grader stops the program in or before {call}: {comparison.played.overflow}"
-
-
-def _signal_words(comparison: Comparison) -> str:
-    fault = comparison.played.fault
-    number = fault.signal if fault is not None else comparison.played.status & 0x7F
-    try:
-        name = signal.strsignal(number) or signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    if fault is not None and number == signal.SIGSEGV and fault.calls_itself:
-        return f"{name}: it calls itself again and again until the stack is full"
-    if _is_wild(comparison):
-        return f"{name}: it follows a pointer that was never set, was freed, or was read beyond an end"
-    if fault is not None and number == signal.SIGSEGV:
-        place = "NULL" if fault.address < 4096 else "a pointer to an address where no memory is"
-        return f"{name}: it follows {place}"
-    return name
-
-
-def _is_wild(comparison: Comparison) -> bool:
-    """Whether the address cannot exist: the content of fresh or freed memory was used as a pointer."""
-    fault = comparison.played.fault
-    return fault is not None and fault.signal == signal.SIGSEGV and fault.code == _SI_KERNEL
-
-
-def _left_words(comparison: Comparison) -> str:
-    left = comparison.played.left
-    if left is None:
-        return ""
-    if left.signal == _JUMP:
-        return "jumps with longjmp to a call that has already returned"
-    way = _WAYS.get(left.signal, "exit")
-    return f"ends the whole program: it calls {way}({left.code if way != 'abort' else ''})"
+def _broken(comparison: Comparison) -> Iterator[Symptom]:
+    """Yield what can never be so, at the operation since which it is."""
+    for deviation in comparison.deviations:
+        for sentence in deviation.judgement.broken:
+            verdict, at = Verdict.WRONG_ANSWER, deviation.operation
+            finding = finding_of(comparison, at, verdict=verdict, kind=INVARIANT, message=sentence, source=())
+            yield Symptom(operation=at, verdict=verdict, kind=INVARIANT, finding=finding)

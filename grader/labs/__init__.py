@@ -1,16 +1,55 @@
-"""The labs that can be graded. To add an assignment, add a module and a line in `LABS`."""
+"""The labs that can be graded, by name. To add an assignment, add a package here and a line in `LABS`.
+
+A lab's module is imported when the lab is used: none of another lab must be there, and none costs time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
 
 from grader.assignment.lab import Lab
-from grader.labs.paged_kv.lab import lab as paged_kv
 
-__all__ = ["DEFAULT", "LABS"]
+__all__ = ["LABS", "LabEntry", "open_lab", "present"]
 
-LABS: dict[str, Callable[[], Lab]] = {
-    "paged_kv": paged_kv,
+_HERE = Path(__file__).parent
+
+
+class LabEntry(NamedTuple):
+    """A lab that can be graded."""
+
+    source_name: str
+    """The file that students submit, by which a lab is recognised."""
+    open: Callable[[], Lab]
+    """Returns the lab. Raises `RubricError` when a file in its folder of cases is wrong."""
+    folder: str = ""
+    """Its package here, which a bundle of another lab does not have."""
+
+
+def _in(folder: str, source_name: str) -> LabEntry:
+    """Return the entry of a lab in a package here; its module `lab` is imported when the lab is opened."""
+
+    @cache
+    def opened() -> Lab:
+        lab: Lab = import_module(f"grader.labs.{folder}.lab").lab()
+        return lab
+
+    return LabEntry(source_name, opened, folder)
+
+
+LABS: dict[str, LabEntry] = {
+    "paged_kv": _in("paged_kv", "llm_memory.c"),
 }
 
-DEFAULT = "paged_kv"
+
+def present() -> list[str]:
+    """Return the names of the labs that are here: a bundle has one of them."""
+    return [name for name, entry in LABS.items() if (_HERE / entry.folder).is_dir()]
+
+
+def open_lab(name: str) -> Lab:
+    """Return the lab of that name. Raises `KeyError` when there is none, `RubricError` when its files are wrong."""
+    return LABS[name].open()

@@ -18,7 +18,7 @@ from grader.core.case import Case
 from grader.core.errors import CaseFileError, GraderError
 from grader.core.record import Record
 from grader.core.verdict import Outcome, Verdict
-from grader.labs import LABS
+from grader.labs import open_lab, present
 
 __all__ = ["CaseItem", "SampleItem", "accepted_samples", "collector", "graded", "may_get"]
 
@@ -29,9 +29,9 @@ def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Return the collector of a file below `cases/` or `submissions/`; None for a file that is no item."""
     place = path.relative_to(_ROOT)
     top, name = place.parts[:2]
-    if name not in LABS or path.name in _NOT_CASES:
+    if name not in present() or path.name in _NOT_CASES:
         return None
-    lab = LABS[name]()
+    lab = open_lab(name)
     if top == "cases" and path.suffix == ".toml" and len(place.parts) == _CASE_DEPTH:
         return CaseFile.from_parent(parent, path=path, lab=lab)
     sample = top == "submissions" and path.name == lab.source_name and len(place.parts) == _SAMPLE_DEPTH
@@ -129,14 +129,14 @@ class CaseFailed(Exception):
 @cache
 def graded(lab: str, path: Path) -> Record:
     """Grade a submission, once per process."""
-    chosen = LABS[lab]()
+    chosen = open_lab(lab)
     selected = _part(lab)
     return pipeline.grade(path, chosen, selected.cases, hidden=selected.hidden)
 
 
 @cache
 def _part(lab: str) -> CaseSelection:
-    chosen = LABS[lab]()
+    chosen = open_lab(lab)
     try:
         return select_cases(chosen, seed=chosen.rubric.seed)
     except CaseFileError as error:

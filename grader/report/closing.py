@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from grader.report.escape import escape_lines
 from grader.report.page import Page, dim, strong
 from grader.report.words import failures_of
 
-__all__ = ["advised", "footer", "graded_briefly", "graded_how", "printed", "reproduce"]
+__all__ = ["advised", "footer", "graded_briefly", "graded_how", "printed", "repro_name", "reproduce"]
 
 _MOST_LINES = 20
 _MOST_ADVICE = 8
@@ -90,7 +91,7 @@ def graded_how(record: Record) -> Iterator[tuple[str, str]]:
     environment, protection = record.environment, record.protection
     active = f": {', '.join(protection.active)}" if protection.active else ""
     for label, text in (
-        ("compiler", environment.version(Tool.BUILD)),
+        ("built by", environment.version(Tool.BUILD)),
         ("memory", _memory(record)),
         ("protection", f"{protection.level}{active}"),
         ("allowed", ", ".join(record.allowed)),
@@ -109,17 +110,22 @@ def _memory(record: Record) -> str:
 
 
 def reproduce(page: Page, record: Record, audience: Audience) -> None:
-    """Write the commands that make a C program of the first cause's shown case, when the reader may see one."""
+    """Write the commands that make a program of the first cause's shown case, when the reader may see one."""
     groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
     if not groups:
         return
     page.write("To see the first case yourself, or in a debugger, write it as a program beside your file:", indent=2)
     path, case = shlex.quote(record.submission.name), groups[0].shown.case
-    page.command("scripts/grade", "repro", path, case, f"> {_repro_name(record)}", indent=4)
+    page.command("scripts/grade", "repro", path, case, f"> {repro_name(record)}", indent=4)
     if record.environment.reproduce:
-        page.command(*record.environment.reproduce.split(), "&& ./repro", indent=4)
+        page.command(*_words(record.environment.reproduce), indent=4)
 
 
-def _repro_name(record: Record) -> str:
+def _words(command: str) -> list[str]:
+    """The words of a command; && stays with the word behind it, because a line may be broken between words."""
+    return re.findall(r"(?:&& )?\S+", command)
+
+
+def repro_name(record: Record) -> str:
     """The name of the program, in the language of the submission."""
     return f"repro{Path(record.submission.source_file).suffix}"

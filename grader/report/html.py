@@ -1,4 +1,4 @@
-"""The report as a web page in one file: what to do first, every cause with a picture of memory, the source."""
+"""The report as a web page in one file: what to do first, every cause with a picture of its states, the source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grader.core.causes import (
 )
 from grader.core.record import Record
 from grader.core.verdict import Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
-from grader.report.closing import graded_how
+from grader.report.closing import graded_how, repro_name
 from grader.report.colours import coloured
 from grader.report.decided import decisions_of
 from grader.report.document import Document
@@ -133,6 +133,8 @@ class _Cause:
     """Whether that operation has no scene although the case was to be drawn."""
     besides: tuple[str, ...]
     program: str
+    program_name: str
+    program_command: str
     others: tuple[Outcome, ...]
 
 
@@ -162,6 +164,8 @@ def _cause(record: Record, group: Group) -> _Cause:
         undrawn=picture is not None and number > 0 and all(scene.step.number < number for scene in scenes),
         besides=tuple(besides(findings_of(record, outcome), leading)),
         program="\n".join(picture.program) if picture is not None else "",
+        program_name=repro_name(record),
+        program_command=record.environment.reproduce,
         others=group.others,
     )
 

@@ -1,4 +1,4 @@
-"""Memory around the operation that went wrong, for a terminal: before it, after it and expected, side by side."""
+"""The state around the operation that went wrong, for a terminal: before it, after it and expected, side by side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Cells = Sequence[tuple[str, Mark]]
 
 
 def show_memory(page: Page, shown: Focus | None) -> None:
-    """Write what the operation with which the report begins left wrong in memory, if that may be shown and was drawn.
+    """Write what the operation with which the report begins left wrong, if that may be shown and was drawn.
 
     A row of the table has one label and its cells in each state. When the table is too wide, the state before the
     operation is left out. When it is still too wide, nothing is written.
@@ -42,7 +42,7 @@ def show_memory(page: Page, shown: Focus | None) -> None:
     for chosen in (told, {name: panels for name, panels in told.items() if name != "before"}):
         table = _Table(chosen)
         if table.width <= min(page.width, _MOST_COLUMNS):
-            page.labelled("Memory", "before and after the operation" if "before" in chosen else "after the operation")
+            page.labelled("State", "before and after the operation" if "before" in chosen else "after the operation")
             table.write(page)
             _legend(page, states)
             return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from grader.core.causes import bad_operation, findings_of, leading_finding
 from grader.core.record import Record
-from grader.core.verdict import Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
+from grader.core.verdict import EXCEPTION, Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 from grader.report.page import Page, Span, Style, bad, dim, pad, strong
 
 __all__ = [
@@ -75,10 +75,12 @@ def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, 
     number, _ = bad_place(record, outcome)
     columns = _Columns(page, _folded(outcome.steps, number, fold))
     columns.head()
+    raises = leading is not None and leading.kind == EXCEPTION
+    no_reply = EXCEPTION if raises else _NO_REPLY.get(outcome.verdict, "")
     before = 0
     for step in columns.steps:
         _gap(page, before, step.number)
-        columns.row(step, number, outcome)
+        columns.row(step, number, no_reply)
         if step.number == number:
             _what_went_wrong(page, record, outcome, leading, told=told)
         before = step.number
@@ -162,13 +164,16 @@ class _Columns:
         blank = " " * (len(_MARK) + 1 + self.number + 2 + self.call + 2)
         self.page.write(dim(f"{blank}{pad('expected', self.expected)}  yours"), indent=_INDENT)
 
-    def row(self, step: StepShown, bad_one: int, outcome: Outcome) -> None:
-        """Write one operation. Those after the bad one are mostly its consequences, so they are dim."""
+    def row(self, step: StepShown, bad_one: int, no_reply: str) -> None:
+        """Write one operation. Those after the bad one are mostly its consequences, so they are dim.
+
+        `no_reply` stands in the place of the bad one's reply where there is none.
+        """
         behind = 0 < bad_one < step.number
         at = step.number == bad_one
         actual = step.actual
         if actual is None and at:
-            actual = _NO_REPLY.get(outcome.verdict, "")
+            actual = no_reply
         style = Style.DIM if behind else Style.STRONG if at else Style.PLAIN
         wrong = actual != step.expected and not behind
         parts = [

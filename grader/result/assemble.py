@@ -85,7 +85,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         environment=Environment(
             tools=tuple(_used(attempt)),
             command=built.command,
-            reproduce=lab.reproduce_command if built.command else "",
+            reproduce=lab.reproduce_command if built.command or built.program is not None else "",
             kernel=f"{os.uname().sysname} {os.uname().release}",
             grader=grader.__version__,
         ),

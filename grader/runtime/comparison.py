@@ -31,11 +31,9 @@ class End(StrEnum):
     """How a case ended."""
 
     REACHED = "reached"  # every operation returned
-    CRASH = "crash"
-    HANG = "hang"
+    ENDED = "ended"  # an operation did not return; `Played.ending` says how
     NO_TIME = "no-time"  # the time for the whole submission was used up before the case or in it
-    LEFT = "left"  # the program called exit or abort
-    STOPPED = "stopped"  # the reports stop without a visible reason
+    UNKNOWN = "unknown"  # it went another way than what was recorded of the reference, which is not here itself
     UNREADABLE = "unreadable"  # its structures are so broken that the handout no longer says what comes next
     MISFIT = "misfit"  # a poke does not fit the program's state
 
@@ -74,6 +72,12 @@ class Comparison:
     """Whether the comparison ended because no time was left for it."""
     lost_from: frozenset[str] = frozenset()
     """Calls whose allocations a memory checker saw lost, in addition to those of `played.events`."""
+
+    @property
+    def ending_kind(self) -> str:
+        """How the case ended, in one word: what the runtime says of an operation that did not return."""
+        ending = self.played.ending if self.end is End.ENDED else None
+        return ending.kind if ending is not None else self.end.value
 
     def with_lost(self, count: int, actual: str) -> Comparison:
         """Return the same comparison of a case that ended and lost `count` allocations; `actual` says so in words."""

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from grader.core.case import Case
+from grader.core.verdict import SourceLine, Verdict
 from grader.runtime.heap_events import BlockEvent
 
-__all__ = ["Fault", "Played", "PlayedStep", "Remark", "Replayed"]
+__all__ = ["NO_TIME", "Ending", "Played", "PlayedStep", "Replayed"]
 
-_RECURSION = 8
-_EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
+NO_TIME = "no-time"
+"""The kind of an ending that says nothing about its own case: others used up the time for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A signal, a time limit, or an exit of the program, with the stack of addresses at that moment."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A bad end of a case, in the words of the runtime that observed it."""
 
-    operation: int
-    signal: int
-    address: int
-    stack: tuple[int, ...]
-    code: int = 0
-    """The kernel's reason for the signal (si_code)."""
-
-    @property
-    def calls_itself(self) -> tuple[int, ...]:
-        """Return addresses that repeat many times in the stack: those of a recursion that filled it."""
-        return tuple(sorted(address for address, times in Counter(self.stack).items() if times >= _RECURSION))
-
-    @property
-    def place(self) -> tuple[int, ...]:
-        """The stack by which lines are found.
-
-        For a recursion it has only the repeated calls: where the recursion filled the stack is chance.
-        """
-        return (0, *self.calls_itself) if self.signal == signal.SIGSEGV and self.calls_itself else self.stack
+    kind: str
+    """The word for it in findings, such as "crash"."""
+    verdict: Verdict
+    sentence: str
+    """What happened, with the name of the call."""
+    lines: tuple[SourceLine, ...] = ()
+    """The submission's lines, the one to look at first."""
+    detail: str = ""
+    """A finer word for it, by which known mistakes recognise it; empty: the kind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -54,63 +41,36 @@ class PlayedStep:
     live: int = 0
 
 
-class Remark(NamedTuple):
-    """What a program reported of one operation besides its state, in the format of the build that reported it."""
-
-    operation: int
-    body: bytes
-
-
 @dataclass(slots=True)
 class Played:
-    """Everything one case reported."""
+    """Everything one case reported. A runtime may have a class of its own for what else it observes."""
 
     case: Case
     steps: list[PlayedStep] = field(default_factory=list)
     events: list[BlockEvent] = field(default_factory=list)
-    remarks: list[Remark] = field(default_factory=list)
-    """Undefined behaviour, where the program was built to report it."""
-    lines: bytes | None = None
-    """The path and the stores of the instrumented operation, where the program was built to report them."""
-    fault: Fault | None = None
-    left: Fault | None = None
-    """The program left the call; `signal` is a value of `enum way` in calls.c, `code` the exit status."""
     misfit: bool = False
-    hung: bool = False
-    no_time: bool = False
-    """Whether it was not begun, or not brought to its end, because the time for the submission was used up."""
-    overflow: str = ""
-    """What the program did too much of before this case ended, so that its reports were no longer read."""
-    ended: bool = False
-    """Whether an END frame came: the parent process of the case saw it end."""
-    status: int = 0
+    """Whether the case ended because a poke does not fit the program's state."""
+    bad_end: Ending | None = None
+    """How it ended, where not every operation returned."""
     cpu_seconds: float = 0.0
+    failing: tuple[int, ...] = ()
+    """Of a generated case: the places of its traces that, played together with others, were not what they should be."""
 
-    def stop_listening(self, why: str) -> None:
-        """Note why its reports from here on were not read.
-
-        The last operation counts as not observed, even if it seems done.
-        """
-        self.overflow = why
-        del self.steps[len(self.case.trace.operations) - 1 :]
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended, where not every operation returned."""
+        return self.bad_end
 
     @property
     def unexplained_end(self) -> str:
-        """How the case ended, where something outside the program could have caused that too; "" otherwise."""
-        if self.no_time or self.hung or self.overflow:
-            return ""
-        if not self.ended:
-            return "was not seen to its end"
-        if self.fault is None and self.left is None and os.WIFSIGNALED(self.status):
-            return f"was ended by signal {os.WTERMSIG(self.status)}"
-        code = os.WEXITSTATUS(self.status)
-        return f"gave up with exit code {code}" if code in (_EXIT_NO_REPORT, _EXIT_BAD_PLAN) else ""
+        """How it ended, where something outside the program could have caused that too; "" otherwise."""
+        return ""
 
     @property
-    def hung_in(self) -> str:
-        """The call that hung; "" when none did."""
+    def next_call(self) -> str:
+        """The call of the operation that did not return; "" when all did."""
         operations = self.case.trace.operations
-        return operations[len(self.steps)].name if self.hung and len(self.steps) < len(operations) else ""
+        return operations[len(self.steps)].name if len(self.steps) < len(operations) else ""
 
     @property
     def live(self) -> int:

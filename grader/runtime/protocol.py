@@ -66,6 +66,14 @@ class Runtime(Protocol):
         """The file that students submit."""
 
     @property
+    def language(self) -> str:
+        """The short name of the language, by which bundles choose what they say of it: "c", "python"."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Debian's packages that it needs, besides those of the grader itself (a C compiler, Python)."""
+
+    @property
     def programs(self) -> tuple[str, ...]:
         """The names of all programs that it may start in the sandbox."""
 
@@ -92,8 +100,11 @@ class Runtime(Protocol):
         change points is run by `optional`.
         """
 
-    def play(self, work: Workspace, program: Program, cases: Sequence[Case]) -> Replayed:
-        """Run the cases and record what the program reports. Raises `GraderError` when the grader's side breaks."""
+    def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
+        """Run the cases and record what the program reports; `optional` runs what cannot change points.
+
+        Raises `GraderError` when the grader's side breaks.
+        """
 
     def inspect(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,7 @@ __all__ = [
     "COMPILE_LIMITS",
     "LEVELS",
     "LINK_LIMITS",
+    "NO_VARIABLES",
     "RUN_LIMITS",
     "Limits",
     "Workspace",
@@ -55,6 +56,9 @@ class Limits(Patience):
     """Whether it may read all of /proc, as a harness must."""
     sees_itself: bool = False
     """Whether it may read its own folder in /proc, as Valgrind must."""
+    fixed_addresses: bool = False
+    """Whether its memory has the same addresses in every run, so that what depends on them (the order of a set of
+    objects) repeats."""
 
     def words(self) -> Iterator[str]:
         """Yield the launcher's arguments for these limits."""
@@ -62,6 +66,8 @@ class Limits(Patience):
         for name, value in zip(("cpu", "space", "file", "processes", "files"), values, strict=True):
             if value is not None:
                 yield f"{name}={value}"
+        if self.fixed_addresses:
+            yield "fixed"
 
 
 COMPILE_LIMITS = Limits(
@@ -97,6 +103,8 @@ _SYSTEM = (
 )
 """What compilers, other tools and the dynamic loader read. Not all of /usr: it may hold the cases."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
+NO_VARIABLES: Mapping[str, str] = {}
+"""Nothing is added to the clean environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +126,13 @@ class Workspace:
         limits: Limits,
         feeds: Sequence[bytes] = (),
         channels: int = 0,
+        variables: Mapping[str, str] = NO_VARIABLES,
     ) -> Completed:
-        """Run a program in the folder with few rights and charge the budget; see `grader.system.process.run`."""
-        environment = _environment(self.folder)
+        """Run a program in the folder with few rights and charge the budget; see `grader.system.process.run`.
+
+        `variables` are added to the clean environment.
+        """
+        environment = {**_environment(self.folder), **variables}
         paid = replace(
             limits,
             wall_seconds=self.budget.wall_limit(limits.wall_seconds),

@@ -27,6 +27,10 @@ class TimeLimits:
     """For an operation of a call that is proven to hang, however little is left of `hangs`."""
     hangs: float = 0.9
     """For all operations of all calls that are proven to hang."""
+    python_operation: float = 0.5
+    """For an operation of a Python submission. A correct program needs 0.00001."""
+    python_least: float = 0.03
+    """For an operation of a Python call that is proven to hang, however little is left of `hangs`."""
     silent: float = 2.0
     """Without a report. The harness reports after every operation, and after every hang."""
     checked_silent: float = 0.3

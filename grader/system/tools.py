@@ -28,7 +28,7 @@ class NeededTool:
     """A program that must be installed for gradings of a lab."""
 
     name: str
-    """What is typed to start it."""
+    """What is typed to start it; an absolute path for what must be this very file."""
     purpose: str
     title: str = ""
     """Its name in reports, where that is another one."""
@@ -40,10 +40,15 @@ class NeededTool:
     """What to do without it, in a sentence; empty: nothing."""
 
     @property
+    def short_name(self) -> str:
+        """Its name, wherever it lies: two machines have the same tools in different places."""
+        return Path(self.name).name
+
+    @property
     def install_command(self) -> str:
         """The command that installs it on this machine."""
         manager = next((name for name in _MANAGERS if shutil.which(name)), "apt-get")
-        packages = self.packages or self.name
+        packages = self.packages or self.short_name
         return _MANAGERS[manager].format(packages if manager == "apt-get" else packages.split()[0])
 
 

@@ -14,11 +14,10 @@ from grader.core.errors import CaseFileError
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import Verdict
-from grader.report import FORMATS, GRADEBOOKS, View
+from grader.report import FORMATS, View
+from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT
-from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
-from grader.tests.support.readers import READERS
 
 FORGETS = RIGHT.replace("total=$((total + $1))", "total=$1")
 UNREADABLE = "add() {\n    if true; then total=1\n}\n"
@@ -127,11 +126,8 @@ def test_every_report_tells_of_it(tmp_path: Path, source: str) -> None:
     record = graded(tmp_path, source)
 
     assert from_json(to_json(record)) == record
-    for name, render in FORMATS.items():
-        READERS[name](render(record, View()), View())
-        assert TOLD[name](render(record, View(instructor=True))).agrees(of_record(record)), name
-    for name, book in GRADEBOOKS.items():
-        assert BOOKS[name](book([record]))[record.submission.name].agrees(of_record(record)), name
+    formats_agree(record)
+    books_agree([record])
 
 
 def test_reports_of_a_shell_script_speak_of_no_c(tmp_path: Path) -> None:

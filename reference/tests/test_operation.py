@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from reference.model import play
-from reference.operation import Operation, Reply, Trace
+from reference.operation import NULL, Operation, Reply, Trace
 from reference.paged_kv import PagedKV
 
 CREATE = Operation(name="create_sequence", arguments=(1, 5))
@@ -16,8 +16,13 @@ CREATE = Operation(name="create_sequence", arguments=(1, 5))
     ("operation", "line"),
     [
         (CREATE, "create_sequence 1 5"),
-        (Operation(name="llm_init", arguments=(None, 64)), "llm_init NULL 64"),
+        (Operation(name="llm_init", arguments=(NULL, 64)), "llm_init NULL 64"),
         (Operation(name="llm_init", arguments=("big",)), "llm_init big"),
+        (Operation(name="admit", arguments=("r1", None, True, False)), "admit r1 null true false"),
+        (
+            Operation(name="free", arguments=((1, ("a", None)), 0.5, "no word", "null")),
+            'free [1,["a",null]] 0.5 "no word" "null"',
+        ),
         (Operation(name="llm_destroy", target=2), "@2 llm_destroy"),
         (Operation(name="llm_destroy", target=None), "@NULL llm_destroy"),
     ],

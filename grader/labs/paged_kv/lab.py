@@ -8,8 +8,9 @@ from pathlib import Path
 
 from grader.assignment import rubric
 from grader.assignment.lab import Lab
-from grader.core.case import Grammar, Number, Signature
-from grader.core.verdict import Judged
+from grader.core.case import Number, Signature
+from grader.core.facet import Facet
+from grader.labs.load_lab import load_lab
 from grader.labs.paged_kv.clues.table import CLUES
 from grader.labs.paged_kv.picture import picture
 from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
@@ -33,11 +34,12 @@ _STARTER = _HERE / "starter"
 
 _LABELS_GCC = 12
 
-FACETS = frozenset(
-    {
+FACETS = tuple(
+    Facet(name)
+    for name in (
         *("reply", "counters", "ref_count", "tables", "fields", "list", "written", "copied", "untouched"),
         *("heap", "failing", "choice", "isolation"),
-    }
+    )
 )
 """The named parts of a record (design: driver and record)."""
 
@@ -54,21 +56,21 @@ _OPERATIONS = {  # in the order of the driver's enum code
     "llm_init": Signature(
         arguments=(Number("pool_size", 0, _MOST_POOL_BYTES),),
         replies=("engine",),
-        refusal="NULL",
+        refusals=("NULL",),
         null_first=True,
         null_target=False,
         opens=True,
         task="Task 1",
     ),
     "create_sequence": Signature(
-        arguments=(_ID, Number("initial_kv_len")), replies=("seq",), refusal="NULL", task="Task 2"
+        arguments=(_ID, Number("initial_kv_len")), replies=("seq",), refusals=("NULL",), task="Task 2"
     ),
-    "free_sequence": Signature(arguments=(_ID,), replies=("0",), refusal="-1", task="Task 2"),
+    "free_sequence": Signature(arguments=(_ID,), replies=("0",), refusals=("-1",), task="Task 2"),
     "fork_sequence": Signature(
-        arguments=(Number("parent_seq_id"), Number("new_seq_id")), replies=("seq",), refusal="NULL", task="Task 3"
+        arguments=(Number("parent_seq_id"), Number("new_seq_id")), replies=("seq",), refusals=("NULL",), task="Task 3"
     ),
-    "append_kv": Signature(arguments=(_ID, Number("kv_data")), replies=("0",), refusal="-1", task="Task 4"),
-    "llm_destroy": Signature(arguments=(), replies=("0",), refusal="-1", closes=True, task="Task 5"),
+    "append_kv": Signature(arguments=(_ID, Number("kv_data")), replies=("0",), refusals=("-1",), task="Task 4"),
+    "llm_destroy": Signature(arguments=(), replies=("0",), refusals=("-1",), closes=True, task="Task 5"),
     "move_l2": Signature(arguments=(_ID, _SLOT, _SLOT), null_target=False),
     "unmap": Signature(arguments=(_ID, Number("logical block", 0, MAX_LOGICAL_BLOCKS - 1)), null_target=False),
     "set_kv_count": Signature(arguments=(_ID, Number("kv_count", 0, _MOST_KV)), null_target=False),
@@ -94,36 +96,29 @@ _STUBS = {
 @cache
 def lab() -> Lab:
     """Return the lab. Raises `RubricError` when its rubric is wrong."""
-    rules = rubric.load(_CASES / "rubric.toml", FACETS, _OPERATIONS)
-    grammar = Grammar(
-        operations=_OPERATIONS,
-        settings=_SETTINGS,
-        example="append_kv 1 77 -> 0",
-        most_targets=_MOST_ENGINES,
-        clauses=rubric.load_clauses(_CASES / "handout.toml"),
-        rules=tuple(rule.id for rule in rules.rules if rule.judged is Judged.CASES),
-        complete=_complete,
-        model=PagedKV,
-    )
     project = CProject(
         source_name="llm_memory.c",
         header=_HERE / "llm_memory.h",
         driver=_HERE / "driver.c",
         functions=_STUBS,
-        rule=rules.judged(Judged.BUILD),
     )
-    return Lab(
+    clauses = rubric.load_clauses(_CASES / "handout.toml")
+    return load_lab(
         name="paged_kv",
         title="CS110 Homework 3: paged KV-cache memory manager",
-        handout="CS110 HW3",
         cases=_CASES,
-        grammar=grammar,
-        rubric=rules,
+        calls=_OPERATIONS,
+        facets=FACETS,
+        oracle="reference.paged_kv:PagedKV",
         model=PagedKV,
         runtime=NativeRuntime(
             project=project,
             driver=Driver(operations=_OPERATIONS, settings=_driver_settings, places=places),
         ),
+        settings=_SETTINGS,
+        example="append_kv 1 77 -> 0",
+        most_targets=_MOST_ENGINES,
+        complete=_complete,
         clues=CLUES,
         situations=situations,
         situation_words=SITUATIONS,
@@ -132,8 +127,8 @@ def lab() -> Lab:
         describe_poke=describe_poke,
         draw=draw,
         picture=picture,
-        reproduce=partial(reproduce, clauses=grammar.clauses),
-        reproduce_command=COMMAND,
+        reproduce=partial(reproduce, clauses=clauses),
+        reproduce_command=f"{COMMAND} && ./repro",
         labels_hold=_labels_hold,
         starter={
             project.source_name: _STARTER / "llm_memory.c",

@@ -19,10 +19,11 @@ from grader.core.verdict import Advice, SourceLine, Visibility
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.native.driver import Driver
+from grader.runtime.native.native_played import NativePlayed, NativeReplayed, Remark
 from grader.runtime.native.plan import WATCH
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
-from grader.runtime.observation import Played, Remark, Replayed
+from grader.runtime.observation import Played
 from grader.runtime.program import Built, Program
 from grader.runtime.protocol import Advised
 from grader.runtime.source_lines import Lines, stack_of
@@ -51,12 +52,13 @@ _UNDEFINED = (
 """In the order of faults.c's enum undefined."""
 
 _ENDS = {
-    End.CRASH: "crashes",
-    End.HANG: "does not come back",
-    End.LEFT: "ends the whole program",
-    End.STOPPED: "ends the whole program",
-    End.UNREADABLE: "leaves structures that nobody can follow",
+    "crash": "crashes",
+    "hang": "does not come back",
+    "left": "ends the whole program",
+    "stopped": "ends the whole program",
+    End.UNREADABLE.value: "leaves structures that nobody can follow",
 }
+"""By the kind of an ending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ def look_for_advice(
     advice: list[Advice] = []
     spent = 0.0
 
-    def run(what: Program, cases: Sequence[Case], failing: Sequence[int] = ()) -> Replayed:
+    def run(what: Program, cases: Sequence[Case], failing: Sequence[int] = ()) -> NativeReplayed:
         nonlocal spent
         played = replay(work, what, cases, driver=driver, failing=failing)
         spent += played.cpu_seconds
@@ -107,9 +109,9 @@ def _not_looked(why: str) -> Advice:
     return Advice(kind="not-looked", message=f"Not everything could be looked at: {why}")
 
 
-def _undefined(played: Sequence[Played], source_name: str) -> Iterator[Advice]:
+def _undefined(played: Sequence[NativePlayed], source_name: str) -> Iterator[Advice]:
     """Yield one advice for each line, as one problem leads to the next: with the first case and call that showed it."""
-    found: dict[int, tuple[int, int, Played, Remark]] = {}
+    found: dict[int, tuple[int, int, NativePlayed, Remark]] = {}
     for one in played:
         for remark in one.remarks:
             if len(remark.body) >= 12 and remark.operation in range(len(one.case.trace.operations)):
@@ -130,7 +132,7 @@ def _undefined(played: Sequence[Played], source_name: str) -> Iterator[Advice]:
 def _probed(
     sound: Sequence[Comparison],
     driver: Driver,
-    run: Callable[[Sequence[Case], Sequence[int]], Replayed],
+    run: Callable[[Sequence[Case], Sequence[int]], NativeReplayed],
     look_up: Callable[[Sequence[tuple[int, ...]]], Lines],
     *,
     judge: Callable[[Played], Comparison],
@@ -181,7 +183,7 @@ def _failures(base: Comparison, one: Comparison, driver: Driver) -> Iterator[_Fa
     if failed is None or not 0 <= failed.operation < len(base.case.trace.operations):
         return
     at = failed.operation
-    fault = one.played.left or one.played.fault
+    fault = one.played.left or one.played.fault if isinstance(one.played, NativePlayed) else None
     came = _what_came(base, one, at, driver)
     if came:
         yield _Failure(
@@ -195,10 +197,9 @@ def _failures(base: Comparison, one: Comparison, driver: Driver) -> Iterator[_Fa
 
 def _what_came(base: Comparison, one: Comparison, at: int, driver: Driver) -> str:
     call = one.case.trace.operations[at].name
-    if one.ended_at < at or (one.ended_at == at and one.end not in _ENDS):
-        return ""
-    if one.ended_at == at:
-        return f"{call} {_ENDS[one.end]} when the allocation {{lines}} fails"
+    if one.ended_at <= at:
+        ends = _ENDS.get(one.ending_kind)
+        return f"{call} {ends} when the allocation {{lines}} fails" if ends and one.ended_at == at else ""
     before = base.played.steps[at - 1].record if at else b""
     after = one.played.steps[at].record
     reply = one.actual[at]

@@ -16,9 +16,9 @@ from grader.runtime.comparison import ALLOCATED
 from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.native.call_path import before_crash, return_taken
 from grader.runtime.native.driver import Driver
+from grader.runtime.native.native_played import NativePlayed
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
-from grader.runtime.observation import Played
 from grader.runtime.program import Built
 from grader.runtime.source_lines import Lines, Named, Place, stack_of
 from grader.runtime.suspicion import Suspicion
@@ -117,7 +117,7 @@ def _addresses(told: _Told) -> Iterator[int]:
         yield from (told.used.caller, told.used.freed_at)
 
 
-def _same(suspicion: Suspicion, played: Played) -> bool:
+def _same(suspicion: Suspicion, played: NativePlayed) -> bool:
     """Whether the call left the same record as in the graded program."""
     at = suspicion.operation
     if _ended(suspicion):
@@ -128,7 +128,7 @@ def _same(suspicion: Suspicion, played: Played) -> bool:
     return at < min(len(played.steps), len(steps)) and played.steps[at].record == steps[at].record
 
 
-def _told(suspicion: Suspicion, played: Played) -> _Told | None:
+def _told(suspicion: Suspicion, played: NativePlayed) -> _Told | None:
     """Return what was reported of the case; None if the call left another record, or the harness did not send this."""
     if not _same(suspicion, played):
         return None

@@ -13,12 +13,11 @@ from functools import lru_cache
 
 from grader.core.case import Case
 from grader.core.identity_key import Same
-from grader.core.verdict import Visibility
 from grader.runtime.native.driver import Driver
 from grader.system.time_limits import TIME_LIMITS, TimeLimits
-from reference.operation import Operation, Trace
+from reference.operation import NULL, Operation, Trace
 
-__all__ = ["WATCH", "by_visibility", "plan"]
+__all__ = ["WATCH", "plan"]
 
 WATCH = -1
 """In the place of a failing allocation: none fails, and memory freed by the call that allocated it is reported."""
@@ -28,14 +27,6 @@ _MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
 _SETTINGS = 4
 _CALL = struct.Struct("<8i")
 _MICROSECONDS = 1_000_000
-
-
-def by_visibility(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:
-    """Split these case numbers into the public and then the hidden ones: a process may have either, not both."""
-    parts: dict[Visibility, list[int]] = {visibility: [] for visibility in Visibility}
-    for number in numbers:
-        parts[cases[number].visibility].append(number)
-    return [part for part in (parts[Visibility.PUBLIC], parts[Visibility.HIDDEN]) if part]
 
 
 def plan(
@@ -86,6 +77,6 @@ def _encode_all(trace: Same[Trace], driver: Same[Driver]) -> bytes:
 
 
 def _encode(operation: Operation, codes: dict[str, int]) -> bytes:
-    nulls = sum(1 << i for i, argument in enumerate(operation.arguments) if argument is None)
+    nulls = sum(1 << i for i, argument in enumerate(operation.arguments) if argument == NULL)
     padded = [*operation.numbers, *[0] * 5][:5]
     return _CALL.pack(codes[operation.name], operation.target or 0, nulls, *padded)

@@ -19,10 +19,12 @@ from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
 from grader.runtime.native.block_reports import block_event
 from grader.runtime.native.driver import Driver
-from grader.runtime.native.plan import by_visibility, plan
+from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed, Remark
+from grader.runtime.native.plan import plan
 from grader.runtime.native.wire import Frame, Frames, Kind
-from grader.runtime.observation import Fault, Played, PlayedStep, Remark, Replayed
+from grader.runtime.observation import PlayedStep
 from grader.runtime.program import Program
+from grader.runtime.visibility import by_visibility
 from grader.system.budget import Budget
 from grader.system.process import MOST_CHANNEL, Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
@@ -67,7 +69,7 @@ def replay(
     failing: Sequence[int] = (),
     tracing: bool = False,
     lines: bool = False,
-) -> Replayed:
+) -> NativeReplayed:
     """Run all cases natively, one forked process each. Raises `DriverError` when the grader's own side breaks.
 
     `failing`: for each case which allocation fails, see harness.c. With `tracing` no states are reported; instead, for
@@ -75,7 +77,7 @@ def replay(
     to report lines does so (`Played.lines`). If the whole program ends in the middle, the cases that had not begun get
     another process. Raises `TooBusy` when the machine is so busy that the program had to be ended although it worked.
     """
-    played = [Played(case) for case in cases]
+    played = [NativePlayed(case) for case in cases]
     output, spent = b"", 0.0
     limits = work.budget.limits
     planned = partial(plan, cases, driver=driver, failing=failing, limits=limits, tracing=tracing, lines=lines)
@@ -91,7 +93,7 @@ def replay(
         spent += seconds
         if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
             output = said
-    return Replayed(played=tuple(played), output=output, cpu_seconds=spent)
+    return NativeReplayed(played=tuple(played), output=output, cpu_seconds=spent)
 
 
 def _run(
@@ -113,7 +115,7 @@ def _run(
 
 
 def _played_together(
-    played: list[Played], numbers: Sequence[int], run: Callable[[Sequence[int], int], Completed], budget: Budget
+    played: list[NativePlayed], numbers: Sequence[int], run: Callable[[Sequence[int], int], Completed], budget: Budget
 ) -> tuple[bytes, float]:
     """Play the cases with these numbers, which may share a process. Return what was printed, and the CPU seconds."""
     left = list(numbers)
@@ -144,7 +146,7 @@ def _played_together(
     return output, spent
 
 
-def _listen(played: list[Played], left: Sequence[int], frames: Iterable[Frame]) -> tuple[list[int], bool]:
+def _listen(played: list[NativePlayed], left: Sequence[int], frames: Iterable[Frame]) -> tuple[list[int], bool]:
     """Record what one process reports. Return the cases that it began, in order, and whether it finished all."""
     places = {number: place for place, number in enumerate(left)}
     begun: list[int] = []
@@ -171,12 +173,12 @@ def _listen(played: list[Played], left: Sequence[int], frames: Iterable[Frame]) 
     return begun, finished
 
 
-def _take_down(played: list[Played], frame: Frame) -> None:
+def _take_down(played: list[NativePlayed], frame: Frame) -> None:
     one = played[frame.case]
     operations = len(one.case.trace.operations)
     match frame.kind:
         case Kind.BEGIN:
-            played[frame.case] = Played(one.case)  # a second attempt replaces the first
+            played[frame.case] = NativePlayed(one.case)  # a second attempt replaces the first
         case Kind.STEP if frame.operation == len(one.steps) < operations:
             one.steps.append(_step_of(frame))
         case Kind.BLOCK if -1 <= frame.operation < operations:

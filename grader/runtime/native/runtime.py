@@ -18,8 +18,8 @@ from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.driver import Driver
 from grader.runtime.native.leaks import confirm_lost, find_lost
 from grader.runtime.native.lines import find_lines
+from grader.runtime.native.native_played import name_lines
 from grader.runtime.native.needed_tools import ADDR2LINE, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
-from grader.runtime.native.plan import by_visibility
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES, memcheck
@@ -29,6 +29,7 @@ from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
 from grader.runtime.protocol import Advised, Observations, Suspect
 from grader.runtime.source_lines import Lines
+from grader.runtime.visibility import by_visibility
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool
@@ -47,6 +48,16 @@ class NativeRuntime:
     def source_name(self) -> str:
         """The file that students submit."""
         return self.project.source_name
+
+    @property
+    def language(self) -> str:
+        """The language's short name."""
+        return "c"
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What is installed for it."""
+        return ("binutils", "valgrind", "libc6-dbg")
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -80,10 +91,13 @@ class NativeRuntime:
         """The program of a submission without mistakes that does nothing: it shows what this machine can do."""
         return known_good_program(self.project, work)
 
-    def play(self, work: Workspace, program: Program, cases: Sequence[Case]) -> Replayed:
+    def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
         """Run all cases natively."""
         run = partial(replay, cases=cases, driver=self.driver)
-        return run_confirmed(work, program, run, known_good=self.known_good)
+        replayed = run_confirmed(work, program, run, known_good=self.known_good)
+        name = partial(name_lines, replayed.played, partial(source_lines, work, program))
+        optional.run(OptionalStage.LINES, name, otherwise=None)
+        return replayed
 
     def inspect(
         self,

@@ -14,6 +14,8 @@ from grader.core.errors import MOST_SHOWN, CaseFileError, InputError
 from grader.labs.paged_kv.lab import FACETS, lab
 from grader.tests.assignment.test_load import CREATED, HEADER
 
+_FACETS = frozenset(facet.name for facet in FACETS)
+
 _OVERRIDE = '[[override]]\nsubmission = "{}"\nrule = "address"\npoints = 1\nreason = "r"\nby = "b"\n'
 
 
@@ -34,7 +36,7 @@ def read_overrides(path: Path) -> object:
 
 def read_rubric(path: Path) -> object:
     """With the facets and calls of the lab."""
-    return rubric.load(path, FACETS, lab().grammar.operations)
+    return rubric.load(path, _FACETS, lab().grammar.operations)
 
 
 def complaint(path: Path, content: str | bytes, read: Callable[[Path], object]) -> list[str]:

@@ -12,6 +12,8 @@ from grader.core.rubric import Rubric
 from grader.core.verdict import Judged
 from grader.labs.paged_kv.lab import FACETS, lab
 
+_FACETS = frozenset(facet.name for facet in FACETS)
+
 REAL = (lab().cases / "rubric.toml").read_text(encoding="utf-8")
 CALLS = tuple(lab().grammar.operations)
 
@@ -20,7 +22,7 @@ def loaded(folder: Path, text: str) -> Rubric:
     """The rubric of that text."""
     path = folder / "rubric.toml"
     path.write_text(text, encoding="utf-8")
-    return rubric.load(path, FACETS, CALLS)
+    return rubric.load(path, _FACETS, CALLS)
 
 
 def mistakes(folder: Path, text: str) -> list[str]:
@@ -150,7 +152,7 @@ def test_a_file_that_is_no_rubric(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
     with pytest.raises(RubricError) as caught:
-        rubric.load(path, FACETS, CALLS)
+        rubric.load(path, _FACETS, CALLS)
 
     assert all(str(problem).startswith(f"{path}:") and problem.line >= 1 for problem in caught.value.problems)
 
@@ -159,7 +161,7 @@ def test_a_rubric_that_is_not_there(tmp_path: Path) -> None:
     """A missing file and a folder are said in words of the system."""
     for path, says in ((tmp_path / "none.toml", "No such file or directory"), (tmp_path, "Is a directory")):
         with pytest.raises(RubricError, match=f"cannot be read: {says}"):
-            rubric.load(path, FACETS, CALLS)
+            rubric.load(path, _FACETS, CALLS)
 
 
 @pytest.mark.parametrize("text", ["x = 1", "clauses = [1]", '[clauses]\na = "b"\nc = 3'])

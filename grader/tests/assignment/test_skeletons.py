@@ -30,7 +30,7 @@ def test_a_skeleton_that_belongs_to_a_bundle_is_never_graded(tmp_path: Path, nam
     said = complaint(tmp_path)
 
     assert said == (
-        f"there is no {NAME} in the folder, and no other C file. Put yours at the top of the folder: "
+        f"there is no {NAME} in the folder, and no other .c file. Put yours at the top of the folder: "
         f"what is in {copy} is the grader's own, and {NAME} there is never graded"
     )
     own = handed_in(tmp_path.joinpath(*"abcdefg"))
@@ -43,9 +43,9 @@ def test_the_skeleton_of_a_bundle_is_no_reason_to_ask(tmp_path: Path, monkeypatc
     """Where it is as near as the student's own, seen from where we stand too; the file beside the grader counts."""
     skeleton = tmp_path / "grading" / "grader" / "labs" / "any" / "starter"
     handed_in(skeleton, b"int skeleton;\n")
-    harness = tmp_path / "grading" / "grader" / "runtime" / "native" / "harness"
-    harness.mkdir(parents=True)
-    (harness / "harness.c").touch()
+    runtime = tmp_path / "grading" / "grader" / "runtime"
+    runtime.mkdir(parents=True)
+    (runtime / "protocol.py").touch()
     handed_in(tmp_path.joinpath(*"abcde"))
     monkeypatch.chdir(tmp_path)
 
@@ -56,10 +56,10 @@ def test_the_skeleton_of_a_bundle_is_no_reason_to_ask(tmp_path: Path, monkeypatc
 
 
 def test_a_folder_with_the_name_of_ours_is_searched(tmp_path: Path) -> None:
-    """It is no copy of the grader without its harness, and a link to one is none."""
+    """It is no copy of the grader without its runtime, and a link to one is none."""
     handed_in(tmp_path / "grader" / "labs" / "paged_kv" / "starter")
-    harness = Path("grader", "runtime", "native", "harness", "harness.c")
-    (tmp_path / harness.parent).mkdir(parents=True)
-    (tmp_path / harness).symlink_to(ROOT / harness)
+    mark = Path("grader", "runtime", "protocol.py")
+    (tmp_path / mark.parent).mkdir(parents=True)
+    (tmp_path / mark).symlink_to(ROOT / mark)
 
     assert collected(tmp_path).content == b"int x;\n"

@@ -144,7 +144,7 @@ def test_hidden_folders_are_not_searched(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_a_finding_that_names_other_c_files(tmp_path: Path) -> None:
     """Most often it only has another name."""
-    assert complaint(tmp_path) == f"there is no {NAME} in the folder, and no other C file"
+    assert complaint(tmp_path) == f"there is no {NAME} in the folder, and no other .c file"
 
     (tmp_path / "LLM_Memory.c").touch()
     (tmp_path / "src").mkdir()

@@ -23,7 +23,7 @@ import pytest
 
 from grader.assignment import load
 from grader.bundles import BUNDLES
-from grader.labs import DEFAULT, LABS
+from grader.labs import open_lab
 from grader.system.confine.slot import user_of_this_process
 from grader.tests.support.autograder import Autograder, unpacked
 from grader.tests.support.command import SAMPLES, environment, tools
@@ -42,7 +42,7 @@ def made() -> Iterator[Autograder]:
     """The container after its image was built. In the place of `setup.sh`: this Python, with the bundle's own files."""
     place = Path(tempfile.mkdtemp(prefix="container-"))
     place.chmod(0o755)  # as everybody may look into a container's root; pytest's own folders are shut
-    lab = LABS[DEFAULT]()
+    lab = open_lab("paged_kv")
     cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/copy_*")
     cases += load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/no_free*")
     (bundle,) = BUNDLES["gradescope"].make(lab, cases)

@@ -20,7 +20,7 @@ from grader.bundles import BUNDLES, bundle
 from grader.bundles.bundle import File, put, zipped
 from grader.bundles.tree import tree
 from grader.core.errors import UsageError
-from grader.labs import DEFAULT, LABS
+from grader.labs import open_lab
 from grader.tests.support.command import ROOT, copy_of_the_house, grade, grade_process
 from grader.tests.test_house_files import house_files
 
@@ -52,7 +52,7 @@ def test_help_lists_all_bundles() -> None:
 
 def test_a_tree_carries_our_packages_and_nothing_beside_them() -> None:
     """Of what git keeps: all of both packages but tests, benchmarks and READMEs; the cases, and what sets it up."""
-    lab = LABS[DEFAULT]()
+    lab = open_lab("paged_kv")
     cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
     kept = {path.relative_to(ROOT).as_posix() for path in house_files()}
     code = {name for name in kept if re.match(r"(reference|grader)/(?!(.*/)?((tests|bench)/|README.md))", name)}
@@ -65,7 +65,7 @@ def test_a_tree_carries_our_packages_and_nothing_beside_them() -> None:
 
 def test_a_tree_carries_the_cases_that_it_is_given() -> None:
     """The rubric and the sentences of the handout always."""
-    lab = LABS[DEFAULT]()
+    lab = open_lab("paged_kv")
     cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="init/*")
     names = [Path(file.name) for file in tree(lab, cases) if file.name.startswith("cases/")]
     folder = Path("cases", lab.name)
@@ -79,7 +79,7 @@ def test_a_bundle_is_made_by_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     """What pip installed of one has no scripts that could set it up."""
     monkeypatch.setattr("grader.bundles.tree._ROOT", tmp_path)
     with pytest.raises(UsageError, match="made by a clone"):
-        list(tree(LABS[DEFAULT](), ()))
+        list(tree(open_lab("paged_kv"), ()))
 
 
 def test_what_was_written_beside_stays_away(clone: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from grader.classroom.store import Run, Store, open_store
 from grader.classroom.workers import Graded, Task, grade, processes
 from grader.core.errors import DriverError, OtherGrader
 from grader.core.record import Record, from_json
-from grader.labs import LABS
+from grader.labs import open_lab
 from grader.tests.support.command import ROOT, SAMPLES, environment
 from grader.tests.support.counter_lab import COUNTERS, UNREADABLE, added_counter, in_process
 from grader.tests.support.pretended import FEW_IN_C, deadly
@@ -70,7 +70,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def planned(store: Store, folder: Path, settings: Settings = _COUNTER) -> Run:
     """The class as a run."""
-    submitted = find_submissions(folder, LABS[settings.lab]().source_name, "compile").submissions
+    submitted = find_submissions(folder, open_lab(settings.lab).source_name, "compile").submissions
     return batch.plan(store, fingerprint.grading_plan(settings), folder, submitted)
 
 

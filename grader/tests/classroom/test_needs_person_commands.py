@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.case import Case
+from grader.core.optional_stages import OptionalStages
 from grader.core.record import from_json
 from grader.runtime.observation import Replayed
 from grader.runtime.program import Program
@@ -30,7 +31,7 @@ _BROKE = "its grading broke twice: "
 class BreaksOnDemand(ShellRuntime):
     """Breaks when the source says so: always, or the first time."""
 
-    def play(self, work: Workspace, program: Program, cases: Sequence[Case]) -> Replayed:
+    def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
         """Play the cases, or raise."""
         found = re.search(rb"^# (always|once) (.+)$", program.content, re.MULTILINE)
         if found is not None:
@@ -38,7 +39,7 @@ class BreaksOnDemand(ShellRuntime):
             log.write_text("x" * (1 + tries(log)))
             if found[1] == b"always" or tries(log) == 1:
                 raise RuntimeError("the instrument broke")
-        return super().play(work, program, cases)
+        return super().play(work, program, cases, optional=optional)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ def test_doctor_says_what_is_installed() -> None:
     assert said.code == 0
     assert all(word in said.out for word in ("gcc", "objcopy", "addr2line", "valgrind-3", "protection: "))
     assert "install what is missing" not in said.out
-    assert "a whole grading: works" in said.out
+    assert "a whole grading of paged_kv: works" in said.out
 
 
 def test_doctor_tries_a_whole_grading(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,4 +32,4 @@ def test_doctor_tries_a_whole_grading(monkeypatch: pytest.MonkeyPatch, capsys: p
 
     assert doctor() is ExitCode.JUDGE_ERROR
     said = " ".join(capsys.readouterr().out.split())
-    assert "a whole grading: does not work: our own driver does not compile" in said
+    assert "a whole grading of paged_kv: does not work: our own driver does not compile" in said

@@ -75,7 +75,7 @@ def test_it_leaves_nothing_changed(tmp_path: Path) -> None:
     """Whether it ends well or not, and in other surroundings: the next test finds its own."""
     before = _state()
     looked = grade("doctor", variables={"PATH": tools(tmp_path / "bin", "valgrind")})
-    refused = grade("run", tmp_path, variables={"TMPDIR": str(tmp_path)}, cwd=tmp_path)
+    refused = grade("run", tmp_path, "--lab", "paged_kv", variables={"TMPDIR": str(tmp_path)}, cwd=tmp_path)
 
     assert (looked.code, refused.code) == (3, 1)
     assert re.search(r"gcc\W+missing", looked.out)

@@ -14,7 +14,7 @@ from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.heap_events import BlockEvent, Event
-from grader.runtime.observation import Fault, Played
+from grader.runtime.native.native_played import Fault, NativePlayed
 from grader.tests.support.mistakes import LAST_FIT, MISTAKES, NO_COPY
 from grader.tests.support.programs import changed, comparisons, expected_records, first_case, made, told
 from reference.model import Judgement
@@ -58,9 +58,9 @@ def story(*replacements: tuple[str, str]) -> Comparison:
     return comparison
 
 
-def reported(case: Case, records: list[bytes], **ending: object) -> Played:
+def reported(case: Case, records: list[bytes], **ending: object) -> NativePlayed:
     """A case that reported these records, and ended as said."""
-    played = Played(case, steps=told(records))
+    played = NativePlayed(case, steps=told(records))
     for name, value in ({"ended": True} | ending).items():
         setattr(played, name, value)
     return played
@@ -167,24 +167,27 @@ def test_a_difference_keeps_its_physical_numbers() -> None:
 @pytest.mark.parametrize(
     ("ending", "end"),
     [
-        ({}, End.REACHED),
-        ({"steps": 3, "status": 0}, End.STOPPED),
-        ({"steps": 3, "status": 9}, End.CRASH),
-        ({"steps": 3, "fault": Fault(3, 11, 0, ())}, End.CRASH),
-        ({"steps": 3, "fault": Fault(3, 27, 0, ()), "hung": True}, End.HANG),
-        ({"steps": 3, "left": Fault(3, 1, 0, ())}, End.LEFT),
-        ({"steps": 3, "misfit": True}, End.STOPPED),
-        ({"steps": 3, "ended": False}, End.STOPPED),
+        ({}, "reached"),
+        ({"steps": 3, "status": 0}, "stopped"),
+        ({"steps": 3, "status": 9}, "crash"),
+        ({"steps": 3, "fault": Fault(3, 11, 0, ())}, "crash"),
+        ({"steps": 3, "fault": Fault(3, 27, 0, ()), "hung": True}, "hang"),
+        ({"steps": 3, "no_time": True}, "no-time"),
+        ({"steps": 3, "left": Fault(3, 1, 0, ())}, "left"),
+        ({"steps": 3, "misfit": True}, "stopped"),
+        ({"steps": 3, "ended": False}, "stopped"),
     ],
 )
-def test_how_a_case_ends(ending: dict[str, object], end: End) -> None:
+def test_how_a_case_ends(ending: dict[str, object], end: str) -> None:
     """Each way out has its own name, and the operation that did not come back."""
     records = expected_records(_STORY)
     count = ending.pop("steps", len(records))
     assert isinstance(count, int)
     comparison = compare(reported(_STORY, records[:count], **ending), lab().model)
 
-    assert (comparison.end, comparison.ended_at) == (end, count)
+    kind = comparison.played.ending.kind if comparison.played.ending is not None else comparison.end.value
+    assert (kind, comparison.ended_at) == (end, count)
+    assert comparison.end == (end if end in ("reached", "no-time") else End.ENDED)
     assert comparison.deviations == ()
     assert len(comparison.expected) == len(records)
 
@@ -204,7 +207,7 @@ def test_an_allocation_in_a_refused_call_is_a_failing_difference() -> None:
     """Also when the call frees it again; in a call that works it is nobody's business."""
     case = made("refused", "create_sequence 1 5 -> seq; create_sequence 1 5 -> NULL")
     steps = told(expected_records(case), allocations=1, frees=1)
-    comparison = compare(Played(case, steps=steps, ended=True), lab().model)
+    comparison = compare(NativePlayed(case, steps=steps, ended=True), lab().model)
 
     assert facets(comparison) == {2: {"failing"}}
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from grader.core.verdict import Judged, Verdict
 from grader.labs.paged_kv.lab import FACETS, lab
 from grader.runtime.heap_events import BlockEvent, Event
-from grader.runtime.observation import Fault
+from grader.runtime.native.native_played import Fault
 from grader.tests.support.mistakes import MISTAKES
 from grader.tests.support.programs import (
     POSIX,
@@ -181,7 +181,7 @@ def test_every_clue_speaks_of_what_there_is() -> None:
         blanks = dict.fromkeys(names, "X")
 
         assert clue.rule in rules
-        assert set(clue.facets) <= FACETS
+        assert set(clue.facets) <= {facet.name for facet in FACETS}
         assert set(clue.calls) <= set(chosen.grammar.operations)
         clauses = [clue.clause] if isinstance(clue.clause, str) else clue.clause.values()
         assert set(clauses) <= {"", *chosen.grammar.clauses}

@@ -14,7 +14,7 @@ from grader.labs.paged_kv.lab import lab
 from grader.report.text import render
 from grader.report.why import why
 from grader.runtime.heap_events import HELD, BlockEvent, Event
-from grader.runtime.observation import Fault, Played
+from grader.runtime.native.native_played import Fault, NativePlayed
 from grader.tests.support.programs import around, by_hand, first_case, graded_text, judged, made
 
 _FREE_COUNT = 6
@@ -26,19 +26,19 @@ def counting(name: str, weight: int = 1) -> Case:
     return made(name, "create_sequence 1 5 -> seq", header=f"pool_blocks = 4; weight = {weight}", rule="free-count")
 
 
-def wrong(name: str, weight: int = 1) -> Played:
+def wrong(name: str, weight: int = 1) -> NativePlayed:
     """Such a case that a program fails."""
     return by_hand(counting(name, weight), (1, _FREE_COUNT, 2))
 
 
-def leaking(case: Case, *, allocated_by: int = 1) -> Played:
+def leaking(case: Case, *, allocated_by: int = 1) -> NativePlayed:
     """A case that loses what this operation, counted from 0, allocated."""
     played = by_hand(case)
     played.events.append(BlockEvent(Event.LIVE, HELD, allocated_by, 64, 0, 0))
     return played
 
 
-def crashing(case: Case) -> Played:
+def crashing(case: Case) -> NativePlayed:
     """A case that ends in its second operation."""
     played = by_hand(case)
     del played.steps[1:]

@@ -11,7 +11,7 @@ from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.observation import Fault
+from grader.runtime.native.native_played import Fault
 from grader.tests.support.programs import (
     POSIX,
     SAMPLES,

@@ -11,7 +11,7 @@ from grader.bench.traces import on_pool
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
-from grader.runtime.observation import Played
+from grader.runtime.native.native_played import NativePlayed
 from grader.tests.support.programs import expected_records, first_case, told
 
 
@@ -26,7 +26,7 @@ def test_one_wrong_word_is_found_where_it_is(seed: int) -> None:
     words[chance.randrange(len(words))] ^= 1 << chance.randrange(20)
     wrong = [*right[:at], words.tobytes(), *right[at + 1 :]]
     for records in chance.sample([right, wrong, right, wrong], 4):
-        comparison = compare(Played(case, steps=told(records), ended=True), lab().model)
+        comparison = compare(NativePlayed(case, steps=told(records), ended=True), lab().model)
         wrong_at = [deviation.operation for deviation in comparison.deviations]
         wrong_at += [comparison.ended_at] if comparison.end is End.UNREADABLE else []
 

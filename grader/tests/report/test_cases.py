@@ -213,7 +213,7 @@ def test_a_failure_of_ours_blames_nobody() -> None:
 
 def test_the_way_to_see_a_case_can_be_copied() -> None:
     """Case and program as commands of a shell, the path quoted."""
-    command = "gcc -std=c11 -O2 llm_memory.c repro.c -o repro"
+    command = "gcc -std=c11 -O2 llm_memory.c repro.c -o repro && ./repro"
     record = record_of(
         outcome("append/x"),
         submission=Submission(name="my work", source_file="llm_memory.c"),

@@ -17,7 +17,7 @@ from grader.tests.support.graded import drawn
 def table(record: Record, width: int = 100, audience: str = "student") -> list[str]:
     """Its lines: what follows the line that names it, up to the next empty one."""
     lines = str(text.render(record, width=width, audience=audience)).splitlines()
-    begin = next((number for number, line in enumerate(lines) if line.startswith("  Memory ")), None)
+    begin = next((number for number, line in enumerate(lines) if line.startswith("  State  ")), None)
     return [] if begin is None else lines[begin : lines.index("", begin)]
 
 
@@ -87,4 +87,4 @@ def test_everything_shows_it_too() -> None:
     """With --all the table stands behind the first cause."""
     lines = str(text.render(drawn("no_copy_on_write"), everything=True)).splitlines()
 
-    assert [line for line in lines if line.startswith("  Memory ")] == ["  Memory    after the operation"]
+    assert [line for line in lines if line.startswith("  State  ")] == ["  State     after the operation"]

@@ -14,7 +14,7 @@ from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.result import draw_states
 from grader.runtime.comparison import Comparison
-from grader.runtime.observation import Played
+from grader.runtime.native.native_played import NativePlayed
 from grader.tests.support.programs import told
 from reference.model import play
 from reference.paged_kv.record import Pointer, decode
@@ -23,16 +23,16 @@ _NUMBERS = st.one_of(st.sampled_from((0, 1, -1, 4, 5, 64, 1 << 20)), st.integers
 
 
 @cache
-def right() -> tuple[Played, tuple[bytes, ...]]:
+def right() -> tuple[NativePlayed, tuple[bytes, ...]]:
     """A case with a fork and a copy, and the records of a right program."""
     cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="append/first_append_after_fork_copies")
     records = tuple(step.record for step in play(lab().model(cases[0].trace), cases[0].trace))
-    return Played(cases[0]), records
+    return NativePlayed(cases[0]), records
 
 
 def compared(records: Sequence[bytes]) -> Comparison:
     """What is found where a program reports these."""
-    return compare(Played(right()[0].case, steps=told(records)), lab().model)
+    return compare(NativePlayed(right()[0].case, steps=told(records)), lab().model)
 
 
 def drawn(comparison: Comparison) -> list[Scene | None]:

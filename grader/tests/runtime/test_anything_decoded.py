@@ -26,10 +26,10 @@ from grader.report.view import View
 from grader.result.draw_states import pictures
 from grader.runtime.comparison import Comparison
 from grader.runtime.native import advice, leaks, lines
+from grader.runtime.native.native_played import NativePlayed, NativeReplayed, Remark
 from grader.runtime.native.symbolize import lines_at
 from grader.runtime.native.valgrind.xml import read
 from grader.runtime.native.wire import Kind
-from grader.runtime.observation import Played, Remark, Replayed
 from grader.runtime.program import Built, Program
 from grader.runtime.source_lines import Lines, Named, Place
 from grader.system import sandbox
@@ -103,7 +103,7 @@ def test_frames_of_every_kind(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> No
 def wrong() -> tuple[Comparison, ...]:
     """A block is missing from a table, a reply is wrong, a call crashes."""
     steps = told(expected_records(first_case())[:2])
-    crash = Played(first_case(), steps=steps, ended=True, status=11)
+    crash = NativePlayed(first_case(), steps=steps, ended=True, status=11)
     cases = (by_hand(first_case(), (1, 34, -1)), by_hand(first_case(), (1, 0, 2)), crash)
     return tuple(compare(one, lab().model) for one in cases)
 
@@ -111,9 +111,10 @@ def wrong() -> tuple[Comparison, ...]:
 def found_lines(monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> dict[Place, Named]:
     """What is found where the build for lines reports these bodies, one for each case of `wrong`."""
     suspected = suspicions(case_findings(wrong(), {}, None, lab(), optional=Raising()))
-    played = [replace(one.played, lines=body) for one, body in zip(wrong(), bodies, strict=True)]
+    natively = [one.played for one in wrong() if isinstance(one.played, NativePlayed)]
+    played = [replace(one, lines=body) for one, body in zip(natively, bodies, strict=True)]
     assert len(suspected) == len(played)
-    replayed = Replayed(played=tuple(played), output=b"", cpu_seconds=0.0)
+    replayed = NativeReplayed(played=tuple(played), output=b"", cpu_seconds=0.0)
     monkeypatch.setattr(lines, "_chosen", lambda found: found)
     monkeypatch.setattr(lines, "replay", lambda *_, **__: replayed)
     monkeypatch.setattr(lines, "source_lines", lambda _work, _program, stacks: any_lines(stacks))
@@ -174,7 +175,7 @@ def test_undefined_behaviour() -> None:
     for seed in _SEEDS:
         chance = random.Random(seed)
         remarks = [Remark(chance.choice((-1, 0, 6, 7)), any_body(chance) + chance.choice(names)) for _ in range(9)]
-        played = Played(first_case(), remarks=remarks)
+        played = NativePlayed(first_case(), remarks=remarks)
         given = tuple(advice._undefined([played], "llm_memory.c"))
         record = record_of(outcome(first_case().name, passed=True), advice=given)
 

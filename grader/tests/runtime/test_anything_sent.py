@@ -9,9 +9,9 @@ from array import array
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from grader.runtime.native.native_played import NativePlayed
 from grader.runtime.native.valgrind.xml import read
 from grader.runtime.native.wire import Kind
-from grader.runtime.observation import Played
 from grader.tests.runtime.native.test_replay import TOKEN, frame, records_of, story, taken_down
 from grader.tests.support.hostile_input import ERROR, WELL, course, mark
 from grader.tests.support.programs import (
@@ -77,7 +77,7 @@ def test_no_record_ends_in_an_exception(seed: int, changes: int, at: int) -> Non
         place = chance.choice([chance.randrange(len(words)), chance.randrange(min(40, len(words)))])
         words[place] = chance.choice([0, 1, 2, 3, 4, 5, -1, 16, 64, 256, 2**31 - 1, -(2**31), chance.randrange(100)])
     records[at] = words.tobytes()
-    diagnosed, scores = judged(Played(first_case(), steps=told(records), ended=True))
+    diagnosed, scores = judged(NativePlayed(first_case(), steps=told(records), ended=True))
 
     assert scores
     assert words.tobytes() == expected_records(first_case())[at] or diagnosed.diagnosis is not None

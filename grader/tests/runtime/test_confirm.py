@@ -11,8 +11,8 @@ from grader.core.errors import DriverError, OutOfRoom
 from grader.core.verdict import Verdict
 from grader.runtime.confirm import run_confirmed
 from grader.runtime.native import runtime
+from grader.runtime.native.native_played import NativeReplayed
 from grader.runtime.native.replay import replay
-from grader.runtime.observation import Replayed
 from grader.runtime.program import Program
 from grader.system import capacity, sandbox
 from grader.system.sandbox import Workspace
@@ -99,7 +99,7 @@ def test_a_case_that_was_ended_from_outside_is_run_again(monkeypatch: pytest.Mon
     """Its verdict is that of an undisturbed grading."""
     ended: list[str] = []
 
-    def disturbed(*work: object, **options: object) -> Replayed:
+    def disturbed(*work: object, **options: object) -> NativeReplayed:
         replayed = replay(*work, **options)  # type: ignore[arg-type]
         if not ended:
             ended.append(replayed.played[0].case.name)

@@ -32,10 +32,9 @@ def house_with_counter(folder: Path) -> Path:
         text = path.read_text(encoding="utf-8").replace(counter.__name__, "grader.labs.counter")
         path.write_text(text, encoding="utf-8")
     labs = house / "grader" / "labs" / "__init__.py"
-    text = labs.read_text(encoding="utf-8").replace(
-        "from grader.labs.paged_kv", "from grader.labs.counter.lab import lab as counter\nfrom grader.labs.paged_kv"
-    )
-    labs.write_text(text.replace("    ", '    "counter": counter,\n    ', 1), encoding="utf-8")
+    text = labs.read_text(encoding="utf-8")
+    entry = '    "paged_kv": '
+    labs.write_text(text.replace(entry, f'    "counter": _in("counter", "counter.sh"),\n{entry}', 1), encoding="utf-8")
     return house
 
 

@@ -16,7 +16,7 @@ from grader.classroom import batch, workers
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.workers import Graded, Task
 from grader.cli import grading
-from grader.labs import LABS
+from grader.labs import LABS, LabEntry
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT
 
@@ -39,14 +39,14 @@ COUNTERS = {"below": BELOW, "copied": BELOW, "right": RIGHT, "unreadable": UNREA
 
 def grade(task: Task) -> Graded:
     """Grade a submission in a process that need not know the counter."""
-    with patch.dict(LABS, counter=lab):
+    with patch.dict(LABS, counter=LabEntry("counter.sh", lab)):
         return workers.grade(task)
 
 
 @contextmanager
 def added_counter() -> Iterator[None]:
     """Let the counter be a lab of this process and of workers that start meanwhile."""
-    with patch.dict(LABS, counter=lab), patch.object(batch, "grade", grade):
+    with patch.dict(LABS, counter=LabEntry("counter.sh", lab)), patch.object(batch, "grade", grade):
         yield
 
 
@@ -54,7 +54,10 @@ def added_counter() -> Iterator[None]:
 def counters_in_process(**changes: Any) -> Iterator[None]:
     """Let the counter be a lab, with these fields of `Lab` changed, and let commands grade in this process."""
     known = replace(lab(), **changes)
-    with patch.dict(LABS, counter=lambda: known), patch.object(grading, "processes", lambda _: in_process()):
+    with (
+        patch.dict(LABS, counter=LabEntry("counter.sh", lambda: known)),
+        patch.object(grading, "processes", lambda _: in_process()),
+    ):
         grading_plan.cache_clear()  # plans of the counter contain the lab
         try:
             yield

@@ -15,7 +15,7 @@ from pathlib import Path
 from grader import pipeline
 from grader.assignment import load
 from grader.core.verdict import Verdict
-from grader.labs import LABS
+from grader.labs import open_lab
 from grader.tests.support.command import ROOT
 
 _SLACK = 2
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _score(label: Path) -> int:
-    lab = LABS[label.relative_to(ROOT).parts[1]]()
+    lab = open_lab(label.relative_to(ROOT).parts[1])
     cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
     return pipeline.grade(label.parent, lab, cases).score or 0
 

@@ -22,7 +22,6 @@ from grader.assignment.settings import Settings
 from grader.classroom.fingerprint import grading_plan
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
-from grader.labs import DEFAULT
 from grader.pytest_plugin import items
 from grader.runtime.options import GradingOptions
 from grader.tests.support.command import ROOT
@@ -77,7 +76,7 @@ def _kept(lab_name: str, path: Path, *, wait: bool, made: Callable[[], Record] |
 @cache
 def drawn(name: str, drawing: Drawing = Drawing.ALL) -> Record:
     """Return the record of the sample of this name, with pictures of its failing cases, without Valgrind."""
-    chosen = grading_plan(Settings(lab=DEFAULT))
+    chosen = grading_plan(Settings(lab="paged_kv"))
     (folder,) = (ROOT / "submissions" / chosen.lab.name).glob(f"*/{name}")
     return pipeline.grade(folder, chosen.lab, chosen.cases, GradingOptions(memory_checker=False), draw=drawing)
 

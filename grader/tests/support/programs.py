@@ -22,8 +22,9 @@ from grader.judge.score import rule_scores, total
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
+from grader.runtime.native.native_played import NativePlayed
 from grader.runtime.native.runtime import NativeRuntime
-from grader.runtime.observation import Played, PlayedStep
+from grader.runtime.observation import PlayedStep
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox
 from grader.system.budget import Budget
@@ -224,11 +225,11 @@ def graded_text(source: str | bytes, *cases: Case, valgrind: bool = False) -> Re
     return record
 
 
-def played(source: str | bytes, *cases: Case) -> list[Played]:
+def played(source: str | bytes, *cases: Case) -> list[NativePlayed]:
     """What the harness reported of each case, natively."""
     attempt = attempted(source, *cases)
     assert attempt.replayed is not None
-    return list(attempt.replayed.played)
+    return [one for one in attempt.replayed.played if isinstance(one, NativePlayed)]
 
 
 def comparisons(source: str | bytes, *cases: Case) -> tuple[Comparison, ...]:
@@ -246,14 +247,14 @@ def expected_records(case: Case) -> list[bytes]:
     return [step.record for step in play(lab().model(case.trace), case.trace)]
 
 
-def by_hand(case: Case, *edits: tuple[int, int, int]) -> Played:
+def by_hand(case: Case, *edits: tuple[int, int, int]) -> NativePlayed:
     """A case played right, but for words of records: (operation, place, value)."""
     records = expected_records(case)
     for step, place, value in edits:
         words = array("i", records[step])
         words[place] = value
         records[step] = words.tobytes()
-    return Played(case, steps=told(records), ended=True)
+    return NativePlayed(case, steps=told(records), ended=True)
 
 
 def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> list[PlayedStep]:
@@ -262,7 +263,7 @@ def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> l
 
 
 def judged(
-    *cases: Played, builds: bool = True, hidden: Mapping[str, int] | None = None
+    *cases: NativePlayed, builds: bool = True, hidden: Mapping[str, int] | None = None
 ) -> tuple[Diagnosed, dict[str, RuleScore]]:
     """Diagnosis and points of what was played by hand."""
     chosen = lab()

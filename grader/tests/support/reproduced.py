@@ -15,7 +15,7 @@ from grader.core.case import Case
 from grader.core.causes import Audience, Group, bad_operation, grouped, is_hidden
 from grader.core.record import Record
 from grader.core.verdict import Verdict
-from grader.labs import LABS
+from grader.labs import open_lab
 from grader.runtime.native.compile.project import FLAGS
 from grader.system.process import Completed, Patience, run
 from grader.tests.support.command import ROOT, SAMPLES
@@ -64,14 +64,14 @@ _FILLED_IN = re.compile(r"\{\w+\}")
 @cache
 def cases() -> dict[str, Case]:
     """Return all cases by name."""
-    lab = LABS["paged_kv"]()
+    lab = open_lab("paged_kv")
     return {case.name: case for case in load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)}
 
 
 def program_text(case: Case, operation: int | None = None) -> str:
     """Return the case as a C program, up to an operation (counted from 0) or to its end."""
     last = len(case.trace.operations) - 1
-    return LABS["paged_kv"]().reproduce(case, last if operation is None else operation)
+    return open_lab("paged_kv").reproduce(case, last if operation is None else operation)
 
 
 def said(failed: Completed) -> str:
@@ -121,7 +121,7 @@ class Bench:
         (self.folder / "repro.c").write_text(text, encoding="utf-8")
         (self.folder / "llm_memory.c").write_bytes(source.read_bytes())
         (self.folder / "llm_memory.h").write_bytes(_HEADER.read_bytes())
-        command = LABS["paged_kv"]().reproduce_command.split()
+        command = open_lab("paged_kv").reproduce_command.removesuffix(" && ./repro").split()
         assert command[1 : len(FLAGS) + 1] == list(FLAGS)
         self.compile(*command[len(FLAGS) + 1 :])
         return self.folder / "repro"
@@ -205,7 +205,7 @@ def one_for_each_clue() -> dict[Clue, tuple[Path, ShownProgram]]:
 
     A sample whose report begins with that cause goes before those that show it further down.
     """
-    lab = LABS["paged_kv"]()
+    lab = open_lab("paged_kv")
     first: dict[Clue, tuple[int, Path, ShownProgram]] = {}
     for source, record in zip(WRONG, all_graded(lab.name, [source.parent for source in WRONG]), strict=True):
         for place, group in enumerate(grouped(record, record.outcomes)):
@@ -224,7 +224,7 @@ def _clue_of(hint: str) -> Clue | None:
 @cache
 def _patterns() -> list[tuple[Clue, re.Pattern[str]]]:
     """Return each clue with a pattern of its hint."""
-    clues = LABS["paged_kv"]().clues
+    clues = open_lab("paged_kv").clues
     texts = [" ".join(clue.hint.split()) for clue in clues]
     return [
         (clue, re.compile(".*?".join(map(re.escape, _FILLED_IN.split(text)))))

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable
 from types import MethodType
 
-from reference.operation import Operation, Reply, Trace
+from reference.operation import NULL, Operation, Reply, Trace
 from reference.paged_kv import Engine, PagedKV
 from reference.paged_kv.record import EngineState, RecordState, SequenceState, Slot, decode
 
@@ -42,7 +42,7 @@ def operation(line: str) -> Operation:
         number = words.pop(0)[1:]
         target = None if number == "NULL" else int(number)
     name, *arguments = words
-    values = tuple(None if word == "NULL" else int(word) for word in arguments)
+    values = tuple(NULL if word == NULL else int(word) for word in arguments)
     return Operation(name=name, arguments=values, target=target)
 
 

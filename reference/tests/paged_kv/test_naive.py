@@ -34,7 +34,7 @@ class Pair:
 
     def disagreement(self, call: Operation) -> str:
         """Do one operation in both; tell what differs, or nothing."""
-        arguments = tuple(argument for argument in call.arguments if isinstance(argument, int | None))
+        arguments = tuple(argument if isinstance(argument, int) else None for argument in call.arguments)
         try:
             wanted = self.naive.apply(call.target, call.name, arguments)
         except Misfit:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grader.core.case import Case
-from reference.operation import Operation, Reply
+from reference.operation import NULL, Operation, Reply
 from reference.paged_kv.model import PagedKV
 from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
 
@@ -88,7 +88,7 @@ class Story:
         unmapped = self._unmapped(operation) if name == "unmap" else None
         first = not any(one.declares and one.operation.target == target for one in self.played)
         reply = self.model.apply(operation)
-        if name == "llm_init" and None not in operation.arguments:
+        if name == "llm_init" and NULL not in operation.arguments:
             suffix = str(len(self.pools) + 1) if self.pools else ""
             self.current[target] = Pool(f"memory{suffix}", f"want{suffix}", operation.numbers[0])
             self.pools.append(self.current[target])

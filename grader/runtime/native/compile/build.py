@@ -69,9 +69,9 @@ def build(
         if not relaxed:
             findings += _compile_findings(project, work, compiled, own_headers)
     elif compiled.foreign:
-        findings += [_finding(project, "foreign-file", _FOREIGN.format(name)) for name in compiled.foreign]
+        findings += [_finding("foreign-file", _FOREIGN.format(name)) for name in compiled.foreign]
     elif excess := too_much(compiled.elf):
-        findings.append(_finding(project, _STOPPED, f"what gcc makes of this file has {excess}"))
+        findings.append(_finding(_STOPPED, f"what gcc makes of this file has {excess}"))
     else:
         elf, symbols = compiled.elf, Symbols.of(compiled.elf)
         suspicions += object_findings(project, work, elf, allowed, optional=optional)
@@ -104,13 +104,13 @@ def _symbol_findings(project: CProject, elf: Elf, symbols: Symbols, missing: Seq
         others = islice(sorted(symbols.defined - project.functions.keys()), _MOST_NAMES)
         similar = difflib.get_close_matches(name, [other[:_LONGEST] for other in others], n=1)
         hint = f"; is your {similar[0]} meant to be it?" if similar else ""
-        yield _finding(project, "missing-function", f"{project.source_name} does not define {name}{hint}", field=name)
+        yield _finding("missing-function", f"{project.source_name} does not define {name}{hint}", field=name)
     if any(one.name == "main" and one.bind == Bind.GLOBAL and one.section for one in elf.symbols("main\0")):
         message = (
             f"{project.source_name} defines main; it clashes with the main of every program that it is linked with. "
             "Put your tests into a file of their own"
         )
-        yield _finding(project, "extra-main", message, field="main")
+        yield _finding("extra-main", message, field="main")
 
 
 def _compile_findings(
@@ -118,9 +118,9 @@ def _compile_findings(
 ) -> list[Finding]:
     """Return the findings for a failed compilation, from gcc's machine-readable messages."""
     if compiled.too_large:
-        return [_finding(project, _STOPPED, "what gcc makes of this file is larger than 64 MB; gcc was stopped")]
+        return [_finding(_STOPPED, "what gcc makes of this file is larger than 64 MB; gcc was stopped")]
     if compiled.stopped or compiled.again is None:
-        return [_finding(project, _STOPPED, "gcc needed too much time or memory for this file and was stopped")]
+        return [_finding(_STOPPED, "gcc needed too much time or memory for this file and was stopped")]
     errors = [diagnostic for diagnostic in diagnostics.parse(compiled.again.stderr) if diagnostic.is_error]
     own = own_headers.get(project.header.name)
     if own is not None and own != project.header.read_bytes() and compiled.done.cpu_seconds <= _MOST_OF_ONE:
@@ -130,10 +130,10 @@ def _compile_findings(
     errors = list(dict.fromkeys(errors))
     if not errors and "stderr" in compiled.again.cut | compiled.done.cut:
         message = "gcc complains about this file for more than a megabyte. Run it yourself and mend the first mistake"
-        return [_finding(project, "compiler", message)]
+        return [_finding("compiler", message)]
     if not errors:
         text = "; ".join(dict.fromkeys(_ASSEMBLER.findall(compiled.done.stderr.decode(errors="replace")[:2000])))
-        return [_finding(project, "compiler", f"gcc refuses the file: {text or 'it does not say why'}")]
+        return [_finding("compiler", f"gcc refuses the file: {text or 'it does not say why'}")]
     return [_gcc_finding(project, error) for error in errors[:MOST_FINDINGS]]
 
 
@@ -162,14 +162,13 @@ def _blame_header(
         f"it compiles with your own {project.header.name}, but is graded with the official one.{named} "
         f"Move what you need into {project.source_name}"
     )
-    return _finding(project, "own-header", message, field=", ".join(missing))
+    return _finding("own-header", message, field=", ".join(missing))
 
 
 def _gcc_finding(project: CProject, error: Diagnostic) -> Finding:
     option = f" [{error.option}]" if error.option else ""
     place = SourceLine(file=error.file or project.source_name, line=error.line, column=error.column)
     return _finding(
-        project,
         "compiler",
         f"{error.message}{option}",
         field=diagnostics.meaning(error),
@@ -181,11 +180,11 @@ def _link_findings(project: CProject, work: Workspace, linked: Linked) -> list[F
     """Return why the link made no program that can be run; nothing when it made one."""
     if linked.exhausted:
         message = f"{linked.step} needed too much time or memory for what gcc makes of it and was stopped"
-        return [_finding(project, _STOPPED, message)]
+        return [_finding(_STOPPED, message)]
     if linked.step:
         return [_link_finding(project, work, linked)]
     excess = too_many_sections(linked.programs.values())
-    return [_finding(project, _STOPPED, f"the program that is made of this file has {excess}")] if excess else []
+    return [_finding(_STOPPED, f"the program that is made of this file has {excess}")] if excess else []
 
 
 def _link_finding(project: CProject, work: Workspace, linked: Linked) -> Finding:
@@ -196,14 +195,12 @@ def _link_finding(project: CProject, work: Workspace, linked: Linked) -> Finding
     otherwise = "a function is missing" if linked.unresolved else f"{linked.step} cannot make a program of it"
     message = f"it compiles, but cannot be linked: {text or otherwise}"
     field = "A function is used that no file defines." if linked.unresolved else ""
-    return _finding(project, "linker", message, field=field)
+    return _finding("linker", message, field=field)
 
 
-def _finding(
-    project: CProject, kind: str, message: str, *, field: str = "", source: tuple[SourceLine, ...] = ()
-) -> Finding:
+def _finding(kind: str, message: str, *, field: str = "", source: tuple[SourceLine, ...] = ()) -> Finding:
     return Finding(
-        rule=project.rule,
+        rule="",
         verdict=Verdict.COMPILE_ERROR,
         tool=Tool.BUILD,
         kind=kind,

@@ -21,8 +21,6 @@ class CProject:
     driver: Path
     functions: Mapping[str, str]
     """The functions that the handout demands, each with a stub that returns the refusing value."""
-    rule: str
-    """The rule that a failing build breaks."""
 
     @property
     def compile_command(self) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ def object_findings(
         source = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:] if suspect in told else []
         if not source and written and suspect in told:
             source = written.line_of(suspect.symbol)
-        yield _finding(project, suspect, source)
+        yield _finding(suspect, source)
 
 
 def program_findings(project: CProject, work: Workspace, compiled: Compiled, linked: Linked) -> Iterator[Finding]:
@@ -97,12 +97,12 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
     student, gated = compiled.elf, Elf.read(linked.gated)
     assert student is not None
     for suspect in (*scan.named(compiled.data, linked.prefix), *changes(student, gated, project.functions)):
-        yield _finding(project, suspect, ())
+        yield _finding(suspect, ())
     programs = {name: Elf.read(content) for name, content in linked.programs.items()}
     for name, elf in programs.items():
         assert elf is not None  # link.py has parsed it
         for suspect in scan.writable_code(elf, student):
-            yield _finding(project, suspect, ())
+            yield _finding(suspect, ())
         addresses = scan.program_requests(elf, linked.prefix)[:MOST_FINDINGS]
         lines = lines_at(work, name, addresses, project.source_name) if addresses else {}
         functions = scan.functions_before(elf, addresses)
@@ -111,13 +111,13 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
             plainly = _is_instruction(work, name, begin=functions[address], address=address)
             kind = "client-request" if plainly else "hidden-request"
             symbol = frames[0].function if frames else ""
-            yield _finding(project, Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
+            yield _finding(Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
     starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
     if not scan.suspects(student) and any(linked.starts.get(lane) != found for lane, found in starts.items()):
         usual = known_good_start(project, work, student, linked.lanes)  # empties the folder
         for lane, found in starts.items():
             for word in sorted(found ^ usual.get(lane, frozenset())):
-                yield _finding(project, Suspect(kind="odd-start", symbol=word), ())
+                yield _finding(Suspect(kind="odd-start", symbol=word), ())
 
 
 def unneeded_calls_advice(project: CProject, work: Workspace, elf: Elf, undefined: Collection[str]) -> Iterator[Advice]:
@@ -148,9 +148,9 @@ def _is_instruction(work: Workspace, name: str, *, begin: int, address: int) -> 
     return done is not None and address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}
 
 
-def _finding(project: CProject, suspect: Suspect, source: Iterable[SourceLine]) -> Finding:
+def _finding(suspect: Suspect, source: Iterable[SourceLine]) -> Finding:
     return Finding(
-        rule=project.rule,
+        rule="",
         verdict=Verdict.REJECTED,
         tool=Tool.SCAN,
         kind=suspect.kind,

@@ -24,13 +24,14 @@ from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import Checked
 from grader.runtime.native.driver import Driver
-from grader.runtime.native.plan import by_visibility, plan
+from grader.runtime.native.plan import plan
 from grader.runtime.native.valgrind.contract import Classified, Contract
 from grader.runtime.native.valgrind.divergence import diverged, enough
 from grader.runtime.native.valgrind.kinds import TOOL
 from grader.runtime.native.valgrind.one_process import Run, run_once
 from grader.runtime.observation import PlayedStep
 from grader.runtime.program import Program
+from grader.runtime.visibility import by_visibility
 from grader.system.budget import Budget
 from grader.system.sandbox import Workspace
 from reference.model import Span

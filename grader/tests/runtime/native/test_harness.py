@@ -44,13 +44,13 @@ def trouble(statements: str, *, top: str = POSIX) -> str:
     return around("append_kv", f"    if (seq_id == 2) {{ {statements} }}", top=top)
 
 
-def assert_only_that_call_failed(attempt: Attempt, end: End, number: int = 0) -> Finding:
+def assert_only_that_call_failed(attempt: Attempt, end: str, number: int = 0) -> Finding:
     """The operations before it and the last case are whole; the one finding about the end is returned."""
     assert attempt.replayed is not None
     broken, other = (attempt.replayed.played[place] for place in (number, -1))
     assert [step.record for step in broken.steps] == expected_records(broken.case)[:_CALL]
     assert [step.record for step in other.steps] == expected_records(other.case)
-    assert [attempt.comparisons[place].end for place in (number, -1)] == [end, End.REACHED]
+    assert [attempt.comparisons[place].ending_kind for place in (number, -1)] == [end, "reached"]
     assert attempt.comparisons[number].ended_at == _CALL
     assert other.case.name not in {finding.case for finding in findings(attempt)}
     (finding,) = (finding for finding in findings(attempt) if finding.case == broken.case.name)
@@ -81,7 +81,7 @@ def crashed() -> tuple[str, Attempt]:
 def test_a_crash_keeps_what_came_before_and_names_the_line(name: str) -> None:
     """Earlier operations count, the other case too; the message has signal and line of the student's file."""
     source, attempt = crashed()
-    finding = assert_only_that_call_failed(attempt, End.CRASH, list(_CRASHES).index(name))
+    finding = assert_only_that_call_failed(attempt, "crash", list(_CRASHES).index(name))
 
     assert finding.verdict is Verdict.RUN_TIME_ERROR
     assert _CRASHES[name][1] in finding.message
@@ -121,7 +121,7 @@ def test_a_line_in_a_helper_comes_with_its_callers() -> None:
 def test_a_stack_overflow_is_caught_on_another_stack() -> None:
     """Recursion without end: a crash like any other, with the line of the recursion."""
     source = trouble("return deep(0);", top=POSIX + _DEEP)
-    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case()), End.CRASH)
+    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case()), "crash")
 
     assert abs(finding.source[0].line - line_of(source)) <= 1
 
@@ -130,7 +130,7 @@ def test_a_way_out_past_the_harness_is_noticed() -> None:
     """A raw system call ends the process without a word; the missing reports tell."""
     source = trouble("syscall(231, 0);", top=POSIX + "#include <sys/syscall.h>\n")
 
-    assert_only_that_call_failed(attempted(source, first_case(), second_case()), End.STOPPED)
+    assert_only_that_call_failed(attempted(source, first_case(), second_case()), "stopped")
 
 
 def test_an_endless_loop_ends_after_a_second_try() -> None:
@@ -138,7 +138,7 @@ def test_an_endless_loop_ends_after_a_second_try() -> None:
     source = trouble("for (volatile int on = 1; on;) { } /* HERE */")
     started = time.monotonic()
     attempt = attempted(source, first_case(), second_case())
-    finding = assert_only_that_call_failed(attempt, End.HANG)
+    finding = assert_only_that_call_failed(attempt, "hang")
 
     assert time.monotonic() - started < 20
     assert finding.verdict is Verdict.TIME_LIMIT_EXCEEDED
@@ -157,7 +157,7 @@ def test_a_program_that_waits_for_ever_is_ended(statements: str) -> None:
     top = POSIX + "#include <pthread.h>\nstatic pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;\n"
     top += "pthread_mutex_t *used = &held;\n"
     source = trouble(statements, top=top)
-    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case(), limits=TENTH), End.HANG)
+    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case(), limits=TENTH), "hang")
 
     assert time.monotonic() - started < 10
     assert finding.verdict is Verdict.TIME_LIMIT_EXCEEDED
@@ -178,7 +178,7 @@ def test_a_loop_that_switches_the_timer_off_is_ended_too(statements: str) -> Non
     top = POSIX + "static void quiet(int number) { (void)number; }\nvoid (*used)(int) = quiet;\n"
     started = time.monotonic()
     source = trouble(f"{statements} for (volatile int on = 1; on;) {{ }}", top=top)
-    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case(), limits=TENTH), End.HANG)
+    finding = assert_only_that_call_failed(attempted(source, first_case(), second_case(), limits=TENTH), "hang")
 
     assert time.monotonic() - started < 15
     assert finding.verdict is Verdict.TIME_LIMIT_EXCEEDED
@@ -198,7 +198,7 @@ def test_many_hanging_cases_cost_little_more_than_one() -> None:
     """After the first proven hang later limits are short."""
     attempt = attempted(trouble("for (volatile int on = 1; on;) { }"), *[first_case()] * 30, limits=TENTH)
 
-    assert {comparison.end for comparison in attempt.comparisons} == {End.HANG}
+    assert {comparison.ending_kind for comparison in attempt.comparisons} == {"hang"}
     assert attempt.spent["play"] < 1.5
 
 
@@ -218,7 +218,7 @@ def test_switches_of_the_process_do_no_harm() -> None:
     attempt = attempted(varied(_SWITCHES, top=top), *variants(len(_SWITCHES)), second_case())
 
     assert findings(attempt) == []
-    assert {comparison.end for comparison in attempt.comparisons} == {End.REACHED}
+    assert {comparison.ending_kind for comparison in attempt.comparisons} == {End.REACHED}
 
 
 def test_a_crash_in_the_last_clean_up_has_its_line() -> None:

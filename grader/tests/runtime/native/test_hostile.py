@@ -93,7 +93,7 @@ def test_closing_every_descriptor_ends_only_its_own_case() -> None:
     """Natively the case stops there; the next one has its own channel again."""
     attempt = attempted(trouble(f"{_ALL_DESCRIPTORS} close(fd);"), first_case(), second_case())
 
-    assert [comparison.end for comparison in attempt.comparisons] == [End.STOPPED, End.REACHED]
+    assert [comparison.ending_kind for comparison in attempt.comparisons] == ["stopped", "reached"]
     assert_whole(attempt, 0, _CALL)
     assert_whole(attempt, 1)
 

@@ -14,9 +14,9 @@ from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
+from grader.runtime.native.native_played import NativePlayed
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.wire import Frames, Kind
-from grader.runtime.observation import Played
 from grader.system import process, sandbox
 from grader.system.budget import Budget
 from grader.system.process import Completed
@@ -77,7 +77,7 @@ def test_a_flood_of_messages_stops_the_case_in_which_it_comes(monkeypatch: pytes
     comparisons = [compare(played, lab().model) for played in (one, other)]
     diagnosed, _ = judged(one, other)
 
-    assert [comparison.end for comparison in comparisons] == [End.STOPPED, End.STOPPED]
+    assert [comparison.ending_kind for comparison in comparisons] == ["stopped", "stopped"]
     assert [comparison.ended_at for comparison in comparisons] == [1, 0]
     assert [one.unexplained_end, other.unexplained_end] == ["", ""]
     assert diagnosed.diagnosis is not None
@@ -90,7 +90,7 @@ def test_a_flood_does_not_complete_its_case(monkeypatch: pytest.MonkeyPatch) -> 
     one, _ = taken_down(monkeypatch, honest + frame(Kind.LEFT, 0) * 30_000)
 
     assert not one.complete
-    assert compare(one, lab().model).end is End.STOPPED
+    assert compare(one, lab().model).ending_kind == "stopped"
 
 
 def test_a_case_has_no_more_steps_than_operations(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def listing(count: int) -> bytes:
 def test_a_record_lists_no_more_sequences_than_there_can_be(more: int) -> None:
     """Two calls of the case make one; of thousands that were told each was compared with each."""
     most = 2 + MORE_SEQUENCES
-    comparison = compare(Played(first_case(), steps=told([listing(most + more)]), ended=True), lab().model)
+    comparison = compare(NativePlayed(first_case(), steps=told([listing(most + more)]), ended=True), lab().model)
 
     assert (comparison.end is End.UNREADABLE) == bool(more)
     if more:

@@ -6,7 +6,7 @@ import itertools
 import secrets
 import signal
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -17,14 +17,14 @@ from grader.assignment import load
 from grader.core.case import Case
 from grader.core.errors import DriverError
 from grader.labs.paged_kv.lab import lab
+from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed
 from grader.runtime.native.plan import plan
 from grader.runtime.native.replay import replay
 from grader.runtime.native.wire import Kind
-from grader.runtime.observation import Fault, Played, Replayed
 from grader.runtime.program import Program
 from grader.system import sandbox
 from grader.system.process import Command, Completed
-from grader.system.sandbox import Limits, Workspace
+from grader.system.sandbox import NO_VARIABLES, Limits, Workspace
 from grader.tests.support.programs import SAMPLES, attempted, expected_records, first_case, native, second_case
 
 _END = struct.pack("<iiq", 0, 0, 1000)
@@ -51,6 +51,7 @@ class FakeWork(Workspace):
         limits: Limits,  # noqa: ARG002
         feeds: Iterable[bytes] = (),  # noqa: ARG002
         channels: int = 0,  # noqa: ARG002
+        variables: Mapping[str, str] = NO_VARIABLES,  # noqa: ARG002
     ) -> Completed:
         """Answer with the reports, without any program."""
         return Completed(
@@ -58,7 +59,7 @@ class FakeWork(Workspace):
         )
 
 
-def taken_down(monkeypatch: pytest.MonkeyPatch, reports: bytes, *, exit_code: int = 0) -> list[Played]:
+def taken_down(monkeypatch: pytest.MonkeyPatch, reports: bytes, *, exit_code: int = 0) -> list[NativePlayed]:
     """What `replay` makes of these reports, for two cases."""
     monkeypatch.setattr(FakeWork, "reports", reports)
     monkeypatch.setattr(FakeWork, "exit_code", exit_code)
@@ -68,7 +69,7 @@ def taken_down(monkeypatch: pytest.MonkeyPatch, reports: bytes, *, exit_code: in
     return list(_replayed(work, program, (first_case(), second_case())).played)
 
 
-def _replayed(work: Workspace, program: Program, cases: tuple[Case, ...]) -> Replayed:
+def _replayed(work: Workspace, program: Program, cases: tuple[Case, ...]) -> NativeReplayed:
     return replay(work, program, cases, driver=native().driver)
 
 
@@ -87,7 +88,7 @@ def story(case: int, *records: bytes) -> bytes:
     return b"".join([frame(Kind.BEGIN, case, -1), *steps, frame(Kind.END, case, -1, _END)])
 
 
-def records_of(one: Played) -> list[bytes]:
+def records_of(one: NativePlayed) -> list[bytes]:
     """The records of a case that was taken down."""
     return [step.record for step in one.steps]
 
@@ -107,6 +108,7 @@ def test_the_record_after_every_operation_is_the_references(sample: str) -> None
 
     assert attempt.replayed is not None
     for one in attempt.replayed.played:
+        assert isinstance(one, NativePlayed)
         expected = expected_records(one.case)
         wrong = [
             number for number, (want, step) in enumerate(zip(expected, one.steps, strict=True)) if want != step.record

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.labs import LABS
+from grader.labs import open_lab
 from grader.runtime.native.c_program import c_call, c_comment, c_string, fold
 from grader.tests.support.reproduced import (
     ACCEPTED,
@@ -29,7 +29,7 @@ from grader.tests.support.reproduced import (
     silent,
 )
 
-_TASKS = sorted(folder.name for folder in LABS["paged_kv"]().cases.iterdir() if folder.is_dir())
+_TASKS = sorted(folder.name for folder in open_lab("paged_kv").cases.iterdir() if folder.is_dir())
 _PARTS = 8
 
 
@@ -68,7 +68,7 @@ def test_breakpoints_lead_into_the_last_call(name: str) -> None:
     assert (f'"ignore 1 {before}"' in text) == (before > 0)
 
 
-@pytest.mark.parametrize("operation", LABS["paged_kv"]().grammar.operations)
+@pytest.mark.parametrize("operation", open_lab("paged_kv").grammar.operations)
 def test_every_cut_compiles(bench: Bench, operation: str) -> None:
     """A program may end with any operation, a poke among them: tried with the first three cases that have it."""
     cuts = (
@@ -95,7 +95,7 @@ def test_a_program_for_each_clue_fails_by_itself_where_its_sample_fails(bench: B
 @pytest.mark.timeout(1800)
 def test_most_clues_have_a_sample_that_shows_them() -> None:
     """Else few programs would be tried above."""
-    assert len(one_for_each_clue()) > 0.6 * len(LABS["paged_kv"]().clues)
+    assert len(one_for_each_clue()) > 0.6 * len(open_lab("paged_kv").clues)
 
 
 def test_a_failing_program_says_what_the_handout_wants(bench: Bench) -> None:

@@ -46,7 +46,7 @@ def test_a_call_that_ends_the_program_is_a_finding(call: str) -> None:
     number = _EXITS.index(call)
     (finding,) = (finding for finding in findings(attempt) if finding.case == attempt.cases[number].name)
 
-    assert [attempt.comparisons[place].end for place in (number, -1)] == [End.LEFT, End.REACHED]
+    assert [attempt.comparisons[place].end for place in (number, -1)] == [End.ENDED, End.REACHED]
     assert attempt.comparisons[number].ended_at == _CALL
     assert (finding.verdict, finding.operation) == (Verdict.RUN_TIME_ERROR, _CALL + 1)
     assert finding.message == f"append_kv ends the whole program: it calls {call}"

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from grader.assignment import rubric
 from grader.assignment.lab import Clue, Lab
-from grader.core.case import Grammar, JsonValue, Number, Signature
-from grader.core.picture import Part
-from grader.core.verdict import Judged
+from grader.core.case import JsonValue, Number, Signature
+from grader.core.facet import Facet
+from grader.labs.load_lab import load_lab
 from grader.tests.support.counter.model import Counter
 from grader.tests.support.counter.runtime import ShellRuntime
-from reference.operation import Argument, Operation, Trace
+from reference.operation import Argument, Operation
 
 __all__ = ["lab"]
 
@@ -34,7 +33,7 @@ _OPERATIONS = {
         returns=Number("total", 0, 10_000),
         task="Part 1",
     ),
-    "take": Signature(arguments=(_NUMBER,), replies=("0",), refusal="-1", task="Part 2"),
+    "take": Signature(arguments=(_NUMBER,), replies=("0",), refusals=("-1",), task="Part 2"),
     "stop": Signature(arguments=(), replies=("0",), closes=True),
 }
 
@@ -42,36 +41,22 @@ _OPERATIONS = {
 @cache
 def lab() -> Lab:
     """Return the lab."""
-    rules = rubric.load(_CASES / "rubric.toml", frozenset({"reply", "total"}), _OPERATIONS)
-    return Lab(
+    return load_lab(
         name="counter",
         title="A counter in shell",
-        handout="the tests",
         cases=_CASES,
-        grammar=Grammar(
-            operations=_OPERATIONS,
-            settings={},
-            example="add 5 -> 0",
-            most_targets=1,
-            clauses=rubric.load_clauses(_CASES / "handout.toml"),
-            rules=tuple(rule.id for rule in rules.rules if rule.judged is Judged.CASES),
-            complete=_complete,
-            model=Counter,
-        ),
-        rubric=rules,
+        calls=_OPERATIONS,
+        facets=(Facet("total"),),
+        oracle=f"{Counter.__module__}:Counter",
         model=Counter,
         runtime=ShellRuntime(),
+        example="add 5 -> 0",
+        complete=_complete,
         clues=(Clue(rule="below", hint="take must refuse what is more than the total.", calls=("take",)),),
-        situations=lambda trace: (frozenset(),) * len(trace.operations),
-        situation_words={},
-        is_odd=_is_never_odd,
-        notation={},
-        describe_poke=str,
+        code=(Path(__file__),),
         draw=lambda state: [f"total = {state['total']}"],
-        picture=lambda _: list[Part](),
         reproduce=_reproduce,
         reproduce_command="sh repro.sh",
-        labels_hold=lambda: True,
         starter={"counter.sh": _HERE / "starter.sh"},
     )
 
@@ -80,10 +65,6 @@ def _complete(_: dict[str, int], operations: list[Operation]) -> Iterator[tuple[
     operations.insert(0, Operation(name="start", implicit=True))
     operations.append(Operation(name="stop", implicit=True))
     yield from ()
-
-
-def _is_never_odd(_: Trace) -> bool:
-    return False
 
 
 def _reproduce(case: object, operation: int) -> str:

@@ -12,7 +12,7 @@ from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Finding, SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison
-from grader.runtime.observation import Played, PlayedStep, Replayed
+from grader.runtime.observation import Ending, Played, PlayedStep, Replayed
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
 from grader.runtime.protocol import Advised, Observations, Suspect
@@ -40,6 +40,10 @@ class ShellRuntime:
     """See `grader.runtime.protocol.Runtime`."""
 
     source_name = "counter.sh"
+
+    language = "sh"
+
+    packages = ()
 
     programs = ("sh",)
 
@@ -79,7 +83,7 @@ class ShellRuntime:
         )
         return Built(program=None, findings=(finding,))
 
-    def play(self, work: Workspace, program: Program, cases: Sequence[Case]) -> Replayed:
+    def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
         """Run each case in a process of its own."""
         work.add(program.source_name, program.content)
         work.add("driver.sh", _DRIVER.encode())
@@ -94,7 +98,16 @@ class ShellRuntime:
         lines = done.stdout.decode(errors="replace").splitlines()[: len(calls)]
         reports = [re.fullmatch(r"(-?\d{1,9}) (-?\d{1,9})", line) for line in lines]
         steps = [PlayedStep(record=pack(int(report[1]), int(report[2]))) for report in reports if report is not None]
-        return Played(case=case, steps=steps, ended=True, hung=done.signal is not None)
+        played = Played(case=case, steps=steps)
+        if not played.complete:
+            hangs = f"{played.next_call} does not come back within its time limit"
+            dies = f"the program ends in {played.next_call} without a word"
+            played.bad_end = (
+                Ending(kind="hang", verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence=hangs)
+                if done.signal is not None
+                else Ending(kind="stopped", verdict=Verdict.RUN_TIME_ERROR, sentence=dies)
+            )
+        return played
 
     def inspect(
         self,

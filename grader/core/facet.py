@@ -1,0 +1,35 @@
+"""A named part of a record: what a rule judges, a difference names, and a picture draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Facet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A part of the record of an operation, by which rules, differences, pictures and `grade explain` speak of it."""
+
+    name: str
+    """Its name in rubrics and known mistakes."""
+    title: str = ""
+    """Its heading in reports and pictures; empty: the name."""
+    per: str = ""
+    """What its entries belong to, for a list with an entry for each block ("block") or a mapping by request id
+    ("request"). Differences are then told by entry: "block 3: ref". Empty: the value is compared as a whole."""
+    path: str = ""
+    """Where it stands in the record: "state.NAME" (the default), "reply.hits" for a part of a reply, or a pattern with
+    one star for the entries that `per` names: "state.requests.*.blocks"."""
+    tolerance: float = 0.0
+    """The largest difference of two fractions that counts as equal."""
+
+    @property
+    def heading(self) -> str:
+        """What reports call it."""
+        return self.title or self.name
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The path, step by step."""
+        return tuple((self.path or f"state.{self.name}").split("."))

@@ -1,0 +1,287 @@
+"""The judging of every lab whose states are plain values: an oracle is played from the state the program itself was in.
+
+A record is canonical JSON: {"reply": REPLY, "state": STATE}. REPLY is {"returned": VALUE}, or {"raised": CLASS} for one
+of the lab's error classes. A part of the state that could not be read of the program is {"!": CLASS}, with the class of
+the error that reading it raised.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from grader.core.case import Signature
+from grader.core.facet import Facet
+from reference.model import CannotGoOn, Difference, Judgement, Span
+from reference.operation import Operation, Reply, Trace
+from reference.oracle import Oracle, OracleFactory, Plain, text_of
+
+__all__ = ["REPLY", "UNREADABLE", "Invariants", "PlainModel", "record_of", "reply_of"]
+
+REPLY = "reply"
+"""The facet of a call's reply, or of what no other facet names in it."""
+
+UNREADABLE = "!"
+"""The key of a value that could not be read."""
+
+Invariants = Callable[[dict[str, Any]], Iterable[str]]
+"""Yields a sentence for each thing about a state that can never be so, whatever was called before."""
+
+_ABSENT = object()
+_MOST_DIFFERENCES = 100
+_MOST_SHOWN = 300
+
+
+def record_of(reply: Reply, state: dict[str, Plain]) -> bytes:
+    """Return the canonical record of a reply and a state."""
+    raised: dict[str, Plain] = {"raised": reply.text} if _is_class(reply.text) else {"returned": json.loads(reply.text)}
+    return text_of({"reply": raised, "state": state}).encode()
+
+
+def reply_of(record: dict[str, Any], refusals: Iterable[str]) -> Reply:
+    """Return the reply in a decoded record of a call that refuses in these ways."""
+    reply = record["reply"]
+    if "raised" in reply:
+        return Reply(text=str(reply["raised"]), refused=True)
+    text = text_of(reply.get("returned"))
+    return Reply(text=text, refused=text in refusals)
+
+
+@dataclass(slots=True)
+class PlainModel:
+    """An oracle as the grader sees a reference engine; see `reference.model.Model`."""
+
+    trace: Trace
+    oracle: OracleFactory = field(kw_only=True)
+    calls: Mapping[str, Signature] = field(kw_only=True)
+    facets: tuple[Facet, ...] = field(kw_only=True)
+    invariants: Invariants | None = field(kw_only=True, default=None)
+    _engine: Oracle = field(init=False)
+    _reply: Reply = field(init=False, default=Reply(text="null"))
+    _judged: tuple[bytes, dict[str, Plain]] | None = field(init=False, default=None)
+    """The record that was judged last, and the state that it should have been."""
+
+    def __post_init__(self) -> None:
+        """Begin with a new engine."""
+        self._engine = self.oracle(self.trace)
+
+    def apply(self, operation: Operation) -> Reply:
+        """Do one operation."""
+        self._reply = self._engine.apply(operation)
+        return self._reply
+
+    def record(self) -> bytes:
+        """The reply and the state after the last operation."""
+        return record_of(self._reply, self._engine.state())
+
+    def allowed(self) -> tuple[Span, ...]:
+        """Nothing: a plain state has no memory of its own."""
+        return ()
+
+    def restore(self, record: bytes) -> None:
+        """Take over the state of a record."""
+        self._restore(_decoded(record)["state"])
+
+    def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:
+        """Compare `actual` with what the operation makes of `before`.
+
+        A part of `before` that could not be read counts as the reference's, if `before` was judged last.
+        """
+        state = self._before(before)
+        after = _decoded(actual)
+        try:
+            expected = self._engine.apply(operation)
+            right = self._engine.state()
+        except CannotGoOn:
+            raise
+        except Exception as error:  # an engine need not survive every state that a program can leave
+            raise CannotGoOn(f"{operation} has no meaning in the state that the calls before it left") from error
+        self._reply = expected
+        self._judged = actual, right
+        wanted = json.loads(record_of(expected, right))
+        differences = list(self._differences(operation.name, wanted, after))[:_MOST_DIFFERENCES]
+        return Judgement(
+            expected=expected,
+            actual=reply_of(after, self.calls[operation.name].refusals),
+            differences=tuple(differences),
+            unchanged=state is not None and state == after["state"],
+            broken=tuple(self._broken(state or {}, after["state"])) if differences else (),
+        )
+
+    def describe(self, record: bytes) -> dict[str, object]:
+        """The decoded record."""
+        return _decoded(record)
+
+    def _before(self, before: bytes | None) -> dict[str, Any] | None:
+        """Bring the engine into the state before an operation, and return that state as the program had it."""
+        if before is None:
+            self._engine = self.oracle(self.trace)
+            return None
+        state: dict[str, Any] = _decoded(before)["state"]
+        readable = dict(state)
+        for name, value in state.items():
+            if _is_unreadable(value):
+                if self._judged is None or self._judged[0] != before or name not in self._judged[1]:
+                    raise CannotGoOn(f"{self._heading(name)} cannot be read: {value[UNREADABLE]}")
+                readable[name] = self._judged[1][name]
+        self._restore(readable)
+        return state
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        try:
+            self._engine.restore(state)
+        except CannotGoOn:
+            raise
+        except Exception as error:  # such as a text where a number belongs
+            raise CannotGoOn("what the calls before left is no state that the handout knows") from error
+
+    def _heading(self, name: str) -> str:
+        return next((facet.heading for facet in self.facets if facet.steps[:2] == ("state", name)), name)
+
+    def _differences(self, call: str, wanted: dict[str, Any], actual: dict[str, Any]) -> Iterator[Difference]:
+        """Yield the differences of all facets, the reply first."""
+        yield from self._replies(call, wanted["reply"], actual["reply"])
+        for facet in self.facets:
+            if facet.steps[0] == "state":
+                yield from _facet_differences(facet, facet.steps, wanted, actual)
+
+    def _replies(self, call: str, wanted: dict[str, Any], actual: dict[str, Any]) -> Iterator[Difference]:
+        """Yield the differences of a reply: of its parts where both sides have parts, else of the whole."""
+        mine, theirs = wanted.get("returned", _ABSENT), actual.get("returned", _ABSENT)
+        parts = [facet for facet in self.facets if facet.steps[0] == REPLY and len(facet.steps) > 1]
+        named = {facet.steps[1] for facet in parts}
+        rest = mine, theirs
+        if isinstance(mine, dict) and isinstance(theirs, dict) and named & mine.keys():
+            for facet in parts:
+                yield from _facet_differences(facet, facet.steps, {REPLY: mine}, {REPLY: theirs})
+            mine, theirs = ({key: side[key] for key in side.keys() - named} for side in rest)
+        whole = next((facet for facet in self.facets if facet.name == REPLY), Facet(REPLY, path=REPLY))
+        raised = wanted.get("raised"), actual.get("raised")
+        if raised[0] == raised[1] and _equal(mine, theirs, whole.tolerance):
+            return
+        expected, came = (_reply_in_words(side) for side in (wanted, actual))
+        yield Difference(
+            facet=REPLY,
+            field=f"what {call} returns",
+            expected=expected,
+            actual=came,
+            said=f"{call} {_done(actual)}, expected {expected}",
+        )
+
+    def _broken(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+        """Yield the sentences of the invariants that the operation broke."""
+        if self.invariants is not None:
+            already = _sentences(self.invariants, before)
+            yield from (sentence for sentence in _sentences(self.invariants, after) if sentence not in already)
+
+
+def _sentences(invariants: Invariants, state: dict[str, Any]) -> list[str]:
+    """What is broken in a state; nothing where it is too broken to be looked at."""
+    try:
+        return list(invariants(state))
+    except Exception:  # noqa: BLE001 - a program may leave values of any type; the differences say so
+        return []
+
+
+def _is_class(text: str) -> bool:
+    """Whether a reply's text is the name of an error class: JSON never begins with a capital letter."""
+    return text[:1].isupper()
+
+
+def _is_unreadable(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == {UNREADABLE}
+
+
+def _decoded(record: bytes) -> dict[str, Any]:
+    """Return a record's values. Raises `CannotGoOn` for bytes that are none."""
+    try:
+        value = json.loads(record)
+    except (ValueError, RecursionError) as error:
+        raise CannotGoOn("its state could not be read") from error
+    if not isinstance(value, dict) or not all(isinstance(value.get(key), dict) for key in ("reply", "state")):
+        raise CannotGoOn("its state could not be read")
+    return value
+
+
+def _facet_differences(
+    facet: Facet, steps: tuple[str, ...], wanted: object, actual: object, *, entry: str = ""
+) -> Iterator[Difference]:
+    """Yield the differences of one facet in what stands at `steps` of two values."""
+    if not steps:
+        yield from _entries(facet, wanted, actual) if facet.per and not entry else _alone(facet, entry, wanted, actual)
+        return
+    first, *rest = steps
+    if first != "*":
+        yield from _facet_differences(facet, tuple(rest), _child(wanted, first), _child(actual, first), entry=entry)
+        return
+    if not isinstance(actual, dict) or not isinstance(wanted, dict):
+        yield from _alone(facet, entry, wanted, actual)
+        return
+    for key in dict.fromkeys([*wanted, *actual]):
+        yield from _facet_differences(facet, tuple(rest), _child(wanted, key), _child(actual, key), entry=key)
+
+
+def _entries(facet: Facet, wanted: object, actual: object) -> Iterator[Difference]:
+    """Yield the differences of a list or mapping, entry by entry; of the whole where the other side has no such."""
+    if isinstance(wanted, list) and isinstance(actual, list) and len(wanted) == len(actual):
+        for number, (mine, theirs) in enumerate(zip(wanted, actual, strict=True)):
+            yield from _alone(facet, str(number), mine, theirs)
+    elif isinstance(wanted, dict) and isinstance(actual, dict) and not _is_unreadable(actual):
+        for key in dict.fromkeys([*wanted, *actual]):
+            yield from _alone(facet, key, _child(wanted, key), _child(actual, key))
+    else:
+        yield from _alone(facet, "", wanted, actual)
+
+
+def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator[Difference]:
+    if not _equal(wanted, actual, facet.tolerance):
+        name = f"{facet.per} {entry}: {facet.heading}" if entry else facet.heading
+        yield Difference(
+            facet=facet.name,
+            field=name,
+            entry=entry,
+            expected="nothing" if wanted is _ABSENT else _shown(wanted),
+            actual=_shown(actual),
+        )
+
+
+def _child(value: object, key: str) -> object:
+    return value.get(key, _ABSENT) if isinstance(value, dict) else _ABSENT
+
+
+def _equal(wanted: object, actual: object, tolerance: float) -> bool:
+    """Whether two values are equal, types included; fractions within the tolerance."""
+    if isinstance(wanted, list) and isinstance(actual, list):
+        pairs = zip(wanted, actual, strict=False)
+        return len(wanted) == len(actual) and all(_equal(mine, theirs, tolerance) for mine, theirs in pairs)
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        return wanted.keys() == actual.keys() and all(_equal(wanted[key], actual[key], tolerance) for key in wanted)
+    if tolerance and _is_number(wanted) and _is_number(actual):
+        return math.isclose(float(str(wanted)), float(str(actual)), rel_tol=0.0, abs_tol=tolerance)
+    return type(wanted) is type(actual) and wanted == actual
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """A value as a report writes it."""
+    if value is _ABSENT:
+        return "missing"
+    if _is_unreadable(value):
+        return f"not readable ({value[UNREADABLE]})"  # type: ignore[index]
+    text = text_of(value)  # type: ignore[arg-type]
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
+
+
+def _reply_in_words(reply: dict[str, Any]) -> str:
+    return str(reply["raised"]) if "raised" in reply else _shown(reply.get("returned", _ABSENT))
+
+
+def _done(reply: dict[str, Any]) -> str:
+    words = _reply_in_words(reply)
+    return f"raised {words}" if "raised" in reply else f"returned {words}"

@@ -1,0 +1,117 @@
+"""Recorded expectations: what an oracle does in given traces, for copies of the grader that must not have the oracle.
+
+In a lab with Python submissions the oracle is nearly the solution. So a bundle for students has none: it has a file
+with the replies and states of the public cases (`FILE` in the folder of cases). The same judge compares with them. From
+the first difference on nothing more is known, so a case ends there.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from grader.core.case import Case
+from grader.core.errors import CaseFileError, Problem
+from reference.model import CannotFollow, ModelFactory, play
+from reference.operation import Operation, Reply, Trace
+from reference.oracle import Plain
+
+__all__ = ["FILE", "RecordedOracle", "recorded", "recorded_traces"]
+
+FILE = "expected.json.gz"
+
+
+def recorded(cases: Iterable[Case], model: ModelFactory) -> bytes:
+    """Return the file with what the model's oracle does in these cases, random traces included."""
+    traces: dict[str, list[Any]] = {}
+    generated: dict[str, list[Any]] = {}
+    for case in cases:
+        _record(traces, case.trace, model)
+        if case.generated is not None:
+            for seed, operations in zip(case.generated.seeds, case.generated.traces, strict=True):
+                _record(traces, Trace(operations=operations, settings=case.trace.settings), model)
+                lines = [[operation.name, list(operation.arguments)] for operation in operations]
+                generated[f"{seed}:{case.generated.length}"] = lines
+    text = json.dumps({"traces": traces, "generated": generated}, separators=(",", ":"), sort_keys=True)
+    return gzip.compress(text.encode(), 9, mtime=0)
+
+
+def _record(traces: dict[str, list[Any]], trace: Trace, model: ModelFactory) -> None:
+    traces[_key(trace)] = [
+        [step.reply.text, step.reply.refused, step.reply.clause, sorted(step.reply.circumstances), step.record.decode()]
+        for step in play(model(trace), trace)
+    ]
+
+
+def recorded_traces(path: Path) -> Callable[[int, int], Sequence[Operation]]:
+    """Return what takes the place of the oracle's generator: seed and length to operations."""
+
+    def traces(seed: int, length: int) -> Sequence[Operation]:
+        lines = _file(path)["generated"].get(f"{seed}:{length}")
+        if lines is None:
+            raise _unknown(path, f"no random trace of seed {seed} and length {length} is recorded")
+        return [Operation(name=name, arguments=tuple(map(_frozen, arguments))) for name, arguments in lines]
+
+    return traces
+
+
+class RecordedOracle:
+    """An oracle that only knows one trace; see `reference.oracle.Oracle`."""
+
+    def __init__(self, path: Path, trace: Trace) -> None:
+        """Find the trace, or one that begins with it, in the file. Raises `CaseFileError` when none is recorded."""
+        traces, key = _file(path)["traces"], _key(trace)
+        steps = traces.get(key) or next((traces[text] for text in traces if text.startswith(key)), None)
+        if steps is None:
+            raise _unknown(path, "a case was changed or added; this copy of the grader only knows the public cases")
+        self._operations = trace.operations
+        self._replies = [
+            Reply(text=text, refused=refused, clause=clause, circumstances=frozenset(words))
+            for text, refused, clause, words, _ in steps
+        ]
+        self._states: list[dict[str, Plain]] = [json.loads(record)["state"] for *_, record in steps]
+        self._now: dict[str, Plain] | None = None
+
+    def apply(self, operation: Operation) -> Reply:
+        """Return the recorded reply. Raises `CannotFollow` where the state is not the recorded one."""
+        number = next(place for place, other in enumerate(self._operations) if other is operation)
+        before = self._states[number - 1] if number else None
+        if self._now != before:
+            raise CannotFollow("this copy of the grader has no reference, only what was recorded of it")
+        self._now = self._states[number]
+        return self._replies[number]
+
+    def state(self) -> dict[str, Plain]:
+        """The recorded state."""
+        return self._now or {}
+
+    def restore(self, state: dict[str, Plain]) -> None:
+        """Take over a state, which need not be a recorded one."""
+        self._now = state
+
+
+def _key(trace: Trace) -> str:
+    """The text of a trace: all that decides what happens in it."""
+    lines = [f"{key}={value}" for key, value in sorted(trace.settings.items()) if key != "seed"]
+    return "".join(f"{line}\n" for line in [*lines, *map(str, trace.operations)])
+
+
+@lru_cache(maxsize=2)
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    except (OSError, EOFError, ValueError) as error:
+        raise _unknown(path, f"it cannot be read ({error}); unpack the bundle again") from error
+    return content
+
+
+def _unknown(path: Path, message: str) -> CaseFileError:
+    return CaseFileError([Problem(path, 1, message)])
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -1,0 +1,127 @@
+"""Make a lab of what its author gives and of the files in its folder of cases.
+
+`load_lab` needs seven things: name, title, folder of cases, calls, facets, oracle, runtime. Rubric (`rubric.toml`), the
+handout's sentences (`handout.toml`) and the known mistakes (`mistakes.toml`) are read from the folder. The rest of a
+`Lab` has defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from grader.assignment import mistakes, rubric
+from grader.assignment.lab import Clue, Lab
+from grader.core.case import Grammar, Number, Signature
+from grader.core.facet import Facet
+from grader.core.verdict import Judged
+from grader.judge.plain_judge import Invariants, PlainModel
+from grader.judge.recorded import FILE, RecordedOracle, recorded_traces
+from grader.runtime.protocol import Runtime
+from reference.model import ModelFactory
+from reference.operation import Operation, Trace
+from reference.oracle import Generator, Oracle
+
+__all__ = ["load_lab"]
+
+Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
+_NO_SETTINGS: Mapping[str, Number] = {}
+
+
+def load_lab(
+    *,
+    name: str,
+    title: str,
+    cases: Path,
+    calls: Mapping[str, Signature],
+    facets: Sequence[Facet],
+    oracle: str,
+    runtime: Runtime,
+    model: ModelFactory | None = None,
+    clues: tuple[Clue, ...] | None = None,
+    invariants: Invariants | None = None,
+    settings: Mapping[str, Number] = _NO_SETTINGS,
+    example: str = "",
+    most_targets: int = 1,
+    complete: Complete | None = None,
+    code: Sequence[Path] = (),
+    **others: Any,
+) -> Lab:
+    """Return the lab. Raises `RubricError` with all mistakes of a file.
+
+    `oracle` is "module:factory", imported when it is first played. `model` is a judging of the lab's own, `clues` are
+    known mistakes of its own, `invariants` tells what can never be so in a state, `code` are files outside the grader's
+    rooms by which cases are read. `settings` to `complete` are those of `Grammar`, `others` are fields of `Lab`.
+    """
+    names = frozenset(facet.name for facet in facets) | {"reply"}
+    rules = rubric.load(cases / "rubric.toml", names, calls)
+    clauses = rubric.load_clauses(cases / "handout.toml")
+    known_only = cases / FILE
+    is_recorded = model is None and known_only.exists()
+    files = (known_only,) if is_recorded else _code(oracle)
+    engine = partial(RecordedOracle, known_only) if is_recorded else partial(_engine, oracle)
+    generate = partial(recorded_traces, known_only) if is_recorded else partial(_generate, oracle)
+    factory = model or partial(PlainModel, oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants)
+    if clues is None:
+        ids = [rule.id for rule in rules.rules]
+        clues = mistakes.load(cases / "mistakes.toml", calls=calls, facets=names, rules=ids, clauses=clauses)
+    return Lab(
+        name=name,
+        title=title,
+        cases=cases,
+        grammar=Grammar(
+            operations=calls,
+            settings=settings,
+            example=example or _example(calls),
+            most_targets=most_targets,
+            clauses=clauses,
+            rules=tuple(rule.id for rule in rules.rules if rule.judged is Judged.CASES),
+            complete=complete or _complete,
+            model=factory,
+            code=(*code, *files),
+            generate=generate if model is None else None,
+        ),
+        rubric=rules,
+        model=factory,
+        runtime=runtime,
+        clues=clues,
+        oracle_files=files if model is None and not is_recorded else (),
+        **others,
+    )
+
+
+def _engine(oracle: str, trace: Trace) -> Oracle:  # noqa: ARG001 - the operations say all that an engine must know
+    """Make the oracle for a trace."""
+    module, _, factory = oracle.partition(":")
+    made: Oracle = getattr(import_module(module), factory)()
+    return made
+
+
+def _generate(oracle: str) -> Generator | None:
+    """Return what makes random traces with the generator in the oracle's module; None where it has none."""
+    generator = getattr(import_module(oracle.partition(":")[0]), "generate", None)
+    return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
+
+
+def _code(oracle: str) -> tuple[Path, ...]:
+    """The files of the oracle: its module, and what lies beside it."""
+    found = find_spec(oracle.partition(":")[0])
+    if found is None or found.origin is None:
+        return ()
+    return tuple(sorted(Path(found.origin).parent.glob("*.py")))
+
+
+def _complete(_: dict[str, int], __: list[Operation]) -> Iterator[tuple[str, str]]:
+    """Nothing is added to a case."""
+    yield from ()
+
+
+def _example(calls: Mapping[str, Signature]) -> str:
+    """An operation line for messages that say what to write."""
+    name, call = next(iter(calls.items()))
+    return " ".join([name, *(argument.name for argument in call.arguments), "-> REPLY"])

@@ -1,0 +1,182 @@
+"""What the harness of C programs reports of a case besides records: signals, exits, stacks; and its end, in words."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from grader.core.verdict import SourceLine, Verdict
+from grader.runtime.observation import NO_TIME, Ending, Played, Replayed
+from grader.runtime.source_lines import Lines
+
+__all__ = ["Fault", "NativePlayed", "NativeReplayed", "Remark", "name_lines"]
+
+_RECURSION = 8
+_EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
+_SI_KERNEL = 0x80  # the si_code by which Linux reports an address outside the range of all addresses
+_FIRST_PAGE = 4096
+_WAYS = {1: "exit", 2: "_exit", 3: "_Exit", 4: "quick_exit", 5: "abort"}
+_JUMP = 6  # the last of calls.c's enum way
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A signal, a time limit, or an exit of the program, with the stack of addresses at that moment."""
+
+    operation: int
+    signal: int
+    address: int
+    stack: tuple[int, ...]
+    code: int = 0
+    """The kernel's reason for the signal (si_code)."""
+
+    @property
+    def calls_itself(self) -> tuple[int, ...]:
+        """Return addresses that repeat many times in the stack: those of a recursion that filled it."""
+        return tuple(sorted(address for address, times in Counter(self.stack).items() if times >= _RECURSION))
+
+    @property
+    def is_wild(self) -> bool:
+        """Whether the address cannot exist: the content of fresh or freed memory was used as a pointer."""
+        return self.signal == signal.SIGSEGV and self.code == _SI_KERNEL
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The stack by which lines are found.
+
+        For a recursion it has only the repeated calls: where the recursion filled the stack is chance.
+        """
+        return (0, *self.calls_itself) if self.signal == signal.SIGSEGV and self.calls_itself else self.stack
+
+    @property
+    def words(self) -> str:
+        """The signal, and what a wrong access followed."""
+        name = _signal_name(self.signal)
+        if self.signal != signal.SIGSEGV:
+            return name
+        if self.calls_itself:
+            return f"{name}: it calls itself again and again until the stack is full"
+        if self.is_wild:
+            return f"{name}: it follows a pointer that was never set, was freed, or was read beyond an end"
+        place = "NULL" if self.address < _FIRST_PAGE else "a pointer to an address where no memory is"
+        return f"{name}: it follows {place}"
+
+
+class Remark(NamedTuple):
+    """What a program reported of one operation besides its state, in the format of the build that reported it."""
+
+    operation: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class NativePlayed(Played):
+    """Everything one case reported."""
+
+    remarks: list[Remark] = field(default_factory=list)
+    """Undefined behaviour, where the program was built to report it."""
+    lines: bytes | None = None
+    """The path and the stores of the instrumented operation, where the program was built to report them."""
+    fault: Fault | None = None
+    left: Fault | None = None
+    """The program left the call; `signal` is a value of `enum way` in calls.c, `code` the exit status."""
+    fault_lines: tuple[SourceLine, ...] = ()
+    """The student's lines on the stack of `left` or `fault`, where they were looked for."""
+    hung: bool = False
+    no_time: bool = False
+    """Whether it was not begun, or not brought to its end, because the time for the submission was used up."""
+    overflow: str = ""
+    """What the program did too much of before this case ended, so that its reports were no longer read."""
+    ended: bool = False
+    """Whether an END frame came: the parent process of the case saw it end."""
+    status: int = 0
+
+    def stop_listening(self, why: str) -> None:
+        """Note why its reports from here on were not read.
+
+        The last operation counts as not observed, even if it seems done.
+        """
+        self.overflow, self.misfit = why, False
+        del self.steps[len(self.case.trace.operations) - 1 :]
+
+    @property
+    def unexplained_end(self) -> str:
+        """How the case ended, where something outside the program could have caused that too; "" otherwise."""
+        if self.no_time or self.hung or self.overflow:
+            return ""
+        if not self.ended:
+            return "was not seen to its end"
+        if self.fault is None and self.left is None and os.WIFSIGNALED(self.status):
+            return f"was ended by signal {os.WTERMSIG(self.status)}"
+        code = os.WEXITSTATUS(self.status)
+        return f"gave up with exit code {code}" if code in (_EXIT_NO_REPORT, _EXIT_BAD_PLAN) else ""
+
+    @property
+    def hung_in(self) -> str:
+        """The call that hung; "" when none did."""
+        return self.next_call if self.hung else ""
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the case ended, by what came first: what the grader did to it, then what the program did."""
+        call = self.next_call
+        if not call:
+            return None
+        if self.overflow:
+            return self._ending("stopped", f"the grader stops the program in or before {call}: {self.overflow}")
+        late = Verdict.TIME_LIMIT_EXCEEDED
+        if self.hung:
+            return self._ending("hang", f"{call} does not come back within its time limit", verdict=late)
+        if self.no_time:
+            done = "finished" if self.steps else "run"
+            sentence = f"not {done}: calls that are far too slow used up the time for all cases"
+            return self._ending(NO_TIME, sentence, verdict=late)
+        if self.left is not None:
+            return self._ending("left", f"{call} {self._left_words}", "left-jump" if self.left.signal == _JUMP else "")
+        if self.fault is not None:
+            wild = "crash-wild" if self.fault.is_wild else ""
+            detail = "crash-recursion" if self.fault.calls_itself else wild
+            return self._ending("crash", f"{call} crashes ({self.fault.words})", detail)
+        if self.status & 0x7F:
+            return self._ending("crash", f"{call} crashes ({_signal_name(self.status & 0x7F)})")
+        return self._ending("stopped", f"the program ends in {call} without a word")
+
+    def _ending(
+        self, kind: str, sentence: str, detail: str = "", *, verdict: Verdict = Verdict.RUN_TIME_ERROR
+    ) -> Ending:
+        return Ending(kind=kind, verdict=verdict, sentence=sentence, lines=self.fault_lines, detail=detail)
+
+    @property
+    def _left_words(self) -> str:
+        assert self.left is not None
+        if self.left.signal == _JUMP:
+            return "jumps with longjmp to a call that has already returned"
+        way = _WAYS.get(self.left.signal, "exit")
+        return f"ends the whole program: it calls {way}({self.left.code if way != 'abort' else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class NativeReplayed(Replayed):
+    """All cases of a C program, and what it printed."""
+
+    played: tuple[NativePlayed, ...]
+
+
+def name_lines(played: Sequence[NativePlayed], lines_of: Callable[[Iterable[tuple[int, ...]]], Lines]) -> None:
+    """Give bad ends their lines; `lines_of` finds the lines on stacks of addresses."""
+    faults = {number: one.left or one.fault for number, one in enumerate(played)}
+    stacks = {number: fault.place for number, fault in faults.items() if fault is not None}
+    lines = lines_of(stacks.values()) if stacks else {}
+    for number, stack in stacks.items():
+        played[number].fault_lines = lines.get(stack, ())
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.strsignal(number) or signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,96 @@
+"""What a grader asks of a reference engine whose states are plain values: operations, states, and to take one over.
+
+An engine reads beside its document: plain data, one method for each operation, named and called as in a case file. A
+module with an engine may also have `generate(random, length)`, which returns the operations of a random trace.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from reference.operation import Operation, Reply, Trace
+
+__all__ = ["Engine", "Generator", "Oracle", "OracleFactory", "Plain", "Refused", "text_of"]
+
+Plain = None | bool | int | float | str | Sequence["Plain"] | dict[str, "Plain"]
+"""A value as JSON has it."""
+
+
+class Refused(Exception):
+    """A document forbids a call. `reply` is what the caller gets: the name of an error class, or a value as JSON.
+
+    It is a class of its own, so that an error of the engine itself never passes for a refusal. `sentence` names the
+    sentence of the document that decided, `circumstances` are words by which a known mistake recognises the situation.
+    """
+
+    def __init__(self, reply: str, sentence: str = "", *circumstances: str) -> None:
+        super().__init__(reply)
+        self.reply = reply
+        self.sentence = sentence
+        self.circumstances = frozenset(circumstances)
+
+
+class Oracle(Protocol):
+    """A reference engine."""
+
+    def apply(self, operation: Operation) -> Reply:
+        """Do one operation. Raises `reference.model.CannotGoOn` where the document no longer says what comes next."""
+
+    def state(self) -> dict[str, Plain]:
+        """All that the document says about the state; each call returns new values."""
+
+    def restore(self, state: dict[str, Plain]) -> None:
+        """Take over a state. Raises `reference.model.CannotGoOn` with a sentence when it cannot be one."""
+
+
+OracleFactory = Callable[[Trace], Oracle]
+"""Makes the oracle for one trace."""
+
+Generator = Callable[[int, int], Sequence[Operation]]
+"""Makes the random trace of a seed and a length."""
+
+
+class Engine(ABC):
+    """An oracle with one method for each operation, which takes the operation's arguments and returns a plain value.
+
+    A method refuses by raising `Refused`, before it changes anything. `because` says which sentence of the document
+    decides a call that is accepted.
+    """
+
+    _sentence = ""
+    _circumstances: frozenset[str] = frozenset()
+
+    def apply(self, operation: Operation) -> Reply:
+        """Call the method of the operation's name."""
+        self._sentence, self._circumstances = "", frozenset()
+        try:
+            value = getattr(self, operation.name)(*operation.arguments)
+        except Refused as refusal:
+            return Reply(
+                text=refusal.reply,
+                refused=True,
+                clause=refusal.sentence or self._sentence,
+                circumstances=refusal.circumstances | self._circumstances,
+            )
+        return Reply(text=text_of(value), clause=self._sentence, circumstances=self._circumstances)
+
+    def because(self, sentence: str, *circumstances: str) -> None:
+        """Note the sentence that decides this call, and words for its circumstances."""
+        self._sentence = sentence or self._sentence
+        self._circumstances |= frozenset(circumstances)
+
+    @abstractmethod
+    def state(self) -> dict[str, Plain]:
+        """All that the document says about the state."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Plain]) -> None:
+        """Take over a state."""
+
+
+def text_of(value: Plain) -> str:
+    """Return a value as replies and case files write it: JSON without spaces."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
