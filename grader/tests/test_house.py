@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from grader.tests.support.house import ROOT, here, modules, tree
+from grader.tests.support.house import ROOT, elsewhere, here, modules, tree
 
-_MOST_LINES, _MOST_FUNCTION_LINES = 300, 60
+_MOST_LINES, _MOST_FUNCTION_LINES = 500, 60
 
 ROOMS = (
     ("reference",),
     ("grader.__init__", "grader.core"),
     ("grader.system",),
     ("grader.runtime",),
-    ("grader.runtime.native",),
+    ("grader.runtime.native", "grader.runtime.python"),
     ("grader.assignment",),
     ("grader.judge",),
     ("grader.attempt",),
-    ("grader.result", "grader.report"),
+    ("grader.result", "grader.report", "grader.search"),
     ("grader.pipeline",),
     ("grader.labs",),
     ("grader.classroom",),
@@ -113,12 +114,42 @@ def test_only_labs_choose_a_runtime() -> None:
         module
         for module, path in modules().items()
         for _, imported in imports(path)
-        if imported.startswith("grader.runtime.native")
+        if imported.startswith(("grader.runtime.native", "grader.runtime.python"))
     }
+    choosing = ("grader.labs", "grader.runtime.native", "grader.runtime.python", "grader.bench")
 
-    assert {
-        user for user in users if not user.startswith(("grader.labs", "grader.runtime.native", "grader.bench"))
-    } == set()
+    assert {user for user in users if not user.startswith(choosing)} == set()
+
+
+def test_the_runtimes_know_nothing_of_each_other() -> None:
+    """What both need is directly in `grader.runtime`."""
+    for mine, theirs in (("native", "python"), ("python", "native")):
+        wrong = [
+            here(path, line)
+            for module, path in modules().items()
+            for line, imported in imports(path)
+            if module.startswith(f"grader.runtime.{mine}") and imported.startswith(f"grader.runtime.{theirs}")
+        ]
+
+        assert wrong == []
+
+
+def test_what_runs_beside_a_students_code_needs_only_python() -> None:
+    """The harness imports the standard library and its own files; the grader imports none of them."""
+    wrong = []
+    for path in elsewhere():
+        beside = {other.stem for other in path.parent.glob("*.py")}
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                own = [str(node.module)] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+                roots = {name.partition(".")[0] for name in own}
+                wrong += [here(path, node.lineno) for _ in roots - sys.stdlib_module_names - beside]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in elsewhere()}
+    wrong += [here(path, line) for path in modules().values() for line, imported in imports(path) if imported in names]
+
+    assert elsewhere()
+    assert wrong == []
+    assert {here(path, 0) for path in elsewhere() if len(path.read_text("utf-8").splitlines()) > _MOST_LINES} == set()
 
 
 def test_only_the_command_line_prints() -> None:

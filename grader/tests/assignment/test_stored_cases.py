@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from grader.assignment import load, stored_cases
+from grader.assignment.lab import Lab
 from grader.core.case import Case
 from grader.core.errors import CaseFileError
+from grader.labs import LABS
 from grader.labs.paged_kv.lab import lab
 from grader.tests.assignment.test_load import CREATED, written
 from grader.tests.support.counter import model
 from grader.tests.support.counter.lab import lab as counter
+from grader.tests.support.toy_lab import lab as toy
 
 
 @pytest.fixture
@@ -172,7 +175,7 @@ def test_another_model_loads_them_again(stored: Path, tmp_path: Path, monkeypatc
     elsewhere = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "elsewhere", elsewhere)
     spec.loader.exec_module(elsewhere)
-    grammar = replace(counter().grammar, model=elsewhere.Counter)
+    grammar = replace(counter().grammar, model=elsewhere.Counter, code=(path,))
     first = stored_cases.load_folder(counter().cases, grammar, seed=1)
     with monkeypatch.context() as patched:
         patched.setattr(load, "load_folder", never)
@@ -182,3 +185,18 @@ def test_another_model_loads_them_again(stored: Path, tmp_path: Path, monkeypatc
         with pytest.raises(AssertionError, match="loaded again"):
             stored_cases.load_folder(counter().cases, grammar, seed=1)
     assert stored.exists()
+
+
+@pytest.mark.parametrize(
+    "opened", [*(entry.open for entry in LABS.values()), counter, toy], ids=[*LABS, "counter", "toy"]
+)
+def test_the_cases_of_every_lab_are_stored(
+    stored: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[], Lab]
+) -> None:
+    """Also of one whose model is a partial, with its random traces."""
+    chosen = opened()
+    first = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1)
+
+    assert len(list(stored.iterdir())) == 1
+    monkeypatch.setattr(load, "load_folder", never)
+    assert stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1) == first

@@ -8,18 +8,26 @@ from pathlib import Path
 
 from grader.tests.support.command import ROOT
 
-__all__ = ["ROOT", "here", "modules", "tree"]
+__all__ = ["ROOT", "elsewhere", "here", "modules", "tree"]
 
 
 @cache
 def modules() -> dict[str, Path]:
-    """Return the paths of all modules except tests, by module name."""
+    """Return the paths of all modules except tests and what runs elsewhere (see `elsewhere`), by module name."""
     paths = [path for package in ("reference", "grader") for path in sorted((ROOT / package).rglob("*.py"))]
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path
         for path in paths
-        if "tests" not in path.relative_to(ROOT).parts
+        if "tests" not in path.relative_to(ROOT).parts and path not in elsewhere()
     }
+
+
+@cache
+def elsewhere() -> frozenset[Path]:
+    """The files that run beside a student's code, or are the student's own: never imported by the grader."""
+    labs = ROOT / "grader" / "labs"
+    files = [*(ROOT / "grader" / "runtime" / "python" / "harness").glob("*.py"), *labs.glob("*/starter/*.py")]
+    return frozenset([*files, *labs.glob("*/given/*.py")])
 
 
 @cache

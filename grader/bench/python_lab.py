@@ -1,0 +1,77 @@
+"""Measure the grading of a Python submission: 100 cases and 1,000 random traces, in starts of an interpreter."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+from grader import pipeline
+from grader.assignment.lab import Lab
+from grader.assignment.load import load_folder
+from grader.bench.figures import Figure, Target, ratio
+from grader.bench.measure import Candidate, Tell, rounds_of
+from grader.core.case import Case, Expected, Generated
+from grader.core.verdict import Verdict
+from grader.system import process
+from grader.system.process import Patience
+from reference.model import play
+from reference.operation import Trace
+
+__all__ = ["python_lab"]
+
+_CASES, _TRACES, _LENGTH = 100, 1_000, 60
+_TOY = "grader.tests.support.toy_lab"
+"""The small lab of the tests: no other one is as plain, so what is measured is the runtime."""
+
+
+def python_lab(rounds: int, tell: Tell, *, target: Target) -> Figure:
+    """Divide the CPU seconds of a grading of a right submission by those of an interpreter that does nothing."""
+    toy = import_module(_TOY)
+    lab: Lab = toy.lab()
+    cases = _cases(lab)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        path = Path(folder, lab.source_name)
+        path.write_text(toy.RIGHT, encoding="utf-8")
+        candidates = [
+            Candidate("Python lab", partial(_grade, path, lab, cases)),
+            Candidate("interpreter", _start(lab.runtime.programs[0])),
+        ]
+        taken = rounds_of(candidates, rounds, tell)
+    name = f"{_CASES} cases and {_TRACES} random traces of a Python lab / interpreter starts"
+    return ratio(name, taken["Python lab"], taken["interpreter"], target=target)
+
+
+def _grade(path: Path, lab: Lab, cases: list[Case]) -> None:
+    record = pipeline.grade(path, lab, cases)
+    assert record.verdict is Verdict.ACCEPTED, record.findings
+
+
+def _start(interpreter: str) -> Callable[[], object]:
+    return partial(
+        process.run,
+        [interpreter, "-S", "-c", "pass"],
+        cwd=Path("/"),
+        limits=Patience(),
+        environment={"PATH": os.environ["PATH"]},
+    )
+
+
+def _cases(lab: Lab) -> list[Case]:
+    """The lab's cases again and again, and one case of random traces."""
+    written = [case for case in load_folder(lab.cases, lab.grammar, seed=1) if case.generated is None]
+    several = [replace(written[number % len(written)], name=f"case/{number}") for number in range(_CASES)]
+    generator = lab.grammar.generate() if lab.grammar.generate is not None else None
+    assert generator is not None
+    traces = tuple(tuple(generator(seed, _LENGTH)) for seed in range(_TRACES))
+    played = [Trace(operations=operations) for operations in traces]
+    digests = tuple(Generated.digest(step.record for step in play(lab.model(one), one)) for one in played)
+    generated = Generated(seeds=range(_TRACES), length=_LENGTH, traces=traces, digests=digests)
+    random = replace(
+        written[0], name="case/random", trace=Trace(operations=()), expected=Expected.of(()), generated=generated
+    )
+    return [*several, random]

@@ -1,0 +1,147 @@
+"""What all labs with Python submissions share: a lab of a table of calls, facets and an oracle.
+
+A lab's module needs nothing else of the grader: it defines the names in capitals that `python_lab` lists.
+Facets give the names in rubrics, the differences, the pictures and `grade explain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from grader.assignment.lab import Lab
+from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.facet import Facet
+from grader.core.picture import Part, Shape
+from grader.judge.plain_judge import UNREADABLE, Invariants
+from grader.labs.load_lab import load_lab
+from grader.labs.python_reproduction import COMMAND, reproduce
+from grader.runtime.python.runtime import PythonRuntime
+from grader.runtime.python.table import CallTable
+from reference.oracle import text_of
+
+__all__ = ["Facet", "JsonValue", "Lab", "Number", "Signature", "Word", "python_lab"]
+
+_CASES = Path(__file__).parents[2] / "cases"
+_NO_FILES: Mapping[str, Path] = {}
+
+
+def python_lab(
+    table: Mapping[str, Any],
+    name: str,
+    title: str,
+    oracle: str,
+    *,
+    cases: Path | None = None,
+    starter: Path | None = None,
+    given: Mapping[str, Path] = _NO_FILES,
+    invariants: Invariants | None = None,
+) -> Lab:
+    """Return the lab whose table is in a module: `table` is its `globals()`.
+
+    The module defines OPERATIONS (a `Signature` for each operation), SETUP, CALLS, READS, FACETS, and where it needs
+    them TAKES, GIVES and DEFINES (see `CallTable`). `oracle` is "module:factory", `cases` the folder of cases (default:
+    `cases/NAME`), `starter` the file that students begin with (default: `starter.py` beside the module), `given` maps
+    the names of modules that submissions may import to their files. Raises `ValueError` for a table that does not fit
+    together, `RubricError` for wrong files.
+    """
+    operations: dict[str, Signature] = table["OPERATIONS"]
+    facets: tuple[Facet, ...] = table["FACETS"]
+    calls = CallTable(
+        setup=table["SETUP"],
+        calls=table["CALLS"],
+        parameters={key: tuple(argument.name for argument in call.arguments) for key, call in operations.items()},
+        takes=table.get("TAKES", {}),
+        gives=table.get("GIVES", {}),
+        reads=table["READS"],
+        parts={facet.name: facet.steps[1] for facet in facets if facet.steps[0] == "state"},
+        defines=table.get("DEFINES", ""),
+        errors=tuple(sorted({word for call in operations.values() for word in call.refusals if word[:1].isupper()})),
+    )
+    _check(calls, operations)
+    module = Path(table["__file__"])
+    own = {f"{calls.module}.py": starter or module.with_name("starter.py")}
+    return load_lab(
+        name=name,
+        title=title,
+        cases=cases or _CASES / name,
+        calls=operations,
+        facets=facets,
+        oracle=oracle,
+        runtime=PythonRuntime(table=calls, given=given),
+        invariants=invariants,
+        picture=partial(picture, facets),
+        reproduce=partial(reproduce, calls),
+        reproduce_command=COMMAND,
+        starter={**own, **{f"{key}.py": path for key, path in given.items()}},
+        code=(module,),
+    )
+
+
+def _check(table: CallTable, operations: Mapping[str, Signature]) -> None:
+    """Raise `ValueError` where the parts of a table do not name the same things."""
+    pairs: Iterable[tuple[str, Iterable[str], Iterable[str]]] = (
+        ("CALLS and OPERATIONS name the same operations", table.calls, operations),
+        ("READS and FACETS name the same parts of the state", table.reads, table.parts.values()),
+        ("GIVES names only operations", table.gives, set(table.gives) & set(operations)),
+    )
+    for wanted, some, others in pairs:
+        if set(some) != set(others):
+            raise ValueError(f"{wanted}; only one side has {', '.join(sorted(set(some) ^ set(others)))}")
+
+
+def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
+    """Draw a decoded record: facets with entries of one kind as a grid, lists as chains, other values by name."""
+    state = record["state"]
+    values = {facet: _at(state, facet.steps[1:]) for facet in facets if facet.steps[0] == "state"}
+    alone = {
+        (0, facet.heading): (_cell(value),)
+        for facet, value in values.items()
+        if not facet.per and not isinstance(value, list)
+    }
+    if alone:
+        yield Part(title="values", shape=Shape.VALUES, lines=alone)
+    for per in dict.fromkeys(facet.per for facet in values if facet.per):
+        yield _grid(per, {facet: value for facet, value in values.items() if facet.per == per})
+    for facet, value in values.items():
+        if not facet.per and isinstance(value, list):
+            yield Part(title=facet.heading, shape=Shape.CHAIN, lines={(0, ""): tuple(map(_cell, value))})
+
+
+def _at(state: Any, steps: Sequence[str]) -> Any:
+    """What stands at a path; below a star a mapping of what stands there for each key."""
+    for number, step in enumerate(steps):
+        if step == "*":
+            entries = state if isinstance(state, dict) else {}
+            return {key: _at(value, steps[number + 1 :]) for key, value in entries.items()}
+        state = state.get(step) if isinstance(state, dict) else None
+    return state
+
+
+def _grid(per: str, values: Mapping[Facet, Any]) -> Part:
+    """The entries of facets as rows, a column for each facet."""
+    columns = {facet: _entries(value) for facet, value in values.items()}
+    keys = dict.fromkeys(key for column in columns.values() for key in column)
+    return Part(
+        title=f"by {per}",
+        shape=Shape.GRID,
+        columns=tuple(facet.heading for facet in columns),
+        lines={
+            (0, f"{per} {key}"): tuple(_cell(column[key]) if key in column else "" for column in columns.values())
+            for key in keys
+        },
+    )
+
+
+def _entries(value: Any) -> dict[str, Any]:
+    if isinstance(value, list):
+        return {str(number): entry for number, entry in enumerate(value)}
+    return value if isinstance(value, dict) and value.keys() != {UNREADABLE} else {}
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict) and value.keys() == {UNREADABLE}:
+        return f"not readable ({value[UNREADABLE]})"
+    return text_of(value)

@@ -1,0 +1,89 @@
+"""Look at a submission before it plays: does it compile, and define what is demanded?
+
+The text is compiled, and then executed once, in processes of the sandbox. What fails there would fail in every case; it
+is told once, with its line, as a C compiler tells a missing function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from grader.core.verdict import Finding, SourceLine, Tool, Verdict
+from grader.runtime.program import Built, Program
+from grader.runtime.python.endings import ending
+from grader.runtime.python.process import decoded, frames, run
+from grader.runtime.python.table import CallTable
+from grader.system.sandbox import Workspace
+
+__all__ = ["PythonProgram", "build"]
+
+_COMPILED, _EXECUTED = 0, 1
+"""The harness's numbers of the two parts of a check."""
+_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonProgram(Program):
+    """A module that can be executed, and the modules that must be there for it."""
+
+    modules: tuple[str, ...] = ()
+
+
+def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, str]) -> Built:
+    """Check a submission. Its program is its text; there is none when something is wrong with it."""
+    done = run(work, source, table, (), given=given, check=True, total=_SECONDS)
+    file = f"{table.module}.py"
+    seen = list(frames(done.channels[0]))
+    looked = next((decoded(frame.body) for frame in seen if frame[:2] == ("C", _COMPILED)), None)
+    findings = list(_of_the_text(looked, file))
+    if not findings:
+        executed = {frame.kind: decoded(frame.body) for frame in seen if frame.case == _EXECUTED}
+        if done.slow or done.silent or done.large:
+            executed["E"] = {"large": True} if done.large else {"hang": True}
+        findings = list(_of_the_module(executed, file, table.demanded))
+    names = looked.get("imports") if looked is not None else None
+    modules = tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+    program = PythonProgram(content=source, source_name=file, modules=modules)
+    return Built(
+        program=None if findings else program,
+        findings=tuple(findings),
+        stopped=bool(findings),  # nothing can be relaxed
+        cpu_seconds=done.cpu_seconds,
+    )
+
+
+def _of_the_text(looked: Mapping[str, object] | None, file: str) -> Iterator[Finding]:
+    if looked is None:
+        yield _finding(f"{file} cannot be compiled: the compiler needs too much time or memory for it")
+        return
+    problems = looked.get("problems")
+    for line, column, message in problems if isinstance(problems, list) else ():
+        yield _finding(message, SourceLine(file=file, line=line, column=column))
+
+
+def _of_the_module(executed: Mapping[str, dict[str, object]], file: str, demanded: Sequence[str]) -> Iterator[Finding]:
+    """Yield what is wrong with a module that was executed; the harness's frames by their kinds."""
+    if "D" not in executed:
+        end = ending(file, file, error=executed.get("X"), asked=executed.get("H"), end=executed.get("E", {}))
+        yield _finding(end.sentence, *end.lines)
+        return
+    missing = executed.get("C", {}).get("missing")
+    for name in [name for name in demanded if name in missing] if isinstance(missing, list) else ():
+        yield _finding(f"{file} defines no {name}")
+
+
+def _finding(message: str, *source: SourceLine) -> Finding:
+    return Finding(
+        rule="",
+        verdict=Verdict.COMPILE_ERROR,
+        tool=Tool.BUILD,
+        kind="compiler",
+        message=message,
+        source=tuple(_innermost_first(source)),
+    )
+
+
+def _innermost_first(lines: Sequence[SourceLine]) -> Sequence[SourceLine]:
+    """The order of a build's lines: where it stands comes first."""
+    return lines[::-1]

@@ -1,0 +1,99 @@
+"""How a case of a Python submission ended badly, in words: of exceptions, limits, and the status of its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from typing import Any
+
+from grader.core.verdict import EXCEPTION, SourceLine, Verdict
+from grader.runtime.observation import NO_TIME, Ending
+
+__all__ = ["ending", "lines_of"]
+
+_MEGABYTES = 192
+"""The memory of a program; cage.py sets it."""
+_MOST_LINES = 16
+_MOST_LINE = 10**6
+_MOST_CHARACTERS = 300
+_LEFT, _STUMBLED = 1, 2
+"""Exit codes of a child that reported an error, and of one in which the harness could not go on."""
+
+_SAID = {
+    "MemoryError": f"needs more than {_MEGABYTES} MB of memory",
+    "RecursionError": "calls itself again and again until no room is left",
+    "SystemExit": "ends the whole program (SystemExit)",
+    "KeyboardInterrupt": "raises KeyboardInterrupt, as if somebody had pressed Ctrl-C",
+}
+
+
+def lines_of(entries: object, file: str) -> tuple[SourceLine, ...]:
+    """Return the lines that a child reported, those of the called method first; what is no line is left out."""
+    if not isinstance(entries, list):
+        return ()
+    return tuple(
+        SourceLine(file=file, line=entry[0], function=entry[1][:80])
+        for entry in entries[:_MOST_LINES]
+        if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
+        if type(entry[0]) is int and 0 < entry[0] <= _MOST_LINE
+    )
+
+
+def ending(
+    call: str, file: str, *, error: dict[str, Any] | None, asked: dict[str, Any] | None, end: dict[str, Any]
+) -> Ending:
+    """Describe the end of a case in `call`.
+
+    `error` is the child's report of an error, `asked` its answer to where it was, `end` how the harness saw it end.
+    """
+    if end.get("no_time"):
+        sentence = "not run: calls that are far too slow used up the time for all cases"
+        return Ending(kind=NO_TIME, verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence=sentence)
+    if end.get("hang"):
+        lines = lines_of(asked.get("lines"), file) if asked is not None else ()
+        return _ending("hang", f"{call} does not come back within its time limit", lines, Verdict.TIME_LIMIT_EXCEEDED)
+    if error is not None:
+        return _error(call, file, error)
+    return _of_a_process(call, end)
+
+
+def _of_a_process(call: str, end: dict[str, Any]) -> Ending:
+    """Describe the end of a case whose process reported nothing."""
+    if end.get("flood"):
+        return _ending("stopped", f"{call} leaves a state of more than a thousand times the size of any right one")
+    if end.get("large"):
+        return _ending("stopped", f"{call} {_SAID['MemoryError']}")
+    status = end.get("status")
+    if not isinstance(status, int):
+        return _ending("stopped", f"the program ends in {call}, and the grader's harness with it")
+    if os.WIFSIGNALED(status):
+        return _ending("crash", f"{call} crashes the interpreter ({_signal(os.WTERMSIG(status))})")
+    code = os.waitstatus_to_exitcode(status)
+    if code == _STUMBLED:
+        return _ending("stopped", f"{call} leaves the interpreter in a state in which nothing more can be called")
+    return _ending("left", f"{call} ends the whole program with exit code {code}")
+
+
+def _ending(
+    kind: str, sentence: str, lines: Iterable[SourceLine] = (), verdict: Verdict = Verdict.RUN_TIME_ERROR
+) -> Ending:
+    return Ending(kind=kind, verdict=verdict, sentence=sentence, lines=tuple(lines))
+
+
+def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
+    name, message = (str(error.get(key, ""))[:_MOST_CHARACTERS] for key in ("error", "message"))
+    lines = lines_of(error.get("lines"), file)
+    raised = f"{name}: {message}" if message else name
+    if error.get("where") == "import":
+        return _ending(EXCEPTION, f"{file} cannot be imported: {raised}", lines)
+    if error.get("where") == "argument":
+        return _ending(EXCEPTION, f"{call} cannot be called: its arguments are not there ({raised})", lines)
+    return _ending(EXCEPTION, f"{call} {_SAID.get(name) or f'raises {raised}'}", lines)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.strsignal(number) or signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

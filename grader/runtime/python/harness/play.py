@@ -1,0 +1,368 @@
+"""The harness of Python submissions: this process forks for each case, and only its children run a student's code.
+
+    python -s -S -P -B play.py FEED CHANNEL
+
+FEED gives a header line, then a line for each case, all JSON. What a child sends through a pipe of its own is passed on
+through CHANNEL in frames of this process, so that frames, the numbers of cases, limits and endings are not a program's
+to write: kind (1 byte), case (4), length (4), body. Kinds:
+
+    B  a case begins (again)         S  record after an operation     R  lines of a refusal
+    T  all records of a trace        L  what the watched call did     D  all was played
+    X  an error ended the trace      H  where it was when its time was used up
+    E  how the child ended           C  what a check shows            Z  no case is left
+"""
+
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from functools import partial
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import cage
+import given
+import imports
+import program
+import table
+from plain import encoded
+
+_HEAD = struct.Struct(">BII")
+_MESSAGE = struct.Struct(">BI")
+_MOST_MESSAGE = 1 << 21
+_CHUNK = 1 << 16
+_LOOK = 0.02
+_PLACE = struct.Struct(">I")
+_MESSAGES_EACH = 2
+"""Messages for each operation; a program that sends more has written them itself."""
+_MOST_OTHERS = 8
+_MOST_CHILDREN = 10
+"""For a part of the traces of a generated case: each trace that ends its child costs one. After one that hangs no
+further ones are played together; the grader plays some alone."""
+_PATIENCE = 4
+"""Compiling and executing a module may take this many times as long as an operation."""
+_ANSWER = 0.1
+_KNOWN = frozenset(b"SRTLDXHC")
+
+
+def main():
+    """Play what the feed asks for."""
+    feed, channel = int(sys.argv[1]), int(sys.argv[2])
+    arrived = _lines(feed)
+    header = json.loads(next(arrived))
+    harness = Harness(header, feed, channel)
+    if header["check"]:
+        harness.check()
+    else:
+        harness.begin(header["imports"])
+        for line in arrived:
+            harness.case(json.loads(line))
+    harness.frame(b"Z", 0, b"")
+
+
+def _lines(descriptor):
+    """Yield the lines of the feed, reading no further than needed: a child holds what was read of it."""
+    left = b""
+    while True:
+        line, newline, rest = left.partition(b"\n")
+        if newline:
+            left = rest
+            yield line
+            continue
+        chunk = os.read(descriptor, _CHUNK)
+        if not chunk:
+            return
+        left += chunk
+
+
+class Harness:
+    """Plays cases one after the other, each in a child."""
+
+    def __init__(self, header, feed, channel):
+        self.header = header
+        self.descriptors = feed, channel
+        self.channel = channel
+        self.file = header["file"]
+        self.source = header["source"].encode("latin-1")
+        self.limits = header["limits"]
+        self.left = self.limits["total"]
+        self.hangs = self.limits["hangs"]
+        self.hanging = set(header["hanging"])
+        self.hung_together = set()
+        self.code = self.table = None
+        self.given = None
+
+    def begin(self, names):
+        """Compile everything that children need."""
+        self.code = compile(self.source, self.file, "exec", dont_inherit=True)
+        self.table = table.Table(self.header["table"])
+        codes = {name: compile(text, f"{name}.py", "exec") for name, text in self.header["given"].items()}
+        self.given = given.Given(codes)
+        needed = [name for text in self.header["given"].values() for name in imports.look(text.encode(), "", ())[1]]
+        cage.forbid_memory()
+        imports.preload([*names, *needed])
+        cage.refuse_unheard()
+
+    def check(self):
+        """Compile the text in one child, execute it in another one, and report both."""
+        imports.preload_encoding(self.source)
+        looked = []
+
+        def look(send):
+            problems, names = imports.look(self.source, self.file, self.header["given"])
+            send(b"C", encoded({"problems": problems, "imports": names}).encode())
+
+        def heard(kind, body):
+            looked.append(json.loads(body))
+            self.frame(kind, 0, body)
+
+        def patience():
+            return _PATIENCE * self._limit
+
+        ended = self.child(look, heard, patience)
+        self.frame(b"E", 0, encoded(ended).encode())
+        if not looked or looked[0]["problems"]:
+            return
+        self.header["imports_allowed"] += [name.partition(".")[0] for name in looked[0]["imports"]]
+        self.begin(looked[0]["imports"])
+        ended = self.child(self._executed, lambda kind, body: self.frame(kind, 1, body), patience)
+        self.frame(b"E", 1, encoded(ended).encode())
+
+    def _executed(self, send):
+        runner = self._runner(send)
+        runner.check(self.header["demanded"])
+        send(b"D", b"")
+
+    @property
+    def _limit(self):
+        return self.limits["operation"]
+
+    def _runner(self, send):
+        runner = program.Program(self.table, self.code, self.header["module"], self.file, self.given, send)
+        program.answer_interruptions(runner)
+        cage.hide_modules(self.header["imports_allowed"])
+        cage.refuse_doors()
+        return runner
+
+    def case(self, case):
+        """Play a case, or a part of the traces of a generated one."""
+        number = case["case"]
+        if case.get("first", 0) == 0:
+            self.frame(b"B", number, b"")
+        if self.left <= 0:
+            ended = {"no_time": True}
+        elif "traces" in case:
+            ended = self._traces(case)
+        else:
+            ended = self._operations(case)
+        self.frame(b"E", number, encoded(ended).encode())
+
+    def _operations(self, case):
+        """Play a case. A time limit counts when it is reached again, with twice the time."""
+        ended = self._played(case, self._limit)
+        if ended["hang"] and ended["call"] not in self.hanging:
+            self.frame(b"B", case["case"], b"")
+            ended = self._played(case, 2 * self._limit)
+            if ended["hang"]:
+                self.hanging.add(ended["call"])
+        return ended
+
+    def _played(self, case, limit):
+        """Play the operations of a case in a child, and return how it ended, and in which call."""
+        names = [name for name, _ in case["operations"]]
+        done = []
+
+        def play(send):
+            self._runner(send).play(case["operations"], partial(send, b"S"), case.get("watched"))
+            send(b"D", b"")
+
+        def heard(kind, body):
+            if kind == ord("S"):
+                done.append(kind)
+            self.frame(kind, case["case"], body)
+
+        def call():
+            return names[len(done)] if len(done) < len(names) else ""
+
+        def limit_now():
+            return limit if call() not in self.hanging else max(self.limits["least"], min(limit, self.hangs))
+
+        ended = self.child(play, heard, limit_now, len(names))
+        ended["call"] = call()
+        if ended["hang"] and ended["call"] in self.hanging:
+            self.hangs -= ended["own"]
+        return ended
+
+    def _traces(self, case):
+        """Play many traces in one child, with the module executed anew for each. One that ends the child is skipped."""
+        number, first, traces = case["case"], case["first"], case["traces"]
+        done = []
+
+        def play(send):
+            runner = self._runner(send)
+            for operations in traces[len(done) :]:
+                records = []
+                runner.play(operations, records.append)
+                send(b"T", b"\n".join(records))
+            send(b"D", b"")
+
+        def heard(kind, body):
+            if kind == ord("T"):
+                self.frame(kind, number, _PLACE.pack(first + len(done)) + body)
+                done.append(kind)
+
+        ended = {"no_time": False}
+        for _ in range(_MOST_CHILDREN):
+            if len(done) >= len(traces) or self.left <= 0 or number in self.hung_together:
+                break
+            operations = sum(map(len, traces[len(done) :]))
+            if self.child(play, heard, lambda: self._limit, operations)["hang"]:
+                self.hung_together.add(number)
+            done.append(None)
+        return ended
+
+    def child(self, play, heard, limit, operations=0):
+        """Fork, let the child play these operations, hear what it sends, and return how it ended."""
+        sys.stdout.flush()
+        end, its_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(end)
+            for descriptor in self.descriptors:
+                os.close(descriptor)
+            _be_child(its_end, play, self.limits["child"])
+        os.close(its_end)
+        most = self.limits["bytes"], _MESSAGES_EACH * operations + _MOST_OTHERS
+        ended = _Listening(pid, end, heard, most).listen(limit, self.left)
+        self.left -= ended["own"]
+        return ended
+
+    def frame(self, kind, case, body):
+        """Send a frame."""
+        kind = kind if isinstance(kind, int) else kind[0]
+        data = memoryview(_HEAD.pack(kind, case, len(body)) + body)
+        while data:
+            data = data[os.write(self.channel, data) :]
+
+
+def _be_child(descriptor, play, cpu_seconds):
+    """Give up rights, play, and end without any of the interpreter's farewells."""
+
+    def send(kind, body):
+        data = memoryview(_MESSAGE.pack(kind[0], len(body)) + body)
+        while data:
+            data = data[write(descriptor, data) :]
+
+    write, leave, out = os.write, os._exit, sys.stdout
+    status = 0
+    try:
+        cage.close_in(cpu_seconds)
+        try:
+            play(send)
+        except program.Ended:
+            status = 1
+        out.flush()
+    except BaseException:  # whatever a program did to this process
+        status = 2
+    finally:
+        leave(status)
+
+
+class _Listening:
+    """Listens to a child and ends it when its time, or the room for its messages (bytes, number), is used up."""
+
+    def __init__(self, pid, descriptor, heard, most):
+        self.pid = pid
+        self.descriptor = descriptor
+        self.heard = heard
+        self.most_bytes, self.most_messages = most
+        self.messages = 0
+        self.idle = 0.0
+        self.cpu = 0.0
+        self.arrived = b""
+
+    def listen(self, limit, left):
+        """Return how the child ended; `left` are the seconds that it may have in all, `limit` those of a message."""
+        since = total = 0.0
+        asked = None
+        flood = hang = no_time = False
+        looked = time.monotonic()
+        while True:
+            ready, _, _ = select.select([self.descriptor], [], [], _LOOK)
+            before = self.messages
+            if ready:
+                chunk = os.read(self.descriptor, _CHUNK)
+                total += len(chunk)
+                if not chunk or total > self.most_bytes or not self._take(chunk):
+                    flood = bool(chunk)
+                    break
+            looked = self._look(looked, quiet=not ready)
+            if self.messages > before and asked is None:
+                since = self.own
+            if self.own > left:
+                no_time = True
+                break
+            if asked is not None and self.own > asked + _ANSWER:
+                break
+            if asked is None and self.own - since > limit():
+                hang, asked = True, self.own
+                os.kill(self.pid, signal.SIGPROF)
+        status, cpu = self._end(looked)
+        own = cpu + self.idle
+        return {"status": status, "hang": hang, "flood": flood, "cpu": cpu, "own": own, "no_time": no_time}
+
+    @property
+    def own(self):
+        """The seconds that it computed or slept."""
+        return self.cpu + self.idle
+
+    def _take(self, chunk):
+        """Pass on the messages that are complete. False for what is none."""
+        self.arrived += chunk
+        at = 0
+        while len(self.arrived) >= at + _MESSAGE.size:
+            kind, length = _MESSAGE.unpack_from(self.arrived, at)
+            if kind not in _KNOWN or length > _MOST_MESSAGE or self.messages == self.most_messages:
+                return False
+            end = at + _MESSAGE.size + length
+            if len(self.arrived) < end:
+                break
+            self.messages += 1
+            self.heard(kind, self.arrived[at + _MESSAGE.size : end])
+            at = end
+        self.arrived = self.arrived[at:]
+        return True
+
+    def _look(self, looked, *, quiet):
+        """Measure the child's own time. It sleeps when it computes nothing while this process is woken in time."""
+        now = time.monotonic()
+        before = self.cpu
+        try:
+            self.cpu = time.clock_gettime((~self.pid << 3) | 2)
+        except OSError:
+            pass
+        if quiet and self.cpu - before < 0.001 and now - looked < 2 * _LOOK:
+            self.idle += now - looked
+        return now
+
+    def _end(self, looked):
+        """Wait for the child, which may go on although it closed its pipe, and return its status and CPU seconds."""
+        os.close(self.descriptor)
+        patience = self.own + _ANSWER
+        while True:
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid:
+                return status, usage.ru_utime + usage.ru_stime
+            if self.own > patience:
+                os.kill(self.pid, signal.SIGKILL)
+                _, status, usage = os.wait4(self.pid, 0)
+                return status, usage.ru_utime + usage.ru_stime
+            time.sleep(0.0005)
+            looked = self._look(looked, quiet=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Find the lines behind wrong states and replies: each suspicious operation is played once more and traced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from grader.core.verdict import SourceLine
+from grader.runtime.program import Program
+from grader.runtime.protocol import Observations, Suspect
+from grader.runtime.python.build import PythonProgram
+from grader.runtime.python.endings import lines_of
+from grader.runtime.python.play import line_of
+from grader.runtime.python.process import decoded, frames, run
+from grader.runtime.python.table import CallTable
+from grader.runtime.source_lines import Named, Place
+from grader.runtime.suspicion import Suspicion
+from grader.runtime.visibility import by_visibility
+from grader.system.sandbox import Workspace
+
+__all__ = ["find_lines"]
+
+_MOST = 40
+"""The most suspicions that are traced."""
+
+
+def find_lines(
+    work: Workspace,
+    program: Program,
+    observed: Observations,
+    suspect: Suspect,
+    *,
+    table: CallTable,
+    given: Mapping[str, str],
+) -> Observations:
+    """Return the observations with the lines that could be found; public and hidden cases in processes of their own."""
+    wanted = {one.case: one for one in suspect(observed).suspicions[:_MOST] if one.difference is not None}
+    named: dict[Place, Named] = {}
+    spent = 0.0
+    cases = [one.case for one in observed.comparisons]
+    modules = program.modules if isinstance(program, PythonProgram) else ()
+    for numbers in by_visibility(cases, wanted):
+        plan = [_watched(wanted[number], table) for number in numbers]
+        total = max(0.1, min(work.budget.limits.second_replay - spent, work.budget.cpu))
+        done = run(work, program.content, table, plan, given=given, modules=modules, total=total)
+        spent += done.cpu_seconds
+        for number, heard in _heard(done.channels[0], wanted).items():
+            lines_known = _named(wanted[number], heard, f"{table.module}.py")
+            if lines_known is not None:
+                named[number, wanted[number].operation] = lines_known
+    return replace(observed, named=named, spent={**observed.spent, "find lines": spent})
+
+
+def _watched(suspicion: Suspicion, table: CallTable) -> dict[str, object]:
+    """The line of the plan for a case that is played up to the suspicious operation, which is traced."""
+    operations = suspicion.comparison.case.trace.operations[: suspicion.operation + 1]
+    difference = suspicion.difference
+    facet, entry = (difference.facet, difference.entry) if difference is not None else ("", "")
+    watched = {"operation": suspicion.operation, "read": table.parts.get(facet), "entry": entry}
+    return {**line_of(suspicion.case, operations), "watched": watched}
+
+
+def _heard(content: bytes, wanted: Mapping[int, Suspicion]) -> dict[int, dict[str, Any]]:
+    """What the traced operations reported, by case: lines of a refusal under "raised", besides what `Watch` saw."""
+    heard: dict[int, dict[str, Any]] = {}
+    done: Counter[int] = Counter()
+    for frame in frames(content):
+        if frame.kind == "B":
+            heard.pop(frame.case, None)
+            done[frame.case] = 0
+        elif frame.kind == "S":
+            done[frame.case] += 1
+        elif frame.case in wanted and done[frame.case] == wanted[frame.case].operation:
+            if frame.kind == "L":
+                heard.setdefault(frame.case, {}).update(decoded(frame.body))
+            elif frame.kind == "R":
+                heard.setdefault(frame.case, {})["raised"] = decoded(frame.body).get("lines")
+    return heard
+
+
+def _named(suspicion: Suspicion, heard: Mapping[str, Any], file: str) -> Named | None:
+    """Return the lines for a difference; None when nothing is known that helps."""
+    difference = suspicion.difference
+    assert difference is not None
+    if difference.facet == "reply":
+        lines = lines_of(heard.get("raised") or heard.get("returned"), file)
+        return Named(lines=lines) if lines else None
+    changed = lines_of(heard.get("changed"), file)
+    if changed:
+        return Named(lines=changed, stored=True)
+    ran = lines_of(heard.get("ran"), file)
+    if not ran:
+        return None
+    return Named(said=f"{_spans(ran)} of {ran[0].function} ran; none of them changed {difference.in_words}.")
+
+
+def _spans(lines: Sequence[SourceLine]) -> str:
+    """Lines in words: "Lines 7 to 9 and 12"."""
+    spans: list[list[int]] = []
+    for line in sorted({entry.line for entry in lines}):
+        if spans and line == spans[-1][1] + 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    words = [str(first) if first == last else f"{first} to {last}" for first, last in spans]
+    return ("Lines " if len(words) > 1 or " to " in words[0] else "Line ") + " and ".join(
+        filter(None, [", ".join(words[:-1]), words[-1]])
+    )

@@ -1,0 +1,66 @@
+"""A lab's table: the Python texts that construct, call and read a student's objects.
+
+The harness executes these texts, and a student reads the same texts in a reproduction.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["CallTable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTable:
+    """How the operations of case files become Python."""
+
+    setup: str
+    """The import of what the submission must define: "from block_pool import BlockPool"."""
+    calls: Mapping[str, str]
+    """For each operation the statements that do it. The last one, if it is an expression, is the reply; parameters
+    have the names of the operation's arguments."""
+    parameters: Mapping[str, tuple[str, ...]]
+    takes: Mapping[str, str] = field(default_factory=dict)
+    """What an argument of this name stands for, with {} for its value: "[block[{}]]" takes a list, "block[{}]" one."""
+    gives: Mapping[str, str] = field(default_factory=dict)
+    """How the reply of this operation is read: by identity, as places in what the argument of that name is taken from;
+    or by a function of `defines`. Others must be plain values."""
+    reads: Mapping[str, str] = field(default_factory=dict)
+    """For each part of the state the expression that reads it. `place_of(object, among)` and
+    `places_of(objects, among)` name objects by identity; `calls_of(MODULE)` returns the calls on a given module since
+    it was read last."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The name in `reads` that each facet of the state is in."""
+    defines: str = ""
+    """Functions that calls and reads use, executed after `setup`."""
+    errors: tuple[str, ...] = ()
+    """The names of the built-in error classes by which calls refuse. A subclass counts as the class above it."""
+
+    @property
+    def module(self) -> str:
+        """The module that students submit."""
+        return self._import.module or ""
+
+    @property
+    def demanded(self) -> tuple[str, ...]:
+        """The names that it must define."""
+        return tuple(alias.name for alias in self._import.names)
+
+    @property
+    def _import(self) -> ast.ImportFrom:
+        return next(node for node in ast.parse(self.setup).body if isinstance(node, ast.ImportFrom))
+
+    def described(self) -> dict[str, object]:
+        """The table as the harness reads it."""
+        return {
+            "setup": self.setup,
+            "defines": self.defines,
+            "calls": dict(self.calls),
+            "parameters": {name: list(names) for name, names in self.parameters.items()},
+            "takes": dict(self.takes),
+            "gives": dict(self.gives),
+            "reads": dict(self.reads),
+            "errors": list(self.errors),
+        }

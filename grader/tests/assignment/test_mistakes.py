@@ -1,0 +1,84 @@
+"""Known mistakes are data: an instructor edits hints without Python, so every slip is told with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader.assignment import mistakes
+from grader.assignment.lab import Clue
+from grader.core.errors import RubricError
+from grader.tests.support.toy_lab import lab
+
+_FIRST = """[[mistakes]]
+calls = ["take"]
+facets = ["reply"]
+rule = "taking"
+sentence = "Part 1/enough"
+hint = "look at {call}"
+"""
+
+
+def loaded(folder: Path, text: str) -> tuple[Clue, ...]:
+    """The known mistakes of that text."""
+    path = folder / "mistakes.toml"
+    path.write_text(text, encoding="utf-8")
+    grammar, rules = lab().grammar, [rule.id for rule in lab().rubric.rules]
+    facets = ["users", "free", "names", "reply"]
+    return mistakes.load(path, calls=grammar.operations, facets=facets, rules=rules, clauses=grammar.clauses)
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    """What is wrong with the text, `line: message` each."""
+    with pytest.raises(RubricError) as caught:
+        loaded(folder, text)
+    return [line.removeprefix(f"{folder / 'mistakes.toml'}:") for line in str(caught.value).splitlines()]
+
+
+def test_a_lab_without_a_file_knows_no_mistakes(tmp_path: Path) -> None:
+    """Then each cause has the rule of its case, and the sentence."""
+    assert mistakes.load(tmp_path / "none.toml", calls=(), facets=(), rules=(), clauses=()) == ()
+
+
+def test_an_entry_becomes_a_clue(tmp_path: Path) -> None:
+    """Looked up by call and facet."""
+    (clue,) = loaded(tmp_path, _FIRST)
+
+    assert (clue.calls, clue.facets, clue.rule, clue.clause) == (("take",), ("reply",), "taking", "Part 1/enough")
+    assert clue.hint == "look at {call}"
+
+
+def test_all_slips_are_told_at_once(tmp_path: Path) -> None:
+    """Each with its line and what to write."""
+    text = (
+        _FIRST
+        + '\n[[mistakes]]\ncalls = ["tak"]\nfacets = ["fre"]\nrule = "takin"\nhint = "{cal} and {field}"\nwho = 1\n'
+    )
+    text += (
+        '\n[[mistakes]]\nkinds = "hang"\npart = 3\nsentence = "Part 9"\nrule = "taking"\nhint = "{"\n\n[[mistakes]]\n'
+    )
+
+    assert problems(tmp_path, text) == [
+        "9: unknown word 'tak' in mistakes.calls (did you mean take?)",
+        "10: unknown word 'fre' in mistakes.facets (did you mean free?)",
+        "11: unknown mistakes.rule 'takin' (did you mean taking?)",
+        "12: unknown name 'cal' in the hint (did you mean call?)",
+        "13: unknown key 'mistakes.who'",
+        '16: kinds must be a list of words such as ["hang"]',
+        "17: part must be text in quotes",
+        "18: unknown sentence 'Part 9'",
+        "20: the hint has a single brace; write {{ and }} for braces",
+        "22: mistakes.rule is missing; one of: giving, interface, naming, taking",
+        '22: mistakes.hint is missing: write hint = "...", what to look at',
+    ]
+
+
+@pytest.mark.parametrize("later", [_FIRST, _FIRST.replace("hint", 'circumstances = ["too-many"]\nhint')])
+def test_an_entry_that_can_never_be_used_is_told(tmp_path: Path, later: str) -> None:
+    """An earlier one fits whatever it fits; the other order is right."""
+    assert problems(tmp_path, f"{_FIRST}\n{later}")[0].endswith(
+        "never used: the entry of line 1 fits whatever this one fits"
+    )
+    if later != _FIRST:
+        assert len(loaded(tmp_path, f"{later}\n{_FIRST}")) == 2

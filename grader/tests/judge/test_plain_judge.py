@@ -1,0 +1,193 @@
+"""The default judge: an oracle played from the program's own state, and differences by facet."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from grader.core.case import JsonValue, Signature
+from grader.core.facet import Facet
+from grader.judge.plain_judge import PlainModel
+from grader.tests.support.toy.engine import Shelf
+from grader.tests.support.toy.lab import never
+from reference.model import CannotGoOn, Judgement
+from reference.operation import Operation, Trace
+
+_FACETS = (
+    Facet("users", per="box"),
+    Facet("free", title="free boxes, first to last"),
+    Facet("names", per="word"),
+    Facet("reply", path="reply", tolerance=1e-9),
+)
+_ANY = JsonValue("value", "any value")
+_CALLS = {
+    "shelf": Signature(arguments=(), returns=_ANY),
+    "take": Signature(arguments=(), returns=_ANY, refusals=("ValueError",)),
+    "give": Signature(arguments=(), returns=_ANY, refusals=("ValueError",)),
+    "label": Signature(arguments=(), returns=_ANY),
+    "find": Signature(arguments=(), returns=_ANY, refusals=("null",)),
+    "usage": Signature(arguments=(), returns=_ANY),
+}
+_OPERATIONS = (
+    Operation(name="shelf", arguments=(4,)),
+    Operation(name="take", arguments=(2,)),
+    Operation(name="give", arguments=((1,),)),
+    Operation(name="take", arguments=(9,)),
+    Operation(name="find", arguments=("a",)),
+    Operation(name="usage"),
+)
+_SHELF, _TAKE, _GIVE, _TOO_MANY, _FIND, _USAGE = range(6)
+
+
+def model() -> PlainModel:
+    """A judge of the shelf."""
+    trace = Trace(operations=_OPERATIONS)
+    return PlainModel(trace, oracle=lambda _: Shelf(), calls=_CALLS, facets=_FACETS, invariants=never)
+
+
+def records() -> list[bytes]:
+    """The reference's records."""
+    played, all_of_them = model(), []
+    for operation in _OPERATIONS:
+        played.apply(operation)
+        all_of_them.append(played.record())
+    return all_of_them
+
+
+def changed(record: bytes, reply: dict[str, Any] | None = None, **state: Any) -> bytes:
+    """A record with another reply, or other parts of the state."""
+    value = json.loads(record)
+    value["reply"] = reply or value["reply"]
+    value["state"].update(state)
+    return json.dumps(value).encode()
+
+
+def judged(number: int, actual: bytes, before: bytes | None = None) -> Judgement:
+    """Judge this record of one operation."""
+    return model().judge(before or records()[number - 1], _OPERATIONS[number], actual)
+
+
+def seen(judgement: Judgement) -> list[tuple[str, str]]:
+    """Facets and sentences of the differences."""
+    return [(one.facet, one.seen) for one in judgement.differences]
+
+
+def test_a_right_record_has_no_difference() -> None:
+    """At any operation, in any order of its keys."""
+    for number, record in enumerate(records()[1:], start=1):
+        reordered = json.dumps(json.loads(record), indent=1).encode()
+
+        assert not judged(number, reordered).differences
+
+
+def test_a_difference_names_its_entry_and_its_facet() -> None:
+    """By the table of facets; and an invariant that broke is told in its sentence."""
+    judgement = judged(_TAKE, changed(records()[_TAKE], users=[1, 1, 2, 0]))
+
+    assert seen(judgement) == [("users", "box 2: users is 2, expected 0")]
+    assert judgement.differences[0].entry == "2"
+    assert judgement.differences[0].in_words == "users of box 2"
+    assert judgement.broken == ("box 2 is in the queue of free boxes although it has 2 users",)
+
+
+def test_an_invariant_that_was_broken_before_is_not_told_again() -> None:
+    """It belongs to the operation that broke it."""
+    before = changed(records()[_GIVE], users=[1, 2, 0, 0])
+    after = changed(records()[_GIVE], users=[1, 2, 0, 0], free=[3])
+
+    assert judged(_TOO_MANY, after, before).broken == ()
+
+
+def test_a_list_without_entries_is_compared_as_a_whole() -> None:
+    """The order of a queue is one thing."""
+    judgement = judged(_GIVE, changed(records()[_GIVE], free=[1, 2, 3]))
+
+    assert seen(judgement) == [("free", "free boxes, first to last is [1,2,3], expected [2,3,1]")]
+
+
+def test_a_mapping_is_compared_by_key() -> None:
+    """What is missing and what is too much are told."""
+    before = changed(records()[_GIVE], names={"a": 1, "b": 2})
+    after = changed(records()[_TOO_MANY], names={"a": 3, "c": 2})
+
+    assert seen(judged(_TOO_MANY, after, before)) == [
+        ("names", "word a: names is 3, expected 1"),
+        ("names", "word b: names is missing, expected 2"),
+        ("names", "word c: names is 2, expected nothing"),
+    ]
+
+
+def test_replies_say_what_was_returned_or_raised() -> None:
+    """An error class and a value are told apart, and so are a text and an error class of that name."""
+    right = records()[_TAKE]
+    raised = judged(_TAKE, changed(right, {"raised": "ValueError"}))
+    text = judged(_TOO_MANY, changed(records()[_TOO_MANY], {"returned": "ValueError"}))
+
+    assert seen(raised) == [("reply", "take raised ValueError, expected [0,1]")]
+    assert raised.actual.refused
+    assert seen(text) == [("reply", 'take returned "ValueError", expected ValueError')]
+    assert not text.actual.refused
+
+
+def test_types_count() -> None:
+    """True is no 1, and a fraction no number of boxes."""
+    assert seen(judged(_TAKE, changed(records()[_TAKE], users=[True, 1, 0.0, 0]))) == [
+        ("users", "box 0: users is true, expected 1"),
+        ("users", "box 2: users is 0.0, expected 0"),
+    ]
+
+
+def test_fractions_within_the_tolerance_are_equal() -> None:
+    """Of the facet that has one."""
+    right = records()[_USAGE]
+
+    assert not judged(_USAGE, changed(right, {"returned": 0.25 + 1e-12})).differences
+    assert seen(judged(_USAGE, changed(right, {"returned": 0.26}))) == [("reply", "usage returned 0.26, expected 0.25")]
+
+
+def test_the_next_operation_is_judged_from_the_programs_own_state() -> None:
+    """A wrong queue is one mistake, not one at each operation that follows."""
+    before = changed(records()[_GIVE], free=[1, 2, 3])
+    after = changed(records()[_TOO_MANY], free=[1, 2, 3])
+
+    assert not judged(_TOO_MANY, after, before).differences
+
+
+def test_a_part_that_cannot_be_read_stays_wrong_and_costs_no_other() -> None:
+    """The reference's value takes its place for the next operation."""
+    played = model()
+    unreadable = {"!": "AttributeError"}
+    before = changed(records()[_GIVE], free=unreadable)
+    first = played.judge(records()[_TAKE], _OPERATIONS[_GIVE], before)
+    second = played.judge(before, _OPERATIONS[_TOO_MANY], changed(records()[_TOO_MANY], free=unreadable))
+
+    wanted = ("free", "free boxes, first to last is not readable (AttributeError), expected [2,3,1]")
+    assert seen(first) == seen(second) == [wanted]
+
+
+@pytest.mark.parametrize("users", [["x", None, 0, 0], "nothing", 5, None])
+def test_a_state_from_which_nothing_follows_ends_the_case(users: object) -> None:
+    """In words; the oracle's own stumble over it is no refusal."""
+    with pytest.raises(CannotGoOn, match="the calls before"):
+        judged(_GIVE, records()[_GIVE], changed(records()[_TAKE], users=users))
+
+
+@pytest.mark.parametrize("record", [b"", b"[1]", b'{"reply":1,"state":{}}', b"[" * 100_000, b"\xff"])
+def test_bytes_that_are_no_record_end_the_case(record: bytes) -> None:
+    """Whatever a program sent."""
+    with pytest.raises(CannotGoOn, match="could not be read"):
+        judged(_GIVE, record)
+
+
+def test_parts_of_a_reply_have_facets_of_their_own() -> None:
+    """One wrong part costs its own rule only."""
+    facets = (Facet("hits", path="reply.hits"), Facet("new", path="reply.new"))
+    wanted = {"reply": {"returned": {"hits": [1], "new": [2], "rest": 0}}, "state": {}}
+    actual = {"reply": {"returned": {"hits": [1], "new": [3], "rest": 0}}, "state": {}}
+    played = PlainModel(Trace(operations=()), oracle=lambda _: Shelf(), calls=_CALLS, facets=facets)
+
+    assert [(one.facet, one.actual) for one in played._differences("admit", wanted, actual)] == [("new", "[3]")]
+    nothing = {"reply": {"returned": None}, "state": {}}
+    assert [one.facet for one in played._differences("admit", wanted, nothing)] == ["reply"]

@@ -1,0 +1,1 @@
+"""The runtime of Python submissions."""

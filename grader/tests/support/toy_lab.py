@@ -1,0 +1,98 @@
+"""The shelf as one of the labs, for tests: submissions of it, and the command line that knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+from grader import pipeline
+from grader.assignment.case_selection import select_cases
+from grader.classroom.fingerprint import grading_plan
+from grader.cli import grading
+from grader.core.picture import Drawing
+from grader.core.record import Record
+from grader.labs import LABS, LabEntry
+from grader.tests.support.counter_lab import in_process
+from grader.tests.support.toy.lab import lab as toy
+
+lab = cache(toy)
+"""The lab of the shelf."""
+
+__all__ = ["RIGHT", "WRONG", "edited", "graded", "lab", "toy_in_process"]
+
+RIGHT = '''"""A right shelf."""
+
+from dataclasses import dataclass
+
+
+@dataclass(eq=False)
+class Box:
+    users: int = 0
+
+
+class Shelf:
+    def __init__(self, count):
+        self.boxes = [Box() for _ in range(count)]
+        self.free = list(self.boxes)
+        self.names = {}
+
+    def take(self, count):
+        if count > len(self.free):
+            raise ValueError("too few boxes are free")
+        taken = [self.free.pop(0) for _ in range(count)]
+        for box in taken:
+            box.users = 1
+        return taken
+
+    def give(self, boxes):
+        if any(box.users == 0 for box in boxes):
+            raise ValueError("a box has no user")
+        for box in boxes:
+            box.users -= 1
+        self.free += [box for box in boxes if box.users == 0]
+
+    def label(self, word, box):
+        self.names[word] = box
+
+    def find(self, word):
+        return self.names.get(word)
+
+    def usage(self):
+        return sum(box.users > 0 for box in self.boxes) / len(self.boxes)
+'''
+
+
+def edited(*changes: tuple[str, str]) -> str:
+    """The right shelf with texts replaced, each of which must be there."""
+    text = RIGHT
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+WRONG = edited(("self.free += [box for box in boxes if box.users == 0]", "self.free[:0] = boxes"))
+"""Boxes go to the front of the queue."""
+
+
+def graded(folder: Path, source: str | bytes) -> Record:
+    """The record of this shelf."""
+    content = source if isinstance(source, bytes) else source.encode()
+    (folder / "shelf.py").write_bytes(content)
+    cases = select_cases(lab(), seed=1).cases
+    return pipeline.grade(folder, lab(), cases, draw=Drawing.ALL)
+
+
+@contextmanager
+def toy_in_process() -> Iterator[None]:
+    """Let the shelf be a lab, and let commands grade in this process."""
+    entry = LabEntry("shelf.py", lab)
+    with patch.dict(LABS, toy=entry), patch.object(grading, "processes", lambda _: in_process()):
+        grading_plan.cache_clear()
+        try:
+            yield
+        finally:
+            grading_plan.cache_clear()

@@ -1,0 +1,224 @@
+"""A lab with Python submissions is an engine, one table and data: the shelf goes through everything that there is."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grader.core.record import Record, from_json, to_json
+from grader.core.verdict import Verdict
+from grader.report import FORMATS, View
+from grader.tests.support import toy
+from grader.tests.support.agreeing import books_agree, formats_agree
+from grader.tests.support.command import grade
+from grader.tests.support.toy_lab import RIGHT, WRONG, edited, graded, toy_in_process
+
+_MOST_LINES = 80
+_FOLDER = Path(toy.__file__).parent
+
+
+def points(record: Record) -> dict[str, int]:
+    """By rule."""
+    return {rule.rule: rule.points for rule in record.rules}
+
+
+def code_lines(path: Path) -> int:
+    """The lines of a module that hold code: neither blank nor part of a docstring."""
+    text = path.read_text(encoding="utf-8")
+    described = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            described |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    lines = enumerate(text.splitlines(), start=1)
+    return sum(bool(line.strip()) and number not in described for number, line in lines)
+
+
+def test_the_lab_is_short() -> None:
+    """Engine, table and starter together; nothing in it is of C, or of the grader's inside."""
+    assert sum(code_lines(_FOLDER / name) for name in ("engine.py", "lab.py", "starter.py")) <= _MOST_LINES
+
+
+def test_a_right_shelf_has_all_points(tmp_path: Path) -> None:
+    """In cases and random traces."""
+    record = graded(tmp_path, RIGHT)
+
+    assert (record.verdict, record.score, record.findings) == (Verdict.ACCEPTED, 100, ())
+    assert record.failed_stages == ()
+
+
+def test_a_wrong_shelf_is_told_what_to_mend(tmp_path: Path) -> None:
+    """By the known mistake, the sentence, the line after which the queue was wrong, and the state."""
+    record = graded(tmp_path, WRONG)
+    diagnosis = record.diagnosis
+
+    assert record.verdict is Verdict.WRONG_ANSWER
+    assert diagnosis is not None
+    assert (diagnosis.rule, diagnosis.case, diagnosis.operation) == ("giving", "share/given_back_in_order", 3)
+    assert "boxes go to the end of the queue" in diagnosis.hint
+    assert diagnosis.broken.startswith("Part 2: give lowers the number of users")
+    assert diagnosis.source_line is not None
+    assert "self.free[:0] = boxes" in WRONG.splitlines()[diagnosis.source_line.line - 1]
+    assert points(record)["giving"] < 30
+    assert points(record)["naming"] == 20
+
+
+def test_a_random_trace_that_fails_is_shown_like_a_case(tmp_path: Path) -> None:
+    """It is cut after the operation that goes wrong, and the seed is named."""
+    forgets = edited(('raise ValueError("a box has no user")', "return"))
+    record = graded(tmp_path, forgets)
+    outcome = next(one for one in record.outcomes if one.case == "random/many")
+
+    assert not outcome.passed
+    assert "(seed " in outcome.title
+    assert outcome.difference is not None
+    assert outcome.difference.operation == len(outcome.steps)
+    assert outcome.steps[-1].call.startswith("give ")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "sentence"),
+    [
+        (("return self.names.get(word)", "return self.names[word]"), "exception", "find raises KeyError"),
+        (("return self.names.get(word)", "return self.find(word)"), "exception", "find calls itself again and again"),
+        (("return self.names.get(word)", "return [0] * 10**9"), "exception", "find needs more than 192 MB of memory"),
+        (("return self.names.get(word)", "raise SystemExit(3)"), "exception", "find ends the whole program"),
+        (("return self.names.get(word)", "while True: pass"), "hang", "find does not come back"),
+        (("return self.names.get(word)", "import os; os._exit(3)"), "left", "find ends the whole program with exit"),
+    ],
+)
+def test_a_bad_end_costs_its_case_and_has_its_line(
+    tmp_path: Path, change: tuple[str, str], kind: str, sentence: str
+) -> None:
+    """Only the rule of naming, in which it happens."""
+    source = edited(change)
+    record = graded(tmp_path, source)
+    finding = next(one for one in record.findings if one.case == "share/names_a_box")
+
+    assert (finding.kind, finding.message[: len(sentence)]) == (kind, sentence)
+    assert points(record) == {"interface": 10, "taking": 40, "giving": 30, "naming": 0}
+    if kind != "left":
+        assert change[1].split()[0] in source.splitlines()[finding.source[0].line - 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "line"),
+    [
+        ("class Shelf:\n    def __init__(self:\n", "never closed", 2),
+        ("x = 1\nimport numpy\n", "numpy is not among the modules that may be imported", 2),
+        ("class Shelve:\n    pass\n", "shelf.py defines no Shelf", 0),
+        ("class Shelf:\n    pass\n\nprint(unknown)\n", "shelf.py cannot be imported: NameError", 4),
+        ("class Shelf:\n    pass\n\nwhile True:\n    pass\n", "shelf.py does not come back", 4),
+        ("(" * 500_000, "too many nested parentheses", 1),
+        ("x = '\0'\n", "", 1),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_one_finding(tmp_path: Path, source: str, message: str, line: int) -> None:
+    """With its line, as a compiler tells it; no case is played."""
+    record = graded(tmp_path, source)
+
+    assert (record.verdict, record.score, record.outcomes) == (Verdict.COMPILE_ERROR, 0, ())
+    (finding,) = record.findings
+    assert message in finding.message
+    assert [place.line for place in finding.source] == ([line] if line else [])
+    assert finding.rule == "interface"
+
+
+def test_the_standard_library_may_be_imported(tmp_path: Path) -> None:
+    """Also what is refused when it is used."""
+    imports = "import os, sys, subprocess, socket, threading, random, json, logging, typing, collections.abc\n"
+    record = graded(tmp_path, imports + RIGHT.replace('"""A right shelf."""', ""))
+
+    assert (record.verdict, record.findings) == (Verdict.ACCEPTED, ())
+
+
+@pytest.mark.parametrize("source", [RIGHT, WRONG, edited(("def find(", "def find_(")), "x = ("], ids=str.__len__)
+def test_every_report_tells_of_it(tmp_path: Path, source: str) -> None:
+    """The same points and verdict in each format; as a record it comes back as it was."""
+    record = graded(tmp_path, source)
+
+    assert from_json(to_json(record)) == record
+    formats_agree(record)
+    books_agree([record])
+    text = str(FORMATS["text"](record, View())) + str(FORMATS["html"](record, View()))
+    assert [word for word in ("gcc", "Valgrind", "C program", "handout's command", "memory") if word in text] == []
+
+
+def test_a_class_is_graded_stored_shown_and_graded_again(tmp_path: Path) -> None:
+    """The lab follows from the file's name."""
+    for name, source in {"ada": RIGHT, "bob": WRONG}.items():
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "shelf.py").write_text(source, encoding="utf-8")
+    with toy_in_process():
+        first = grade("batch", "in", "--jobs", "1", cwd=tmp_path)
+        again = grade("batch", "in", "--jobs", "1", cwd=tmp_path)
+        points_of = {
+            row["submission"]: row["score"] for row in csv.DictReader(io.StringIO(grade("export", cwd=tmp_path).out))
+        }
+        shown = grade("show", "bob", cwd=tmp_path)
+        regraded = grade("regrade", "--jobs", "1", cwd=tmp_path)
+
+    assert (first.code, again.code) == (1, 1), first.err
+    assert "2 of them graded already" in again.err
+    assert points_of["ada"] == "100"
+    assert int(points_of["bob"]) < 100
+    assert "boxes go to the end" in " ".join(shown.out.split())
+    assert regraded.code == 1
+
+
+def test_the_lab_follows_from_the_file(tmp_path: Path) -> None:
+    """Files of two labs, or of none, are a usage error that names what was looked for."""
+    (tmp_path / "shelf.py").write_text(RIGHT, encoding="utf-8")
+    with toy_in_process():
+        alone = grade("run", ".", "--format", "json", cwd=tmp_path)
+        (tmp_path / "llm_memory.c").touch()
+        two = grade("run", ".", cwd=tmp_path)
+        (tmp_path / "empty").mkdir()
+        none = grade("run", "empty", cwd=tmp_path)
+        asked = grade("run", "empty", "--lab", "toy", "--format", "json", cwd=tmp_path)
+
+    assert (alone.code, json.loads(alone.out)["lab"]) == (0, "toy")
+    assert (two.code, two.out) == (2, "")
+    assert "paged_kv or of toy; write --lab" in two.err
+    assert (none.code, none.out) == (2, "")
+    assert "looked for llm_memory.c (paged_kv), shelf.py (toy)" in none.err
+    assert (asked.code, json.loads(asked.out)["score"]) == (1, 0)
+
+
+def test_a_failing_case_is_a_test_file(tmp_path: Path) -> None:
+    """It fails by itself on the submission, and passes on a right one."""
+    (tmp_path / "shelf.py").write_text(WRONG, encoding="utf-8")
+    with toy_in_process():
+        done = grade("repro", "shelf.py", "--output", "repro.py", cwd=tmp_path)
+    wrong = run_pytest(tmp_path)
+    (tmp_path / "shelf.py").write_text(RIGHT, encoding="utf-8")
+    right = run_pytest(tmp_path)
+
+    assert done.code == 0, done.err
+    assert "python3 -m pytest repro.py" in done.err
+    assert (wrong, right) == (1, 0)
+
+
+def run_pytest(folder: Path) -> int:
+    """The exit code of the reproduction in a folder."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "repro.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=60).returncode
+
+
+def test_states_are_explained_and_the_machine_is_looked_at() -> None:
+    """`explain` draws what the table reads, `doctor` tries a grading of each lab."""
+    with toy_in_process():
+        explained = grade("explain", "--lab", "toy", "share/names_a_box")
+        traces = grade("explain", "--lab", "toy", "random/many")
+        looked = grade("doctor")
+
+    assert "free boxes, first to last: 0 1 2" in explained.out
+    assert "changed: word red" in explained.out
+    assert "200 random traces of 40 operations" in traces.out
+    assert "a whole grading of toy: works" in looked.out

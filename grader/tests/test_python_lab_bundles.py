@@ -1,0 +1,94 @@
+"""Bundles of a lab with Python submissions carry this lab alone, and students get no oracle."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from grader.bundles import BUNDLES
+from grader.tests.support.command import Said, grade_process
+from grader.tests.support.toy_house import house_with_toy
+from grader.tests.support.toy_lab import RIGHT, WRONG, edited
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the house with the shelf among its labs."""
+    return house_with_toy(tmp_path_factory.mktemp("toys") / "house")
+
+
+@pytest.fixture(scope="module")
+def starter(house: Path) -> Path:
+    """What students begin with."""
+    place = house.parent / "starter"
+    said = grade_process("pack", "starter", place, "--lab", "toy", root=house, cwd=house.parent)
+    assert said.code == 0, said.err
+    return place
+
+
+@cache
+def reports(root: Path, lab: str, source: str) -> dict[str, object]:
+    """The record of a shelf, graded by the grader in this folder."""
+    place = root.parent / f"in-{root.name}"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    (place / "shelf.py").write_text(source, encoding="utf-8")
+    said: Said = grade_process(
+        "run", "shelf.py", "--lab", lab, "--public-only", "--format", "json", root=root, cwd=place
+    )
+    assert said.code in (0, 1), said.err
+    record: dict[str, object] = json.loads(said.out)
+    return record
+
+
+@pytest.mark.parametrize("name", sorted(BUNDLES))
+def test_a_bundle_carries_one_lab(house: Path, name: str) -> None:
+    """Neither cases nor code of another one; the oracle only where no student sees it."""
+    place = house.parent / f"made-{name}"
+    said = grade_process("pack", name, place, "--lab", "toy", root=house, cwd=house.parent)
+    files = [path.as_posix() for path in place.rglob("*") if path.is_file()]
+    for path in place.rglob("*.zip"):
+        files += zipfile.ZipFile(path).namelist()
+
+    assert said.code == 0, said.err
+    assert [path for path in files if "paged_kv" in path.removeprefix(str(house.parent))] == []
+    assert bool([path for path in files if "reference/toy" in path]) == (name == "gradescope")
+    assert bool([path for path in files if path.endswith("expected.json.gz")]) == (name != "gradescope")
+    assert len([path for path in files if "cases/toy/share/" in path]) == (3 if name == "gradescope" else 2)
+
+
+@pytest.mark.parametrize("source", [RIGHT, WRONG, edited(("self.free.pop(0)", "self.free.pop()"))], ids=len)
+def test_recorded_expectations_say_what_the_oracle_says(house: Path, starter: Path, source: str) -> None:
+    """The same verdict and diagnosis; no more points, because a case ends at its first difference."""
+    whole, mine = reports(house, "toy", source), reports(starter / "grading", "toy", source)
+
+    assert mine["verdict"] == whole["verdict"]
+    assert mine["diagnosis"] == whole["diagnosis"]
+    assert int(str(mine["score"])) <= int(str(whole["score"]))
+
+
+def test_what_students_read_is_of_python(starter: Path) -> None:
+    """The commands, the packages, and what is not there."""
+    text = (starter / "README.md").read_text(encoding="utf-8")
+
+    assert "gcc libc6-dev python3-venv\n" in text
+    assert "valgrind" not in text.lower()
+    assert "python3 -m pytest repro.py" in text
+    assert not (starter / "Makefile").exists()
+
+
+def test_an_edited_case_is_an_error_in_words(starter: Path) -> None:
+    """Nothing is known of another trace."""
+    house = starter.parent / "edited"
+    shutil.copytree(starter / "grading", house)
+    case = house / "cases" / "toy" / "take" / "takes_the_first.toml"
+    case.write_text(case.read_text(encoding="utf-8").replace("take 1 -> [2]", "take 2 -> [2,3]"), encoding="utf-8")
+    said = grade_process("cases", "--lab", "toy", root=house, cwd=house.parent)
+
+    assert said.code == 2
+    assert "only knows the public cases" in said.err
