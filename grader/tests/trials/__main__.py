@@ -57,6 +57,7 @@ TRIALS = (
     Trial(name="whole_class"),
     Trial(name="fault_trials", needs=("root",)),
     Trial(name="hostile_levels", needs=("root", "bwrap")),
+    Trial(name="hostile_python_levels", needs=("root", "bwrap")),
     Trial(name="bundles_set_up"),
     Trial(name="gradescope_life", needs=("root", "debootstrap")),
     Trial(name="fresh_machines", needs=("root", "debootstrap"), folder=True),

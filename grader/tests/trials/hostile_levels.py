@@ -12,19 +12,15 @@ each sample that does not hold; the exit code is 1 when there is one. It takes a
 from __future__ import annotations
 
 import argparse
-import ctypes
-import errno
 import json
 import os
 import resource
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,41 +33,11 @@ from grader.runtime.options import GradingOptions
 from grader.system import sandbox
 from grader.tests.support.command import ROOT, SAMPLES, environment
 from grader.tests.support.hostile_batch import LAST, Hostile, suite
+from grader.tests.support.machines import MACHINES, Machine, become
 from grader.tests.test_hostile_suite import told_hidden
 
 _MOST_SECONDS, _MOST_MEMORY = 10.0, 500 << 20
 _LOOK_SECONDS = 0.05
-_USER = 61_007  # belongs to no account
-_CALLS = {
-    "x86_64": {"landlock": 444, "seccomp": 317, "mount": 165, "prctl": 157},
-    "aarch64": {"landlock": 444, "seccomp": 277, "mount": 40, "prctl": 167},
-}
-_NEW_IPC = 0x0800_0000  # CLONE_NEWIPC
-_SET_SECCOMP, _NO_NEW_RIGHTS, _FILTER = 22, 38, 2  # PR_*, SECCOMP_MODE_FILTER
-_LOAD, _IF, _RETURN, _ALLOW, _ERROR = 0x20, 0x15, 0x06, 0x7FFF0000, 0x50000  # of BPF, SECCOMP_RET_*
-
-
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    """The calls that the kernel refuses, whether an ordinary user grades, and which of `sandbox.LEVELS` results."""
-
-    name: str
-    refused: tuple[str, ...]
-    user: bool
-    level: str
-
-
-_KINDS = (
-    ("limits", ("landlock", "seccomp", "mount"), "limits"),
-    ("confine-without-landlock", ("landlock", "mount"), "confine"),
-    ("confine", ("mount",), "confine"),
-    ("bubblewrap", (), "bubblewrap"),
-)
-_MACHINES = tuple(
-    _Machine(f"{name}{'-as-user' if user else ''}", refused, user, level)
-    for name, refused, level in _KINDS
-    for user in (False, True)
-)
 
 
 def main() -> int:
@@ -79,17 +45,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="TEXT")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *(one.name for one in _MACHINES)])
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *(one.name for one in MACHINES)])
     asked = parser.parse_args()
     if asked.here:
         return _here(asked.only)
-    chosen = [one for one in _MACHINES if not asked.names or one.name in asked.names]
+    chosen = [one for one in MACHINES if not asked.names or one.name in asked.names]
     wrong = [problem for one in chosen for problem in _on(one, asked.only)]
     sys.stdout.write("\n".join(wrong or ["all of them hold"]) + "\n")
     return int(bool(wrong))
 
 
-def _on(machine: _Machine, only: Sequence[str]) -> Iterator[str]:
+def _on(machine: Machine, only: Sequence[str]) -> Iterator[str]:
     """Yield the problems on such a machine."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
@@ -99,7 +65,7 @@ def _on(machine: _Machine, only: Sequence[str]) -> Iterator[str]:
             [*command, *(word for text in only for word in ("--only", text))],
             cwd=ROOT,
             env=environment(HOME=folder, XDG_CACHE_HOME=f"{folder}/cache", TMPDIR=folder, PATH=path),
-            preexec_fn=lambda: _become(machine),
+            preexec_fn=lambda: become(machine),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             check=False,
@@ -120,36 +86,6 @@ def _on(machine: _Machine, only: Sequence[str]) -> Iterator[str]:
     sys.stdout.flush()
     for one in results:
         yield from (f"{machine.name}: {one['name']}: {problem}" for problem in one["problems"])
-
-
-def _become(machine: _Machine) -> None:
-    """In the child: take the machine's user and less protection, with System V tables of its own."""
-    if ctypes.CDLL(None).unshare(_NEW_IPC):
-        raise OSError("no namespace for System V's objects")
-    if machine.user:
-        os.setgroups([])
-        os.setgid(_USER)
-        os.setuid(_USER)
-    _refuse(machine.refused)
-
-
-def _refuse(names: Sequence[str]) -> None:
-    """Install a filter under which the kernel seems to lack these calls; it is permanent, for children too."""
-    if not names:
-        return
-    calls = _CALLS[os.uname().machine]
-    code = [(_LOAD, 0, 0, 0)]  # the number of the call
-    for name in names:
-        code += [(_IF, 0, 1, calls[name]), (_RETURN, 0, 0, _ERROR | errno.ENOSYS)]
-    if "seccomp" in names:  # its older name is prctl(PR_SET_SECCOMP, ...)
-        refused = (_RETURN, 0, 0, _ERROR | errno.EINVAL)
-        code += [(_IF, 0, 3, calls["prctl"]), (_LOAD, 0, 0, 16), (_IF, 0, 1, _SET_SECCOMP), refused]
-    code.append((_RETURN, 0, 0, _ALLOW))
-    program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *one) for one in code))
-    libc = ctypes.CDLL(None, use_errno=True)
-    header = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(program)))
-    if libc.prctl(_NO_NEW_RIGHTS, 1, 0, 0, 0) or libc.prctl(_SET_SECCOMP, _FILTER, header, 0, 0):
-        raise OSError(ctypes.get_errno(), "no filter")
 
 
 def _here(only: Sequence[str]) -> int:

@@ -1,0 +1,8 @@
+"""Patches whatever is left in sys.modules, and empties it."""
+
+import sys
+
+for name, module in list(sys.modules.items()):
+    if name in ("plain", "program", "table", "lines", "cage", "imports", "play", "__main__"):
+        vars(module).clear()
+sys.modules.clear()

@@ -1,0 +1,5 @@
+"""Returns an integer of a million digits."""
+
+class Shelf(Shelf):
+    def usage(self):
+        return 10 ** 1_000_000
