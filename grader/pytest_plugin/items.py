@@ -22,7 +22,7 @@ from grader.labs import open_lab, present
 
 __all__ = ["CaseItem", "SampleItem", "accepted_samples", "collector", "graded", "may_get"]
 
-_NOT_CASES = ("rubric.toml", "handout.toml")
+_NOT_CASES = ("rubric.toml", "handout.toml", "mistakes.toml")
 
 
 def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:

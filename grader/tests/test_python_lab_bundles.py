@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader.bundles import BUNDLES
-from grader.tests.support.command import Said, grade_process
+from grader.tests.support.command import Said, environment, grade_process
 from grader.tests.support.toy_house import house_with_toy
 from grader.tests.support.toy_lab import RIGHT, WRONG, edited
 
@@ -92,3 +95,32 @@ def test_an_edited_case_is_an_error_in_words(starter: Path) -> None:
 
     assert said.code == 2
     assert "only knows the public cases" in said.err
+
+
+def test_cases_are_items_of_pytest(house: Path) -> None:
+    """Those fail that a submission fails; without a submission the accepted samples play them, which are items too."""
+    place = house.parent / "for-pytest"
+    sample = house / "submissions" / "toy" / "accepted" / "right"
+    for folder, source in {place: WRONG, sample: RIGHT}.items():
+        folder.mkdir(parents=True)
+        (folder / "shelf.py").write_text(source, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "grader.pytest_plugin.plugin", "-p", "pytest_timeout"]
+    command += ["-p", "no:cacheprovider", "-rA", "cases/toy"]
+
+    def outcomes(*options: str) -> dict[str, str]:
+        done = subprocess.run(
+            [*command, *options],
+            cwd=house,
+            env=environment(house) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            timeout=200,
+            check=False,
+            text=True,
+        )
+        return dict(reversed(found) for found in re.findall(r"^(PASSED|FAILED) \S*::(\w+)", done.stdout, re.MULTILINE))
+
+    right = outcomes("submissions/toy")
+    assert (len(right), set(right.values())) == (7, {"PASSED"})
+    wrong = outcomes("--submission", str(place))
+    assert (wrong["takes_the_first"], wrong["given_back_in_order"]) == ("PASSED", "FAILED")
+    assert wrong["many"] == "FAILED"
