@@ -45,7 +45,7 @@ def case_option(parser: Parser) -> None:
 
 def seed_option(parser: Parser) -> None:
     """Add --seed."""
-    text = "For the pools' magic words, instead of the rubric's."
+    text = "Instead of the rubric's, for what a run makes up, such as the words that fill a pool."
     parser.option("--seed", metavar="NUMBER", type=number(SEED), help=text)
 
 

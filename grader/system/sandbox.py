@@ -58,7 +58,7 @@ class Limits(Patience):
     """Whether it may read its own folder in /proc, as Valgrind must."""
     fixed_addresses: bool = False
     """Whether its memory has the same addresses in every run, so that what depends on them (the order of a set of
-    objects) repeats."""
+    objects) repeats; where the machine allows it."""
 
     def words(self) -> Iterator[str]:
         """Yield the launcher's arguments for these limits."""
