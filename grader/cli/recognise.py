@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 from grader.assignment.source import names_below, nearest_of
 from grader.core.errors import UsageError
@@ -13,6 +16,12 @@ from grader.core.sanitize import one_line
 from grader.labs import LABS, LabEntry, present
 
 __all__ = ["lab_of_class", "lab_of_submissions", "only_lab"]
+
+
+_MOST_BYTES = 20 << 20
+"""Of a zip in a zip that is looked into."""
+_UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile)
+"""What reading a zip raises: damaged, encrypted (RuntimeError), or packed in a way that Python does not know."""
 
 
 def only_lab() -> str:
@@ -43,23 +52,24 @@ def lab_of_submissions(paths: Iterable[Path]) -> str:
 def lab_of_class(folder: Path) -> str:
     """Return the name of the lab whose files are in a folder or a zip of submissions, at any depth.
 
-    Raises `UsageError` where there are files of no lab, or of several.
+    Raises `UsageError` where there is nothing, or files of no lab, or of several.
     """
     if not folder.exists():
-        return only_lab()
+        raise UsageError(f"{one_line(str(folder))}: there is no such folder")
     names = names_below(folder) if folder.is_dir() else {folder.name}
     for path in folder.glob("*.zip") if folder.is_dir() else [folder]:
         names |= set(_in_zip(path))
     return _decided(folder, names)
 
 
-def _in_zip(path: Path) -> Iterator[str]:
-    """The names of files in a zip; none where it is no zip: reading it will say so."""
-    try:
-        with zipfile.ZipFile(path) as packed:
-            yield from (name.rpartition("/")[2] for name in packed.namelist())
-    except (OSError, zipfile.BadZipFile, ValueError):
-        return
+def _in_zip(path: Path | IO[bytes], *, inner: bool = False) -> Iterator[str]:
+    """The names of files in a zip, and in zips within it; none where it cannot be read: the batch will say why."""
+    with contextlib.suppress(*_UNREADABLE), zipfile.ZipFile(path) as packed:
+        for entry in packed.infolist():
+            yield entry.filename.rpartition("/")[2]
+            if entry.filename.endswith(".zip") and not inner and entry.file_size <= _MOST_BYTES:
+                with packed.open(entry) as file:
+                    yield from _in_zip(io.BytesIO(file.read(_MOST_BYTES)), inner=True)
 
 
 def _decided(path: Path, names: set[str]) -> str:
