@@ -37,7 +37,7 @@ _MOST_HIDDEN = 5
 def options(parser: Parser) -> None:
     """Declare the command's options and arguments."""
     text = (
-        "A folder for each submission, or a C file or a zip for each; or a Gradescope export. "
+        "A folder for each submission, or a file or a zip for each; or a Gradescope export. "
         "All of it may be one zip, as learning platforms deliver it."
     )
     parser.argument("folder", metavar="FOLDER", type=Path, help=text)

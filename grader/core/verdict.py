@@ -7,6 +7,7 @@ from enum import StrEnum
 
 __all__ = [
     "EXCEPTION",
+    "NOT_IMPORTED",
     "Advice",
     "CallStage",
     "Diagnosis",
@@ -73,6 +74,8 @@ class Stage(StrEnum):
     """It refuses in every case to do its work, like a function that is not written yet."""
 
 
+NOT_IMPORTED = "import"
+"""The kind of a finding of a build: the submission is a module, and cannot be imported as demanded."""
 EXCEPTION = "exception"
 """The kind of a finding: a call raised an error by which the handout refuses nothing."""
 

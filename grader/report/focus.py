@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from grader.core.causes import Audience, bad_operation, clauses_of, is_hidden, of_the_build
 from grader.core.record import Record
-from grader.core.verdict import Diagnosis, Finding, Outcome, SourceLine, StepShown, Verdict
+from grader.core.verdict import NOT_IMPORTED, Diagnosis, Finding, Outcome, SourceLine, StepShown, Verdict
 from grader.report.compared import Compared, compared
 from grader.report.drawn import drawn
 from grader.report.excerpt import Excerpt, excerpt
@@ -98,6 +98,8 @@ def _why_not(record: Record, first: Finding) -> str:
         )
     if first.kind == NO_FILE:
         return "There is no file to grade, so nothing was run."
+    if first.kind == NOT_IMPORTED:
+        return "It cannot be imported as the handout demands, so nothing of it could be run."
     if record.outcomes:
         return "It does not build as the handout demands."
     return "It does not compile as the handout demands, so nothing of it could be run."

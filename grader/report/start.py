@@ -38,7 +38,7 @@ def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, m
     findings = of_the_build(record)
     rejected = record.verdict is Verdict.REJECTED
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
-        page.write("Fix the first one first and compile again: others are often its consequence.", indent=2)
+        page.write("Fix the first one first and try again: others are often its consequence.", indent=2)
     for one in shown.messages[:most]:
         page.blank()
         page.write(strong(f"{one.source[0]}: " if one.source else ""), bad(one.text), indent=2, hang=6)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.record import Record, from_json, to_json
-from grader.core.verdict import Verdict
+from grader.core.verdict import NOT_IMPORTED, Verdict
 from grader.report import FORMATS, View
 from grader.tests.support import toy
 from grader.tests.support.agreeing import books_agree, formats_agree
@@ -127,7 +127,7 @@ def test_what_is_wrong_with_the_file_is_one_finding(tmp_path: Path, source: str,
     (finding,) = record.findings
     assert message in finding.message
     assert [place.line for place in finding.source] == ([line] if line else [])
-    assert finding.rule == "interface"
+    assert (finding.rule, finding.kind) == ("interface", NOT_IMPORTED)
 
 
 def test_the_standard_library_may_be_imported(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from grader.core.verdict import Finding, SourceLine, Tool, Verdict
+from grader.core.verdict import NOT_IMPORTED, Finding, SourceLine, Tool, Verdict
 from grader.runtime.program import Built, Program
 from grader.runtime.python.endings import ending
 from grader.runtime.python.process import decoded, frames, run
@@ -78,7 +78,7 @@ def _finding(message: str, *source: SourceLine) -> Finding:
         rule="",
         verdict=Verdict.COMPILE_ERROR,
         tool=Tool.BUILD,
-        kind="compiler",
+        kind=NOT_IMPORTED,
         message=message,
         source=tuple(_innermost_first(source)),
     )

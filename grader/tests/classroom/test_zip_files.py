@@ -274,4 +274,4 @@ def test_batch_grades_a_zip_of_a_class(tmp_path: Path) -> None:
     assert "run 1" in again.all
     assert "run 2" not in again.all
     assert shown.code == 0
-    assert "a C file or a zip for each" in " ".join(grade("batch", "--help").out.replace("│", " ").split())
+    assert "a file or a zip for each" in " ".join(grade("batch", "--help").out.replace("│", " ").split())
