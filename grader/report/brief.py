@@ -17,7 +17,7 @@ from grader.report.hidden import hidden_briefly
 from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.progress import asked_now, how_far, how_far_briefly, is_unfinished
 from grader.report.start import start_here
-from grader.report.states import show_memory
+from grader.report.states import show_states
 from grader.report.trace import Fold, bad_place, called_from, legend, show_case, show_trace, what_is_wrong
 from grader.report.words import cost_of, counted, points_about, withheld_of
 
@@ -72,7 +72,7 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
     start = partial(_start, record=record, shown=shown, audience=audience, groups=groups)
     yield Section(rank=2, versions=tuple(partial(start, most=most) for most in (20, 8, 3)))
     if groups:
-        yield Section(rank=3, versions=(partial(show_memory, shown=shown),))
+        yield Section(rank=3, versions=(partial(show_states, shown=shown),))
         trace = partial(_first, record=record, group=groups[0])
         yield Section(
             rank=3, versions=tuple(partial(trace, fold=fold) for fold in (Fold(), Fold(1, 3, 1), Fold(1, 1, 0)))

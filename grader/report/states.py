@@ -10,7 +10,7 @@ from grader.report.escape import cells, escape
 from grader.report.focus import Focus
 from grader.report.page import Page, Span, Style, dim, pad, strong
 
-__all__ = ["show_memory"]
+__all__ = ["show_states"]
 
 _MOST_COLUMNS = 80
 _INDENT = 4
@@ -28,7 +28,7 @@ _STYLES = {
 _Cells = Sequence[tuple[str, Mark]]
 
 
-def show_memory(page: Page, shown: Focus | None) -> None:
+def show_states(page: Page, shown: Focus | None) -> None:
     """Write what the operation with which the report begins left wrong, if that may be shown and was drawn.
 
     A row of the table has one label and its cells in each state. When the table is too wide, the state before the

@@ -16,7 +16,7 @@ from grader.report.hidden import hidden_cases
 from grader.report.page import Page, bad, dim, glued, pad, strong
 from grader.report.progress import how_far
 from grader.report.start import start_here
-from grader.report.states import show_memory
+from grader.report.states import show_states
 from grader.report.trace import legend, show_case
 from grader.report.words import cost_of, counted, withheld_of
 
@@ -62,7 +62,7 @@ def _everything(page: Page, record: Record, reader: Audience, without: Container
         if shown is not None and shown.also:
             page.labelled("also seen", f"{shown.also}; some of it may go away with this one")
         page.blank()
-        show_memory(page, shown)
+        show_states(page, shown)
         if Part.POINTS not in without:
             _points(page, record)
         if Part.CASES not in without and record.verdict is not Verdict.ACCEPTED:

@@ -70,7 +70,6 @@ def run(
         "given": dict(given),
         "imports": list(names),
         "imports_allowed": sorted({*(name.partition(".")[0] for name in names), *given}),
-        "hanging": [],
         "limits": {
             "operation": limits.python_operation,
             "least": limits.python_least,

@@ -90,7 +90,7 @@ class Harness:
         self.limits = header["limits"]
         self.left = self.limits["total"]
         self.hangs = self.limits["hangs"]
-        self.hanging = set(header["hanging"])
+        self.hanging = set()
         self.hung_together = set()
         self.code = self.table = None
         self.given = None
