@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from grader.assignment.lab import Lab
@@ -32,6 +33,7 @@ def filled(template: str, name: str, lab: Lab, *, runs: bool = False) -> File:
         "FOLDER": FOLDER,
         "SLUG": slug(lab),
         "PACKAGES": " ".join([*_PACKAGES, *lab.runtime.packages]),
+        "APT": json.dumps(list(lab.runtime.packages)),
         "REPRO": lab.reproduce_command,
     }
     for word, value in words.items():

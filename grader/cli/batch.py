@@ -17,6 +17,7 @@ from grader.cli.grading import Where, grade_all, summary, where_options
 from grader.cli.options import (
     case_option,
     chosen_lab,
+    chosen_options,
     grading_options,
     lab_option,
     public_option,
@@ -86,9 +87,10 @@ def batch(
         grade batch assignment_123_export.zip --store hw3.sqlite --jobs 4 --again jane
         grade show jane && grade export > grades.csv
     """
+    selected = chosen_lab(lab or lab_of_class(folder))
     chosen = fingerprint.grading_plan(
         Settings(
-            lab=chosen_lab(lab or lab_of_class(folder)).name,
+            lab=selected.name,
             case=case,
             seed=seed,
             memory_checker=not without_memory_checker,
@@ -97,6 +99,7 @@ def batch(
             public_only=public_only,
         )
     )
+    chosen_options(selected, chosen.settings)
     chosen.require_tools()
     where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
     where.require()

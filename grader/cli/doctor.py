@@ -31,7 +31,11 @@ def _protection() -> Table:
         table.add_column(heading, overflow="fold")
     for name, found, purpose in (
         ("another user", "yes" if here.user else "", "files and processes of whoever grades; only root can give it"),
-        ("Landlock", f"version {here.landlock}" if here.landlock else "", "all files but the compiler's and its own"),
+        (
+            "Landlock",
+            f"version {here.landlock}" if here.landlock else "",
+            "all files but its own and those of the compiler or interpreter",
+        ),
         ("seccomp", "yes" if here.seccomp else "", "sockets, other processes, other programs, mounts, ..."),
         ("bubblewrap", here.bubblewrap, "the sight of other processes and of the network"),
     ):
@@ -51,7 +55,7 @@ def _remains() -> str:
         reached.append("your other processes, of which it may also start as many as you may")
     reached.append("the network")
     return (
-        f"What remains: while it is compiled or run, student code reaches {', '.join(reached[:-1])} and {reached[-1]}. "
+        f"What remains: while it is built or run, student code reaches {', '.join(reached[:-1])} and {reached[-1]}. "
         "Grade only what you would run yourself, or in a container of its own."
     )
 

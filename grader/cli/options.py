@@ -13,6 +13,7 @@ from grader.cli.recognise import only_lab
 from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.labs import open_lab, present
+from grader.runtime.options import DEFAULTS, GradingOptions
 from grader.system.sandbox import LEVELS
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "chosen_case",
     "chosen_cases",
     "chosen_lab",
+    "chosen_options",
     "chosen_selection",
     "grading_options",
     "lab_option",
@@ -73,6 +75,19 @@ def sandbox_option(parser: Parser) -> None:
     """Add --require-sandbox."""
     text = f"Grade only where this protects the machine, or more: {', '.join(LEVELS)}."
     parser.option("--require-sandbox", metavar="LEVEL", choices=LEVELS, help=text)
+
+
+_FLAGS = {"memory_checker": "--without-memory-checker", "advise": "--advice", "allowed": "--allow"}
+
+
+def chosen_options(lab: Lab, options: GradingOptions) -> GradingOptions:
+    """Return these options. Raises `UsageError` for those that mean nothing to submissions of this lab."""
+    given = [flag for name, flag in _FLAGS.items() if getattr(options, name) != getattr(DEFAULTS, name)]
+    known = [_FLAGS[name] for name in lab.runtime.options]
+    wrong = [flag for flag in given if flag not in known]
+    if wrong:
+        raise UsageError(f"leave out {', '.join(wrong)}: that is nothing that a submission to {lab.name} knows")
+    return options
 
 
 def chosen_lab(name: str | None) -> Lab:

@@ -11,6 +11,7 @@ from grader.cli.options import (
     case_names,
     chosen_case,
     chosen_lab,
+    chosen_options,
     chosen_selection,
     lab_option,
     memory_checker_option,
@@ -25,7 +26,8 @@ from grader.core.causes import bad_operation, findings_of, grouped
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record, write
-from grader.core.verdict import Outcome, Tool, Verdict
+from grader.core.verdict import Outcome, Tool
+from grader.report.words import result_of
 from grader.runtime.options import GradingOptions
 
 __all__ = ["options", "repro"]
@@ -69,8 +71,11 @@ def repro(
         cases = chosen_selection(chosen, "*", seed, public_only=public_only).cases
     else:
         cases = (chosen_case(chosen, case, seed),)
-    options = GradingOptions(seed=seed, memory_checker=not without_memory_checker)
-    record = pipeline.grade(path, chosen, cases, options, draw=Drawing.ALL)
+    options = chosen_options(chosen, GradingOptions(seed=seed, memory_checker=not without_memory_checker))
+    random = any(
+        one.generated is not None for one in cases
+    )  # a failing trace is in no file: its picture has the program
+    record = pipeline.grade(path, chosen, cases, options, draw=Drawing.ALL if random else Drawing.NOTHING)
     failing = _failing(record)
     if failing is None:
         sys.stderr.write("grade: nothing fails here, so there is nothing to reproduce\n")
@@ -105,7 +110,8 @@ def _failing(record: Record) -> tuple[Outcome, int] | None:
     It is the plainest case of the first cause. Raises `UsageError` when no case was played.
     """
     if not record.outcomes:
-        why = "it is rejected" if record.verdict is Verdict.REJECTED else "it does not compile"
-        raise UsageError(f"{why}, so no case can be played; `grade run` shows why")
+        raise UsageError(
+            f"{record.submission.name}: {result_of(record)}, so no case can be played; `grade run` shows why"
+        )
     groups = grouped(record, record.outcomes)
     return (groups[0].shown, max(bad_operation(record, groups[0].shown), 1)) if groups else None

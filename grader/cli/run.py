@@ -13,6 +13,7 @@ from grader.assignment.source import collect
 from grader.cli.options import (
     case_option,
     chosen_lab,
+    chosen_options,
     chosen_selection,
     grading_options,
     lab_option,
@@ -41,7 +42,7 @@ _NO_END = "the grading did not come to its end: it was interrupted, or the grade
 
 _STAGES = {
     "collect": "looking for the file",
-    "build": "compiling",
+    "build": "building",
     "play": "running the cases",
     "compare": "comparing with the reference",
     "inspect": "looking at the use of memory, and for lines",
@@ -66,7 +67,7 @@ def options(parser: Parser) -> None:
     seed_option(parser)
     grading_options(parser)
     sandbox_option(parser)
-    text = "Show hidden cases too, and what a program that does not compile had got."
+    text = "Show hidden cases too, and what a program that cannot be built had got."
     parser.option("--instructor", action="store_true", help=text)
     all_option(parser)
 
@@ -115,11 +116,9 @@ def run(
         lab=chosen,
         cases=selected.cases,
         hidden=selected.hidden,
-        options=GradingOptions(
-            seed=seed,
-            memory_checker=not without_memory_checker,
-            advise=advice,
-            allowed=tuple(allow),
+        options=chosen_options(
+            chosen,
+            GradingOptions(seed=seed, memory_checker=not without_memory_checker, advise=advice, allowed=tuple(allow)),
         ),
         draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (format, *others)),
     )

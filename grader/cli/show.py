@@ -27,7 +27,7 @@ def options(parser: Parser) -> None:
     parser.option(
         "--format", metavar="FORMAT", offer=FORMATS.keys, default="text", help=f"The report: {', '.join(FORMATS)}."
     )
-    text = "Show hidden cases too, and what a program that does not compile had got."
+    text = "Show hidden cases too, and what a program that cannot be built had got."
     parser.option("--instructor", action="store_true", help=text)
     all_option(parser)
 

@@ -208,12 +208,12 @@ class Generated:
     """The number of operations of each trace."""
     traces: tuple[tuple[Operation, ...], ...] = field(repr=False, default=())
     digests: tuple[bytes, ...] = field(repr=False, default=())
-    """For each trace the SHA-256 of its records, joined by newlines."""
+    """For each trace the SHA-256 of the JSON list of its records."""
 
     @staticmethod
     def digest(records: Iterable[bytes]) -> bytes:
         """Return the digest of the records of a trace."""
-        return hashlib.sha256(b"\n".join(records)).digest()
+        return hashlib.sha256(b"[" + b",".join(records) + b"]").digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

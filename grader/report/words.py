@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from grader.core.causes import Audience, Group, of_the_build
 from grader.core.optional_stages import OptionalStage
 from grader.core.record import NEEDS_PERSON, Record
-from grader.core.verdict import RuleScore, Verdict
+from grader.core.verdict import NOT_IMPORTED, RuleScore, Verdict
 
 __all__ = [
     "NOT_RUN",
@@ -61,6 +61,8 @@ def result_of(record: Record) -> str:
     """Return the verdict in words."""
     if any(finding.kind == NO_FILE for finding in of_the_build(record)):
         return "there is no file to grade"
+    if any(finding.kind == NOT_IMPORTED for finding in of_the_build(record)):
+        return "cannot be imported"
     if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
         return "does not build as demanded"
     return NEEDS_PERSON_WORDS if needs_person(record) else _WORDS[record.verdict]

@@ -77,6 +77,10 @@ class Runtime(Protocol):
     def programs(self) -> tuple[str, ...]:
         """The names of all programs that it may start in the sandbox."""
 
+    @property
+    def options(self) -> frozenset[str]:
+        """The names of the `GradingOptions` that mean something to it, besides the seed."""
+
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The programs that must be installed for a grading with these options, such as a compiler."""
 

@@ -15,6 +15,7 @@ import pytest
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import NOT_IMPORTED, Verdict
 from grader.report import FORMATS, View
+from grader.runtime.python.endings import ending
 from grader.tests.support import toy
 from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.command import grade
@@ -128,6 +129,9 @@ def test_what_is_wrong_with_the_file_is_one_finding(tmp_path: Path, source: str,
     assert message in finding.message
     assert [place.line for place in finding.source] == ([line] if line else [])
     assert (finding.rule, finding.kind) == ("interface", NOT_IMPORTED)
+    text = " ".join(str(FORMATS["text"](record, View())).split())
+    assert "cannot be imported, 0 of 100 points" in text
+    assert "compile" not in text.replace("cannot be compiled", "")
 
 
 def test_the_standard_library_may_be_imported(tmp_path: Path) -> None:
@@ -170,6 +174,34 @@ def test_a_class_is_graded_stored_shown_and_graded_again(tmp_path: Path) -> None
     assert int(points_of["bob"]) < 100
     assert "boxes go to the end" in " ".join(shown.out.split())
     assert regraded.code == 1
+
+
+def test_a_module_that_is_slow_to_import_loses_nothing(tmp_path: Path) -> None:
+    """As of a student who left his own tests in it; the random traces share its execution then."""
+    record = graded(tmp_path, RIGHT + "\n\nfor number in range(300_000):\n    pass\n")
+
+    assert (record.verdict, record.score, record.findings) == (Verdict.ACCEPTED, 100, ())
+
+
+def test_imports_that_use_up_all_time_are_told_so() -> None:
+    """A case for which no time is left says what to do about it."""
+    end = ending("take", "shelf.py", error=None, asked=None, end={"no_time": True}, slow_import=True)
+
+    assert "imports of shelf.py that are far too slow" in end.sentence
+    assert "if __name__ == '__main__'" in end.sentence
+
+
+@pytest.mark.parametrize("command", ["run", "repro", "batch"])
+def test_options_of_another_language_are_refused_by_name(tmp_path: Path, command: str) -> None:
+    """A lab in Python has no checker of memory."""
+    (tmp_path / "in" / "ada").mkdir(parents=True)
+    (tmp_path / "in" / "ada" / "shelf.py").write_text(RIGHT, encoding="utf-8")
+    path = "in" if command == "batch" else "in/ada"
+    with toy_in_process():
+        done = grade(command, path, "--without-memory-checker", cwd=tmp_path)
+
+    assert done.code == 2
+    assert "leave out --without-memory-checker" in done.err
 
 
 def test_the_lab_follows_from_the_file(tmp_path: Path) -> None:

@@ -64,6 +64,11 @@ class NativeRuntime:
         """The compiler, what it starts, and the instruments."""
         return STARTED
 
+    @property
+    def options(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset({"memory_checker", "advise", "allowed"})
+
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The compiler and its neighbours; Valgrind where it is wanted."""
         return (GCC, OBJCOPY, ADDR2LINE, *([VALGRIND] if options.memory_checker else []))

@@ -21,6 +21,8 @@ __all__ = ["PythonProgram", "build"]
 _COMPILED, _EXECUTED = 0, 1
 """The harness's numbers of the two parts of a check."""
 _SECONDS = 5.0
+_PROCESS = 0.01
+"""CPU seconds of a process that executes an empty module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,8 @@ class PythonProgram(Program):
     """A module that can be executed, and the modules that must be there for it."""
 
     modules: tuple[str, ...] = ()
+    import_seconds: float = 0.0
+    """CPU seconds that it takes to execute the module."""
 
 
 def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, str]) -> Built:
@@ -37,14 +41,17 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
     seen = list(frames(done.channels[0]))
     looked = next((decoded(frame.body) for frame in seen if frame[:2] == ("C", _COMPILED)), None)
     findings = list(_of_the_text(looked, file))
+    taken: object = 0.0
     if not findings:
         executed = {frame.kind: decoded(frame.body) for frame in seen if frame.case == _EXECUTED}
         if done.slow or done.silent or done.large:
             executed["E"] = {"large": True} if done.large else {"hang": True}
         findings = list(_of_the_module(executed, file, table.demanded))
+        taken = executed.get("E", {}).get("cpu")
     names = looked.get("imports") if looked is not None else None
     modules = tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
-    program = PythonProgram(content=source, source_name=file, modules=modules)
+    import_seconds = max(0.0, taken - _PROCESS) if isinstance(taken, float) else 0.0
+    program = PythonProgram(content=source, source_name=file, modules=modules, import_seconds=import_seconds)
     return Built(
         program=None if findings else program,
         findings=tuple(findings),

@@ -41,14 +41,23 @@ def lines_of(entries: object, file: str) -> tuple[SourceLine, ...]:
 
 
 def ending(
-    call: str, file: str, *, error: dict[str, Any] | None, asked: dict[str, Any] | None, end: dict[str, Any]
+    call: str,
+    file: str,
+    *,
+    error: dict[str, Any] | None,
+    asked: dict[str, Any] | None,
+    end: dict[str, Any],
+    slow_import: bool = False,
 ) -> Ending:
     """Describe the end of a case in `call`.
 
     `error` is the child's report of an error, `asked` its answer to where it was, `end` how the harness saw it end.
     """
     if end.get("no_time"):
-        sentence = "not run: calls that are far too slow used up the time for all cases"
+        slow = f"imports of {file}" if slow_import else "calls"
+        sentence = f"not run: {slow} that are far too slow used up the time for all cases"
+        if slow_import:
+            sentence += "; put what computes or tests there below if __name__ == '__main__':"
         return Ending(kind=NO_TIME, verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence=sentence)
     if end.get("hang"):
         lines = lines_of(asked.get("lines"), file) if asked is not None else ()

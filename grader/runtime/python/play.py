@@ -29,6 +29,11 @@ _TOGETHER = 100
 """The number of random traces that share a process."""
 _PLACE = struct.Struct(">I")
 _MOST_OUTPUT = 2000
+_SLOW_IMPORT = 0.002
+"""Seconds: a module that takes longer is executed once for all random traces of a process. What they do to each other
+then counts in none of them, because a trace that fails is played again alone."""
+_MOST_IMPORTING = 3.0
+"""Seconds that all cases may take for the execution of the module alone."""
 
 
 @dataclass(slots=True)
@@ -81,15 +86,26 @@ def play(
     """Play all cases, each in a process of its own. Raises `TooBusy` when the machine is too busy to tell anything."""
     heard: dict[int, _Heard] = {}
     output, spent = b"", 0.0
+    importing = program.import_seconds if isinstance(program, PythonProgram) else 0.0
+    modules = program.modules if isinstance(program, PythonProgram) else ()
+    most = work.budget.limits.replay + min(_MOST_IMPORTING, importing * len(cases))
     for numbers in by_visibility(cases, range(len(cases))):
         left = list(numbers)
         for _ in range(_MOST_PROCESSES):
             if not left:
                 break
             lines = [line for number in left for line in _plan(number, cases[number])]
-            total = max(0.1, min(work.budget.limits.replay - spent, work.budget.cpu))
-            modules = program.modules if isinstance(program, PythonProgram) else ()
-            done = run(work, program.content, table, lines, given=given, modules=modules, total=total)
+            total = max(0.1, min(most - spent, work.budget.cpu))
+            done = run(
+                work,
+                program.content,
+                table,
+                lines,
+                given=given,
+                modules=modules,
+                once=importing > _SLOW_IMPORT,
+                total=total,
+            )
             if done.timed_out and not done.silent:
                 raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
             spent += done.cpu_seconds
@@ -98,7 +114,8 @@ def play(
                 output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]
             left = [number for number in left if number not in begun]
     file = f"{table.module}.py"
-    played = tuple(_played(case, heard.get(number), file) for number, case in enumerate(cases))
+    slow = importing * len(cases) > _MOST_IMPORTING
+    played = tuple(_played(case, heard.get(number), file, slow=slow) for number, case in enumerate(cases))
     return Replayed(played=played, output=output, cpu_seconds=spent)
 
 
@@ -119,8 +136,8 @@ def _listen(done: Completed, heard: dict[int, _Heard], left: Sequence[int]) -> s
     return begun
 
 
-def _played(case: Case, heard: _Heard | None, file: str) -> Played:
-    """Return what was observed of a case; one that no process began had no time."""
+def _played(case: Case, heard: _Heard | None, file: str, *, slow: bool) -> Played:
+    """Return what was observed of a case; one that no process began had no time, perhaps for a slow import."""
     operations = case.trace.operations
     heard = heard or _Heard(end={"no_time": True})
     steps = [PlayedStep(record=record) for record in heard.records[: len(operations)]]
@@ -130,5 +147,5 @@ def _played(case: Case, heard: _Heard | None, file: str) -> Played:
         played.failing = tuple(place for place, digest in right if heard.digests.get(place) != digest)
     if len(steps) < len(operations):
         call = operations[len(steps)].name
-        played.bad_end = ending(call, file, error=heard.error, asked=heard.asked, end=heard.end or {})
+        played.bad_end = ending(call, file, error=heard.error, asked=heard.asked, end=heard.end or {}, slow_import=slow)
     return played

@@ -53,15 +53,20 @@ def run(
     *,
     given: Mapping[str, str],
     modules: Iterable[str] = (),
+    once: bool = False,
     check: bool = False,
     total: float,
     most_bytes: int = _MOST_BYTES,
 ) -> Completed:
-    """Run one harness on a source with these lines of its plan, at most `total` seconds of its own time."""
+    """Run one harness on a source with these lines of its plan, at most `total` seconds of its own time.
+
+    With `once` random traces that share a process share one execution of the module, too.
+    """
     limits = work.budget.limits
     names = tuple(modules)
     header = {
         "check": check,
+        "once": once,
         "module": table.module,
         "file": f"{table.module}.py",
         "source": source.decode("latin-1"),

@@ -59,6 +59,11 @@ class PythonRuntime:
         """The interpreter."""
         return (INTERPRETER,)
 
+    @property
+    def options(self) -> frozenset[str]:
+        """None: memory is not the program's to misuse, nothing is linked, and all advice costs nothing."""
+        return frozenset()
+
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The interpreter, which is the grader's own."""
         return (NeededTool(name=INTERPRETER, title="python", purpose="runs submissions", makes=Tool.BUILD),)

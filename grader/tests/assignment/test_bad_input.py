@@ -54,7 +54,7 @@ create_sequence 1 5 -> seq
         (("explain", ""), "there is no case ''; see `grade cases`"),
         (("explain", ROOT / "README.md"), "there is no case"),
         (("repro", RIGHT, "nosuch"), "there is no case 'nosuch'"),
-        (("repro", SAMPLES / "compile_error" / "sign_compare"), "it does not compile, so no case can be played"),
+        (("repro", SAMPLES / "compile_error" / "sign_compare"), "does not compile, so no case can be played"),
     ],
 )  # fmt: skip
 def test_a_slip_is_one_line_that_says_what_to_write(arguments: tuple[str | Path, ...], says: str) -> None:

@@ -2,7 +2,7 @@
 
     python -m grader.tests.support.hostile_python [NAME]...
 
-Each program of tests/runtime/python/hostile follows the honest part (toy/honest.py) in one file; TEXTS are whole files
+Each program of tests/runtime/python/hostile follows the honest part in one file; TEXTS are whole files
 that no folder of Python programs could hold. TMPDIR and HOME must be folders of its own. The first line of the output
 is the level of protection; then there is a line of JSON for each program, with what does not hold of it: it gets no
 more than the honest part, no fault of the grader, and every report can be made; it shows nothing that it should not
@@ -32,9 +32,10 @@ from grader.pipeline import grade
 from grader.report import FORMATS
 from grader.report.view import View
 from grader.system import sandbox
+from grader.tests.support import toy
 from grader.tests.support.command import ROOT, environment
 from grader.tests.support.machines import Machine, become
-from grader.tests.support.toy.lab import lab
+from grader.tests.support.toy_lab import edited, lab
 
 __all__ = ["HONEST", "MOST_SECONDS", "SLOW", "TEXTS", "graded_on", "honest_with", "programs"]
 
@@ -56,7 +57,8 @@ SLOW = frozenset(
 """Programs that use up much of the time that they may use. Only `trials.hostile_python_levels` grades them."""
 
 _FOLDER = ROOT / "grader" / "tests" / "runtime" / "python" / "hostile"
-_PART = ROOT / "grader" / "tests" / "support" / "toy" / "honest.py"
+_HONEST = edited(('"""A right shelf."""', ""), ("sum(box.users > 0 for box in self.boxes) / len(self.boxes)", "-1.0"))
+"""The honest part."""
 _ROOM = (1 << 20) - 10_000
 _GOT = "hostile: "
 """A program prints this before what it could read and should not."""
@@ -89,12 +91,12 @@ TEXTS: Mapping[str, Callable[[], bytes]] = {
     "text_of_a_long_name": lambda: b"a" * _ROOM + b"\n",
     "text_of_digits": lambda: b"x = " + b"9" * _ROOM + b"\n",
     "text_of_hexadecimal_digits": lambda: b"x = 0x" + b"f" * _ROOM + b"\n",
-    "text_of_null_bytes": lambda: _PART.read_bytes() + b"\0" * 100,
-    "text_in_utf_16": lambda: _PART.read_text(encoding="utf-8").encode("utf-16"),
+    "text_of_null_bytes": lambda: _HONEST.encode() + b"\0" * 100,
+    "text_in_utf_16": lambda: _HONEST.encode("utf-16"),
     "text_of_all_bytes": lambda: bytes(range(256)) * 100,
-    "text_in_an_unknown_encoding": lambda: b"# coding: hostile\n" + _PART.read_bytes(),
-    "text_in_an_encoding_of_no_text": lambda: b"# coding: uu\n" + _PART.read_bytes(),
-    "text_in_an_encoding_named_as_a_path": lambda: b"# coding: ..os.path\n" + _PART.read_bytes(),
+    "text_in_an_unknown_encoding": lambda: b"# coding: hostile\n" + _HONEST.encode(),
+    "text_in_an_encoding_of_no_text": lambda: b"# coding: uu\n" + _HONEST.encode(),
+    "text_in_an_encoding_named_as_a_path": lambda: b"# coding: ..os.path\n" + _HONEST.encode(),
     "text_in_utf_7_with_surrogates": lambda: b"# coding: utf-7\nx = '+2AA-'\nraise ValueError(x)\n",
     "text_in_punycode": lambda: b"# coding: punycode\n" + b"-9" * 100_000,
     "text_without_anything": lambda: b"",
@@ -110,7 +112,7 @@ def programs() -> dict[str, Callable[[], bytes]]:
 
 def honest_with(name: str) -> bytes:
     """Return the honest part with a file of the toy lab behind it."""
-    return _behind_honest(_PART.with_name(f"{name}.py"))
+    return _behind_honest(Path(toy.__file__).with_name(f"{name}.py"))
 
 
 def graded_on(machine: Machine | None, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -140,7 +142,7 @@ def graded_on(machine: Machine | None, names: Sequence[str]) -> list[dict[str, A
 
 def _behind_honest(path: Path) -> bytes:
     attack = path.read_text(encoding="utf-8").replace("HOSTILE_ROOT", str(ROOT))
-    return f"{_PART.read_text(encoding='utf-8')}\n\n{attack}".encode()
+    return f"{_HONEST}\n\n{attack}".encode()
 
 
 def _graded(name: str, content: bytes) -> dict[str, object]:
@@ -216,7 +218,7 @@ def main() -> int:
     """Grade the programs of these names, or all, and then the honest part."""
     chosen = sys.argv[1:]
     sys.stdout.write(json.dumps(sandbox.protection().level) + "\n")
-    for name, text in {**programs(), "honest": _PART.read_bytes}.items():
+    for name, text in {**programs(), "honest": _HONEST.encode}.items():
         if not chosen or name in chosen or name == "honest":
             sys.stdout.write(json.dumps(_graded(name, text())) + "\n")
             sys.stdout.flush()

@@ -22,11 +22,10 @@ def stack_of(frame, file):
 class Watch:
     """Traces one call: after which line the watched part of the state changed last, and which `return` was taken."""
 
-    def __init__(self, file, read, entry, space):
+    def __init__(self, file, read, entry):
         self.file = file
         self.read = read
         self.entry = entry
-        self.space = space
         self.value = self._value()
         self.before = []
         self.changed = []
@@ -81,7 +80,7 @@ class Watch:
         if self.read is None:
             return None
         try:
-            value = plain(eval(self.read, self.space))
+            value = plain(self.read())
         except BaseException:  # a part that cannot be read has a value of its own
             return "?"
         if self.entry and type(value) is list:

@@ -10,8 +10,10 @@ MOST_DEPTH = 16
 MOST_VALUES = 20_000
 MOST_CHARACTERS = 4_096
 MOST_BITS = 256
+_SMALL = 1 << 60
+"""Ints below it, of which most lists consist, need no closer look."""
 
-_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False)
 _BUILT_IN = {
     id(value): value.__name__
     for value in vars(__import__("builtins")).values()
@@ -56,7 +58,10 @@ def _plain(value, room, depth):
         room[0] -= len(value)
         if room[0] < 0:
             raise Unreadable("very many values")
-        return [_plain(item, room, depth - 1) for item in list(value)]
+        return [
+            item if type(item) is int and -_SMALL < item < _SMALL else _plain(item, room, depth - 1)
+            for item in list(value)
+        ]
     if kind is dict:
         room[0] -= len(value)
         if room[0] < 0:

@@ -19,7 +19,6 @@ import signal
 import struct
 import sys
 import time
-from functools import partial
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -43,9 +42,10 @@ _MOST_CHILDREN = 10
 """For a part of the traces of a generated case: each trace that ends its child costs one. After one that hangs no
 further ones are played together; the grader plays some alone."""
 _PATIENCE = 4
-"""Compiling and executing a module may take this many times as long as an operation."""
+"""Compiling and executing a module may take this many times as long as an operation. A child says when it has executed
+it (I)."""
 _ANSWER = 0.1
-_KNOWN = frozenset(b"SRTLDXHC")
+_KNOWN = frozenset(b"SRTLDXHCI")
 
 
 def main():
@@ -173,13 +173,22 @@ class Harness:
     def _played(self, case, limit):
         """Play the operations of a case in a child, and return how it ended, and in which call."""
         names = [name for name, _ in case["operations"]]
-        done = []
+        done, executed = [], []
 
         def play(send):
-            self._runner(send).play(case["operations"], partial(send, b"S"), case.get("watched"))
+            def report(record):
+                send(b"S", encoded(record).encode())
+
+            runner = self._runner(send)
+            runner.execute()
+            send(b"I", b"")
+            runner.play(case["operations"], report, case.get("watched"))
             send(b"D", b"")
 
         def heard(kind, body):
+            if kind == ord("I"):
+                executed.append(kind)
+                return
             if kind == ord("S"):
                 done.append(kind)
             self.frame(kind, case["case"], body)
@@ -188,6 +197,8 @@ class Harness:
             return names[len(done)] if len(done) < len(names) else ""
 
         def limit_now():
+            if not executed:
+                return _PATIENCE * limit
             return limit if call() not in self.hanging else max(self.limits["least"], min(limit, self.hangs))
 
         ended = self.child(play, heard, limit_now, len(names))
@@ -197,16 +208,21 @@ class Harness:
         return ended
 
     def _traces(self, case):
-        """Play many traces in one child, with the module executed anew for each. One that ends the child is skipped."""
+        """Play many traces in one child, with the module executed anew for each, or once when that is slow.
+
+        A trace that ends the child is skipped.
+        """
         number, first, traces = case["case"], case["first"], case["traces"]
         done = []
 
         def play(send):
             runner = self._runner(send)
-            for operations in traces[len(done) :]:
+            for place, operations in enumerate(traces[len(done) :]):
+                if place == 0 or not self.header["once"]:
+                    runner.execute()
                 records = []
                 runner.play(operations, records.append)
-                send(b"T", b"\n".join(records))
+                send(b"T", encoded(records).encode())
             send(b"D", b"")
 
         def heard(kind, body):
@@ -219,7 +235,7 @@ class Harness:
             if len(done) >= len(traces) or self.left <= 0 or number in self.hung_together:
                 break
             operations = sum(map(len, traces[len(done) :]))
-            if self.child(play, heard, lambda: self._limit, operations)["hang"]:
+            if self.child(play, heard, lambda: _PATIENCE * self._limit, operations)["hang"]:
                 self.hung_together.add(number)
             done.append(None)
         return ended

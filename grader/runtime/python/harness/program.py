@@ -9,6 +9,7 @@ import sys
 import types
 
 import lines
+import table
 from plain import UNREADABLE, Unreadable, class_name, encoded, error_name, message, place_of, places_of, plain
 
 _MOST_FRAMES = 24
@@ -21,27 +22,26 @@ class Ended(Exception):
 class Program:
     """The submission's module, executed anew, and the names by which the lab's table speaks of its objects."""
 
-    def __init__(self, table, code, name, file, given, send):
-        self.table = table
+    def __init__(self, compiled, code, name, file, given, send):
+        self.table = compiled
         self.code = code
         self.name = name
         self.file = file
         self.given = given
         self.send = send
         self.space = {}
+        self.calls = self.takes = self.among = self.reads = {}
 
     def play(self, operations, report, watched=None):
-        """Execute the module, do all operations, and report the record of each. Raises `Ended`."""
-        self._execute()
+        """Do all operations, and report the record of each. Raises `Ended`."""
         for number, (name, arguments) in enumerate(operations):
             watch = None
             if watched is not None and watched["operation"] == number:
-                read = dict(self.table.reads).get(watched["read"])
-                watch = lines.Watch(self.file, read, watched["entry"], self.space)
+                watch = lines.Watch(self.file, self.reads.get(watched["read"]), watched["entry"])
             reply = self._call(name, arguments, watch)
             if watch is not None:
                 self.send(b"L", encoded(watch.seen()).encode())
-            report(encoded({"reply": reply, "state": self._state()}).encode())
+            report({"reply": reply, "state": self._state()})
 
     def check(self, demanded):
         """Execute the module alone, and report which demanded names it lacks. Raises `Ended`."""
@@ -61,8 +61,8 @@ class Program:
             raise Ended from None
         return module
 
-    def _execute(self):
-        """Execute the module, and make the names by which the table speaks of it."""
+    def execute(self):
+        """Execute the module anew, and make the names by which the table speaks of it. Raises `Ended`."""
         self._module()
         self.space = {"__name__": "<table>", "place_of": place_of, "places_of": places_of}
         self.space["calls_of"] = self.given.calls_of
@@ -72,14 +72,15 @@ class Program:
         except BaseException as error:
             self._report(error, "import")
             raise Ended from None
+        self.calls, self.takes = (table.bound(codes, self.space) for codes in (self.table.calls, self.table.takes))
+        self.among, self.reads = (table.bound(codes, self.space) for codes in (self.table.among, self.table.reads))
 
     def _call(self, name, arguments, watch):
         """Make a call and return its reply as a record has it."""
-        call, space, takes = self.table.calls[name], self.space, self.table.takes
+        call, takes = self.calls[name], self.takes
         try:
-            for parameter, value in zip(call.parameters, arguments, strict=True):
-                space["_given"] = value
-                space[parameter] = eval(takes[parameter], space) if parameter in takes else value
+            for parameter, value in zip(self.table.parameters[name], arguments, strict=True):
+                self.space[parameter] = takes[parameter](value) if parameter in takes else value
         except BaseException as error:
             self._report(error, "argument")
             raise Ended from None
@@ -87,9 +88,7 @@ class Program:
             if watch is not None:
                 watch.begin()
             try:
-                if call.statements is not None:
-                    exec(call.statements, space)
-                value = eval(call.value, space) if call.value is not None else None
+                value = call()
             finally:
                 if watch is not None:
                     watch.end()
@@ -110,18 +109,18 @@ class Program:
         reader = self.table.gives.get(name)
         if reader is None:
             return plain(value)
-        among = self.table.among.get(reader)
+        among = self.among.get(reader)
         if among is None:
             return plain(self.space[reader](value))
-        objects = eval(among, self.space)
+        objects = among()
         return places_of(value, objects) if type(value) in (list, tuple) else place_of(value, objects)
 
     def _state(self):
         """Read each part of the state; one that cannot be read takes no other with it."""
         state = {}
-        for name, read in self.table.reads:
+        for name, read in self.reads.items():
             try:
-                state[name] = plain(eval(read, self.space))
+                state[name] = plain(read())
             except BaseException as error:
                 state[name] = {UNREADABLE: _what(error)}
         return state

@@ -1,6 +1,6 @@
 """The hostile set of the Python runtime: programs that forge, read, leave, end, exhaust, and lie.
 
-Each program of hostile/ follows a shelf that is honest and wrong in one call only (support/toy/honest.py). None may get
+Each program of hostile/ follows a shelf that is honest and wrong in one call only. None may get
 more than that shelf; support/hostile_python.py says what else must hold. Those that use up the time that they may use
 are graded by `trials.hostile_python_levels` only, which also tries the other levels of protection.
 """

@@ -47,6 +47,8 @@ class ShellRuntime:
 
     programs = ("sh",)
 
+    options = frozenset[str]()
+
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """A shell."""
         return (NeededTool(name="sh", purpose="runs the submission", makes=Tool.BUILD),)

@@ -1,0 +1,62 @@
+"""What every engine has: calls by name, refusals, and the sentences that decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.operation import Operation, Reply
+from reference.oracle import Engine, Plain, Refused
+
+
+class Counter(Engine):
+    """Counts up to two."""
+
+    count = 0
+
+    def up(self, by: int) -> int:
+        """Count."""
+        self.because("1/up")
+        if by > 1:
+            self.because("", "in-large-steps")
+        if self.count + by > 2:
+            raise Refused("ValueError", "1/most", "full")
+        self.count += by
+        return self.count
+
+    def state(self) -> dict[str, Plain]:
+        """The count."""
+        return {"count": self.count}
+
+    def restore(self, state: dict[str, Plain]) -> None:
+        """Take a count over."""
+        assert isinstance(state["count"], int)
+        self.count = state["count"]
+
+
+def up(by: int) -> Operation:
+    """The operation."""
+    return Operation(name="up", arguments=(by,))
+
+
+def test_a_reply_has_the_sentence_that_decided_and_its_circumstances() -> None:
+    """Circumstances add up; an empty sentence leaves the one before."""
+    counter = Counter()
+
+    assert counter.apply(up(2)) == Reply(text="2", clause="1/up", circumstances=frozenset({"in-large-steps"}))
+
+
+def test_a_refusal_has_its_own_sentence_and_changes_nothing() -> None:
+    """And nothing of the call before stays."""
+    counter = Counter()
+    counter.apply(up(2))
+
+    refused = counter.apply(up(1))
+
+    assert refused == Reply(text="ValueError", refused=True, clause="1/most", circumstances=frozenset({"full"}))
+    assert counter.state() == {"count": 2}
+
+
+def test_an_error_of_the_engine_is_no_refusal() -> None:
+    """It is the grader's own fault and must be seen."""
+    with pytest.raises(TypeError):
+        Counter().apply(Operation(name="up", arguments=()))
