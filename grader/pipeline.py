@@ -102,10 +102,8 @@ def _play(attempt: Attempt) -> Attempt:
     play = partial(attempt.lab.runtime.play, attempt.work, attempt.program, optional=attempt.optional)
     judge = partial(compare, model=attempt.lab.model)
     replayed = play(attempt.cases)
-    chosen = [
-        shortest_failing(one, attempt.lab.model, lambda cases: play(cases).played, judge) for one in replayed.played
-    ]
-    replayed = replace(replayed, played=tuple(chosen))
+    chosen = shortest_failing(replayed.played, attempt.lab.model, lambda cases: play(cases).played, judge)
+    replayed = replace(replayed, played=chosen)
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})
 
 

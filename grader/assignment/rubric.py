@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from grader.assignment import toml_source
@@ -12,12 +12,13 @@ from grader.core.case import Number
 from grader.core.errors import Problem, RubricError
 from grader.core.rubric import Rubric, Rule
 from grader.core.verdict import Judged
-from grader.system.text_file import cut
+from grader.system.text_file import cut, short
 
 __all__ = ["SEED", "load", "load_clauses"]
 
 SEED = Number("seed", 0, 2**31 - 1)
 _POINTS = Number("points", 0, 100)
+_AT, _ANY = " at ", "any"
 
 
 def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
@@ -49,21 +50,41 @@ def load_clauses(path: Path) -> dict[str, str]:
 
 def _rule(name: str, table: Table, facets: Collection[str], calls: Collection[str]) -> Rule:
     before = len(table.problems)
-    table.check_keys([field.name for field in fields(Rule) if field.name != "id"])
+    table.check_keys([field.name for field in fields(Rule) if field.name not in ("id", "facets_at")])
+    everywhere, facets_at = _facets(table, facets, calls)
     rule = Rule(
         id=name,
         points=table.number("points", _POINTS, needed=True) or 0,
         title=table.string("title", '"...", what a right program does'),
         handout=table.string("handout", '"Task 4; Part 2.2", where it is demanded'),
-        facets=table.words("facets", sorted(facets)),
+        facets=everywhere,
+        facets_at=facets_at,
         judged=Judged(table.chosen("judged", [member.value for member in Judged], Judged.CASES) or Judged.CASES),
         calls=table.words("calls", calls),
         allocated_by=table.words("allocated_by", calls),
         covers_cleanup=table.switch("covers_cleanup"),
     )
-    if len(table.problems) == before and (rule.judged is Judged.CASES) != bool(rule.facets):
+    if len(table.problems) == before and (rule.judged is Judged.CASES) != bool(rule.facets | rule.facets_at):
         table.complain("judged", f'{cut(table.name)} needs either facets or judged = "build" and the like')
     return rule
+
+
+def _facets(
+    table: Table, facets: Collection[str], calls: Collection[str]
+) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """Return what a rule is judged on: "free" at all its calls, "free at touch" there, "any at touch" all there."""
+    words = table.values.get("facets", [])
+    several = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    pairs = [word.split(_AT) for word in words if _AT in word] if several else []
+    alone = replace(table, values={"facets": [word for word in words if _AT not in word] if several else words})
+    for pair in pairs:
+        for word, known in zip(pair, ((*facets, _ANY), calls), strict=False):
+            if word not in known or len(pair) != 2:
+                table.complain("facets", f"unknown word {short(word)} in {table.name}.facets{table.hint(word, known)}")
+    at = frozenset((facet, call) for facet, *_, call in pairs if facet != _ANY)
+    return alone.words("facets", sorted(facets)), at | {
+        (facet, call) for word, *_, call in pairs if word == _ANY for facet in facets
+    }
 
 
 def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:

@@ -19,10 +19,13 @@ class Facet:
     """What its entries belong to, for a list with an entry for each block ("block") or a mapping by request id
     ("request"). Differences are then told by entry: "block 3: ref". Empty: the value is compared as a whole."""
     path: str = ""
-    """Where it stands in the record: "state.NAME" (the default), "reply.hits" for a part of a reply, or a pattern with
-    one star for the entries that `per` names: "state.requests.*.blocks"."""
+    """Where it stands in the record: "state.NAME" (the default), "reply" or a part of it such as "reply.hits" or
+    "reply.0", or a pattern with one star for the entries that `per` names: "state.requests.*.blocks". "accepted" is
+    whether a call did its work, "refused" whatever a call changed in the state although it refused."""
     tolerance: float = 0.0
     """The largest difference of two fractions that counts as equal."""
+    calls: tuple[str, ...] = ()
+    """Of a reply, or of "accepted": the operations that it belongs to; empty: all that no other facet names."""
 
     @property
     def heading(self) -> str:

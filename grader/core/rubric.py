@@ -30,6 +30,12 @@ class Rule:
     """Of lost memory only what these operations allocated counts; empty: all of it."""
     covers_cleanup: bool
     """Whether a crash in the clean-up that ends every case counts for this rule."""
+    facets_at: frozenset[tuple[str, str]] = frozenset()
+    """Facets that count at one operation, each with the operation."""
+
+    def counts(self, facet: str, call: str) -> bool:
+        """Whether a difference in this facet, at this operation, counts for the rule."""
+        return (facet in self.facets and (not self.calls or call in self.calls)) or (facet, call) in self.facets_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grader.core.case import Signature
@@ -21,8 +21,8 @@ from reference.oracle import Oracle, OracleFactory, Plain, text_of
 
 __all__ = ["REPLY", "UNREADABLE", "Invariants", "PlainModel", "record_of", "reply_of"]
 
-REPLY = "reply"
-"""The facet of a call's reply, or of what no other facet names in it."""
+REPLY, ACCEPTED, REFUSED = "reply", "accepted", "refused"
+"""The first steps of paths (see `Facet.path`); the first is the facet of a reply, too, that no other facet names."""
 
 UNREADABLE = "!"
 """The key of a value that could not be read."""
@@ -48,6 +48,17 @@ def reply_of(record: dict[str, Any], refusals: Iterable[str]) -> Reply:
         return Reply(text=str(reply["raised"]), refused=True)
     text = text_of(reply.get("returned"))
     return Reply(text=text, refused=text in refusals)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One operation: the records that it should have and has, and the replies in them."""
+
+    call: str
+    wanted: dict[str, Any]
+    actual: dict[str, Any]
+    expected: Reply
+    came: Reply
 
 
 @dataclass(slots=True)
@@ -102,10 +113,11 @@ class PlainModel:
         self._reply = expected
         self._judged = actual, right
         wanted = json.loads(record_of(expected, right))
-        differences = list(self._differences(operation.name, wanted, after))[:_MOST_DIFFERENCES]
+        came = reply_of(after, self.calls[operation.name].refusals)
+        differences = list(self._differences(_Seen(operation.name, wanted, after, expected, came)))[:_MOST_DIFFERENCES]
         return Judgement(
             expected=expected,
-            actual=reply_of(after, self.calls[operation.name].refusals),
+            actual=came,
             differences=tuple(differences),
             unchanged=state is not None and state == after["state"],
             broken=tuple(self._broken(state or {}, after["state"])) if differences else (),
@@ -141,35 +153,58 @@ class PlainModel:
     def _heading(self, name: str) -> str:
         return next((facet.heading for facet in self.facets if facet.steps[:2] == ("state", name)), name)
 
-    def _differences(self, call: str, wanted: dict[str, Any], actual: dict[str, Any]) -> Iterator[Difference]:
-        """Yield the differences of all facets, the reply first."""
-        yield from self._replies(call, wanted["reply"], actual["reply"])
+    def _differences(self, seen: _Seen) -> Iterator[Difference]:
+        """Yield the differences of all facets, the reply first.
+
+        A call that must not do its work and does it, or must and does not, has that one difference: all others follow.
+        """
+        yield from self._replies(seen)
+        if seen.expected.refused != seen.came.refused:
+            return
+        refusing = next((facet for facet in self.facets if facet.steps[0] == REFUSED), None)
         for facet in self.facets:
             if facet.steps[0] == "state":
-                yield from _facet_differences(facet, facet.steps, wanted, actual)
+                for difference in _facet_differences(facet, facet.steps, seen.wanted, seen.actual):
+                    if refusing is None or not seen.expected.refused:
+                        yield difference
+                    else:
+                        yield replace(difference, facet=refusing.name, place=facet.name)
 
-    def _replies(self, call: str, wanted: dict[str, Any], actual: dict[str, Any]) -> Iterator[Difference]:
+    def _replies(self, seen: _Seen) -> Iterator[Difference]:
         """Yield the differences of a reply: of its parts where both sides have parts, else of the whole."""
+        wanted, actual = seen.wanted[REPLY], seen.actual[REPLY]
         mine, theirs = wanted.get("returned", _ABSENT), actual.get("returned", _ABSENT)
-        parts = [facet for facet in self.facets if facet.steps[0] == REPLY and len(facet.steps) > 1]
-        named = {facet.steps[1] for facet in parts}
-        rest = mine, theirs
-        if isinstance(mine, dict) and isinstance(theirs, dict) and named & mine.keys():
+        accepts = seen.expected.refused == seen.came.refused
+        parts = [
+            facet
+            for facet in self.facets
+            if facet.steps[0] == REPLY and len(facet.steps) > 1 and (not facet.calls or seen.call in facet.calls)
+            if _child(mine, facet.steps[1]) is not _ABSENT
+        ]
+        if accepts and parts and _same_parts(mine, theirs):
             for facet in parts:
                 yield from _facet_differences(facet, facet.steps, {REPLY: mine}, {REPLY: theirs})
-            mine, theirs = ({key: side[key] for key in side.keys() - named} for side in rest)
-        whole = next((facet for facet in self.facets if facet.name == REPLY), Facet(REPLY, path=REPLY))
+            named = {facet.steps[1] for facet in parts}
+            mine, theirs = (_without(side, named) for side in (mine, theirs))
+        whole = self._whole(seen.call, REPLY if accepts else ACCEPTED)
         raised = wanted.get("raised"), actual.get("raised")
         if raised[0] == raised[1] and _equal(mine, theirs, whole.tolerance):
             return
-        expected, came = (_reply_in_words(side) for side in (wanted, actual))
+        expected, came = _reply_in_words(wanted), _reply_in_words(actual)
         yield Difference(
-            facet=REPLY,
-            field=f"what {call} returns",
+            facet=whole.name,
+            field=f"what {seen.call} returns",
             expected=expected,
             actual=came,
-            said=f"{call} {_done(actual)}, expected {expected}",
+            said=f"{seen.call} {_done(actual)}, expected {expected}",
         )
+
+    def _whole(self, call: str, root: str) -> Facet:
+        """The facet of a whole reply, or of whether a call did its work."""
+        fitting = [one for one in self.facets if one.steps == (root,) and (not one.calls or call in one.calls)]
+        if not fitting and root == ACCEPTED:
+            return self._whole(call, REPLY)
+        return max(fitting, key=lambda one: len(one.calls) > 0, default=Facet(REPLY, path=REPLY))
 
     def _broken(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
         """Yield the sentences of the invariants that the operation broke."""
@@ -249,7 +284,23 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
 
 
 def _child(value: object, key: str) -> object:
+    if isinstance(value, list) and key.isdecimal():
+        return value[int(key)] if int(key) < len(value) else _ABSENT
     return value.get(key, _ABSENT) if isinstance(value, dict) else _ABSENT
+
+
+def _same_parts(mine: object, theirs: object) -> bool:
+    """Whether two replies can be compared part by part: objects, or lists of one length."""
+    if isinstance(mine, list) and isinstance(theirs, list):
+        return len(mine) == len(theirs)
+    return isinstance(mine, dict) and isinstance(theirs, dict)
+
+
+def _without(value: object, named: Collection[str]) -> object:
+    """A reply without the parts that facets of their own name."""
+    if isinstance(value, list):
+        return [item for place, item in enumerate(value) if str(place) not in named]
+    return {key: item for key, item in value.items() if key not in named} if isinstance(value, dict) else value
 
 
 def _equal(wanted: object, actual: object, tolerance: float) -> bool:

@@ -28,7 +28,7 @@ _EVERYWHERE: Mapping[Judged, Callable[[CaseFindings], bool]] = {
 
 def passes(comparison: Comparison, rule: Rule) -> bool:
     """Whether the case passes for its rule: its facets are right, and everything that must be accepted was accepted."""
-    return _accepts(comparison, rule) and _ran(comparison, rule) and not rule.facets & comparison.facets(rule)
+    return _accepts(comparison, rule) and _ran(comparison, rule) and not comparison.facets(rule)
 
 
 def rule_scores(

@@ -61,6 +61,9 @@ def python_lab(
         errors=tuple(sorted({word for call in operations.values() for word in call.refusals if word[:1].isupper()})),
     )
     _check(calls, operations)
+    hidden = calls.defined & {name for names in calls.parameters.values() for name in names}
+    if hidden:
+        raise ValueError(f"an argument hides a function of DEFINES: {', '.join(sorted(hidden))}; rename one of them")
     module = Path(table["__file__"])
     own = {f"{calls.module}.py": starter or module.with_name("starter.py")}
     return load_lab(
@@ -84,7 +87,11 @@ def _check(table: CallTable, operations: Mapping[str, Signature]) -> None:
     """Raise `ValueError` where the parts of a table do not name the same things."""
     pairs: Iterable[tuple[str, Iterable[str], Iterable[str]]] = (
         ("CALLS and OPERATIONS name the same operations", table.calls, operations),
-        ("READS and FACETS name the same parts of the state", table.reads, table.parts.values()),
+        (
+            "READS have what FACETS show of the state",
+            set(table.reads) & set(table.parts.values()),
+            table.parts.values(),
+        ),
         ("GIVES names only operations", table.gives, set(table.gives) & set(operations)),
     )
     for wanted, some, others in pairs:

@@ -108,7 +108,7 @@ class Comparison:
             difference.facet
             for deviation in self.deviations
             for difference in deviation.judgement.differences
-            if (not rule.calls or operations[deviation.operation].name in rule.calls)
+            if rule.counts(difference.facet, operations[deviation.operation].name)
             and (
                 self._may_lose(rule)
                 if LOST in difference.tags

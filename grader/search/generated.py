@@ -1,7 +1,7 @@
 """A case of random traces is one case: all traces agree, or it becomes the shortest trace that fails.
 
-A runtime plays many traces in one process, and says which of them did not end as they should (`Played.failing`). Each
-is played once more, alone: only what fails alone counts, because what traces of one process do to each other is no
+A runtime plays many traces in one process, and says which of them did not end as they should (`Played.failing`). Some
+are played once more, alone: only what fails alone counts, because what traces of one process do to each other is no
 mistake of the submission.
 """
 
@@ -18,39 +18,55 @@ from reference.operation import Trace
 
 __all__ = ["shortest_failing"]
 
-_TOGETHER = 40
-"""The number of traces that are played alone before it is looked whether one of them fails."""
+_AT_ONCE = 10
+"""The number of traces of each case that are played alone before it is looked whether one of them fails."""
+_MOST_ROUNDS = 3
+"""Where none of so many times `_AT_ONCE` traces fails alone, nothing is wrong with the traces themselves."""
+
+Compare = Callable[[Played], Comparison]
 
 
 def shortest_failing(
-    played: Played,
+    played: Sequence[Played],
     model: ModelFactory,
     play_alone: Callable[[Sequence[Case]], Sequence[Played]],
-    compare: Callable[[Played], Comparison],
-) -> Played:
-    """Return what was played of the shortest failing trace, with that trace as its case; `played` where none fails."""
-    generated = played.case.generated
-    if generated is None or not played.failing:
-        return played
-    for start in range(0, len(played.failing), _TOGETHER):
-        places = played.failing[start : start + _TOGETHER]
-        alone = play_alone([_case(played.case, generated, place, model) for place in places])
-        wrong = [(_first_wrong(comparison), one) for one in alone if _is_wrong(comparison := compare(one))]
-        if wrong:
-            length, shortest = min(wrong, key=lambda pair: (_had_no_time(pair[1]), pair[0]))
-            return _cut(shortest, length + 1)
-    return replace(played, failing=())
+    compare: Compare,
+) -> tuple[Played, ...]:
+    """Return what was played; of a failing case of random traces the shortest failing one, with that trace as its case.
+
+    `play_alone` plays each case in a process of its own.
+    """
+    chosen = list(played)
+    left = {place: one.failing[: _MOST_ROUNDS * _AT_ONCE] for place, one in enumerate(played) if one.failing}
+    while left:
+        plan = [(place, trace) for place, traces in left.items() for trace in traces[:_AT_ONCE]]
+        alone = play_alone([_case(played[place].case, trace, model) for place, trace in plan])
+        for place in list(left):
+            own = [one for (of, _), one in zip(plan, alone, strict=True) if of == place]
+            shortest = _shortest(own, compare)
+            left[place] = left[place][_AT_ONCE:]
+            if shortest is not None or not left[place]:
+                chosen[place] = shortest or replace(played[place], failing=())
+                del left[place]
+    return tuple(chosen)
 
 
-def _case(case: Case, generated: Generated, place: int, model: ModelFactory) -> Case:
+def _case(case: Case, place: int, model: ModelFactory) -> Case:
     """The case of one trace."""
+    generated = case.generated or Generated(seeds=range(0), length=0)
     trace = Trace(operations=generated.traces[place], settings=case.trace.settings)
     title = f"{case.title} (seed {generated.seeds[place]})"
     return replace(case, title=title, trace=trace, expected=Expected.of(play(model(trace), trace)), generated=None)
 
 
-def _is_wrong(comparison: Comparison) -> bool:
-    return comparison.end is not End.REACHED or bool(comparison.deviations)
+def _shortest(alone: Sequence[Played], compare: Compare) -> Played | None:
+    """Return the one that goes wrong first, up to that operation; None when none goes wrong."""
+    for one in sorted(alone, key=lambda one: (_had_no_time(one), _first_difference(one))):
+        comparison = compare(one)
+        if comparison.end is not End.REACHED or comparison.deviations:
+            wrong = min((deviation.operation for deviation in comparison.deviations), default=comparison.ended_at)
+            return _cut(one, wrong + 1)
+    return None
 
 
 def _had_no_time(played: Played) -> bool:
@@ -58,9 +74,10 @@ def _had_no_time(played: Played) -> bool:
     return played.ending is not None and played.ending.kind == NO_TIME
 
 
-def _first_wrong(comparison: Comparison) -> int:
-    """The first operation, counted from 0, that went wrong."""
-    return min((one.operation for one in comparison.deviations), default=comparison.ended_at)
+def _first_difference(played: Played) -> int:
+    """The first operation, counted from 0, whose record is not byte for byte the reference's."""
+    pairs = zip(played.steps, played.case.expected.records, strict=False)
+    return next((number for number, (step, right) in enumerate(pairs) if step.record != right), len(played.steps))
 
 
 def _cut(played: Played, length: int) -> Played:

@@ -32,6 +32,8 @@ class PythonProgram(Program):
     modules: tuple[str, ...] = ()
     import_seconds: float = 0.0
     """CPU seconds that it takes to execute the module."""
+    start_seconds: float = 0.0
+    """CPU seconds of a harness in which no code of the submission runs: a measure of this machine's speed."""
 
 
 def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, str]) -> Built:
@@ -41,23 +43,35 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
     seen = list(frames(done.channels[0]))
     looked = next((decoded(frame.body) for frame in seen if frame[:2] == ("C", _COMPILED)), None)
     findings = list(_of_the_text(looked, file))
-    taken: object = 0.0
+    taken = 0.0
+    children = sum(_cpu(decoded(frame.body)) for frame in seen if frame.kind == "E")
     if not findings:
         executed = {frame.kind: decoded(frame.body) for frame in seen if frame.case == _EXECUTED}
         if done.slow or done.silent or done.large:
             executed["E"] = {"large": True} if done.large else {"hang": True}
         findings = list(_of_the_module(executed, file, table.demanded))
-        taken = executed.get("E", {}).get("cpu")
+        taken = _cpu(executed.get("E", {}))
     names = looked.get("imports") if looked is not None else None
     modules = tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
-    import_seconds = max(0.0, taken - _PROCESS) if isinstance(taken, float) else 0.0
-    program = PythonProgram(content=source, source_name=file, modules=modules, import_seconds=import_seconds)
+    program = PythonProgram(
+        content=source,
+        source_name=file,
+        modules=modules,
+        import_seconds=max(0.0, taken - _PROCESS),
+        start_seconds=max(0.0, done.cpu_seconds - children),
+    )
     return Built(
         program=None if findings else program,
         findings=tuple(findings),
         stopped=bool(findings),  # nothing can be relaxed
         cpu_seconds=done.cpu_seconds,
     )
+
+
+def _cpu(ended: Mapping[str, object]) -> float:
+    """The CPU seconds of a child, by the harness's report of its end."""
+    seconds = ended.get("cpu")
+    return seconds if isinstance(seconds, float) else 0.0
 
 
 def _of_the_text(looked: Mapping[str, object] | None, file: str) -> Iterator[Finding]:

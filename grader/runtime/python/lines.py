@@ -47,7 +47,7 @@ def find_lines(
         done = run(work, program.content, table, plan, given=given, modules=modules, total=total)
         spent += done.cpu_seconds
         for number, heard in _heard(done.channels[0], wanted).items():
-            lines_known = _named(wanted[number], heard, f"{table.module}.py")
+            lines_known = _named(wanted[number], heard, table)
             if lines_known is not None:
                 named[number, wanted[number].operation] = lines_known
     return replace(observed, named=named, spent={**observed.spent, "find lines": spent})
@@ -57,7 +57,7 @@ def _watched(suspicion: Suspicion, table: CallTable) -> dict[str, object]:
     """The line of the plan for a case that is played up to the suspicious operation, which is traced."""
     operations = suspicion.comparison.case.trace.operations[: suspicion.operation + 1]
     difference = suspicion.difference
-    facet, entry = (difference.facet, difference.entry) if difference is not None else ("", "")
+    facet, entry = (difference.place or difference.facet, difference.entry) if difference is not None else ("", "")
     watched = {"operation": suspicion.operation, "read": table.parts.get(facet), "entry": entry}
     return {**line_of(suspicion.case, operations), "watched": watched}
 
@@ -80,11 +80,11 @@ def _heard(content: bytes, wanted: Mapping[int, Suspicion]) -> dict[int, dict[st
     return heard
 
 
-def _named(suspicion: Suspicion, heard: Mapping[str, Any], file: str) -> Named | None:
+def _named(suspicion: Suspicion, heard: Mapping[str, Any], table: CallTable) -> Named | None:
     """Return the lines for a difference; None when nothing is known that helps."""
-    difference = suspicion.difference
+    difference, file = suspicion.difference, f"{table.module}.py"
     assert difference is not None
-    if difference.facet == "reply":
+    if (difference.place or difference.facet) not in table.parts:  # a reply
         lines = lines_of(heard.get("raised") or heard.get("returned"), file)
         return Named(lines=lines) if lines else None
     changed = lines_of(heard.get("changed"), file)
@@ -93,7 +93,9 @@ def _named(suspicion: Suspicion, heard: Mapping[str, Any], file: str) -> Named |
     ran = lines_of(heard.get("ran"), file)
     if not ran:
         return None
-    return Named(said=f"{_spans(ran)} of {ran[0].function} ran; none of them changed {difference.in_words}.")
+    ((function, _),) = Counter(line.function for line in ran).most_common(1)
+    spans = _spans([line for line in ran if line.function == function])
+    return Named(said=f"{spans} of {function} ran; none of them changed {difference.in_words}.")
 
 
 def _spans(lines: Sequence[SourceLine]) -> str:

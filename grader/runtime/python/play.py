@@ -29,9 +29,9 @@ _TOGETHER = 100
 """The number of random traces that share a process."""
 _PLACE = struct.Struct(">I")
 _MOST_OUTPUT = 2000
-_SLOW_IMPORT = 0.002
-"""Seconds: a module that takes longer is executed once for all random traces of a process. What they do to each other
-then counts in none of them, because a trace that fails is played again alone."""
+_STARTS = 100
+"""All cases may take as long as so many starts of a harness, on a slow machine more than `TimeLimits.replay`; a right
+program needs 40."""
 _MOST_IMPORTING = 3.0
 """Seconds that all cases may take for the execution of the module alone."""
 
@@ -88,7 +88,8 @@ def play(
     output, spent = b"", 0.0
     importing = program.import_seconds if isinstance(program, PythonProgram) else 0.0
     modules = program.modules if isinstance(program, PythonProgram) else ()
-    most = work.budget.limits.replay + min(_MOST_IMPORTING, importing * len(cases))
+    starting = program.start_seconds if isinstance(program, PythonProgram) else 0.0
+    most = max(work.budget.limits.replay, _STARTS * starting) + min(_MOST_IMPORTING, importing * len(cases))
     for numbers in by_visibility(cases, range(len(cases))):
         left = list(numbers)
         for _ in range(_MOST_PROCESSES):
@@ -103,7 +104,6 @@ def play(
                 lines,
                 given=given,
                 modules=modules,
-                once=importing > _SLOW_IMPORT,
                 total=total,
             )
             if done.timed_out and not done.silent:

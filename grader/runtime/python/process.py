@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grader.core.case import EVERY
 from grader.runtime.python.table import CallTable
 from grader.system.process import Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
@@ -53,20 +54,16 @@ def run(
     *,
     given: Mapping[str, str],
     modules: Iterable[str] = (),
-    once: bool = False,
     check: bool = False,
     total: float,
     most_bytes: int = _MOST_BYTES,
 ) -> Completed:
-    """Run one harness on a source with these lines of its plan, at most `total` seconds of its own time.
-
-    With `once` random traces that share a process share one execution of the module, too.
-    """
+    """Run one harness on a source with these lines of its plan, at most `total` seconds of its own time."""
     limits = work.budget.limits
     names = tuple(modules)
     header = {
         "check": check,
-        "once": once,
+        "every": EVERY,
         "module": table.module,
         "file": f"{table.module}.py",
         "source": source.decode("latin-1"),

@@ -17,7 +17,7 @@ class CallTable:
     """How the operations of case files become Python."""
 
     setup: str
-    """The import of what the submission must define: "from block_pool import BlockPool"."""
+    """The imports of what the submission must define: "from block_pool import BlockPool"."""
     calls: Mapping[str, str]
     """For each operation the statements that do it. The last one, if it is an expression, is the reply; parameters
     have the names of the operation's arguments."""
@@ -41,16 +41,21 @@ class CallTable:
     @property
     def module(self) -> str:
         """The module that students submit."""
-        return self._import.module or ""
+        return self._imports[0].module or ""
 
     @property
     def demanded(self) -> tuple[str, ...]:
         """The names that it must define."""
-        return tuple(alias.name for alias in self._import.names)
+        return tuple(alias.name for node in self._imports for alias in node.names)
 
     @property
-    def _import(self) -> ast.ImportFrom:
-        return next(node for node in ast.parse(self.setup).body if isinstance(node, ast.ImportFrom))
+    def defined(self) -> frozenset[str]:
+        """The functions that `defines` defines."""
+        return frozenset(node.name for node in ast.parse(self.defines).body if isinstance(node, ast.FunctionDef))
+
+    @property
+    def _imports(self) -> list[ast.ImportFrom]:
+        return [node for node in ast.parse(self.setup).body if isinstance(node, ast.ImportFrom)]
 
     def described(self) -> dict[str, object]:
         """The table as the harness reads it."""

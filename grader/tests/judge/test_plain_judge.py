@@ -9,11 +9,11 @@ import pytest
 
 from grader.core.case import JsonValue, Signature
 from grader.core.facet import Facet
-from grader.judge.plain_judge import PlainModel
+from grader.judge.plain_judge import PlainModel, _Seen
 from grader.tests.support.toy.engine import Shelf
 from grader.tests.support.toy.lab import never
 from reference.model import CannotGoOn, Judgement
-from reference.operation import Operation, Trace
+from reference.operation import Operation, Reply, Trace
 
 _FACETS = (
     Facet("users", per="box"),
@@ -184,10 +184,41 @@ def test_bytes_that_are_no_record_end_the_case(record: bytes) -> None:
 def test_parts_of_a_reply_have_facets_of_their_own() -> None:
     """One wrong part costs its own rule only."""
     facets = (Facet("hits", path="reply.hits"), Facet("new", path="reply.new"))
-    wanted = {"reply": {"returned": {"hits": [1], "new": [2], "rest": 0}}, "state": {}}
-    actual = {"reply": {"returned": {"hits": [1], "new": [3], "rest": 0}}, "state": {}}
-    played = PlainModel(Trace(operations=()), oracle=lambda _: Shelf(), calls=_CALLS, facets=facets)
+    wanted = {"hits": [1], "new": [2], "rest": 0}
 
-    assert [(one.facet, one.actual) for one in played._differences("admit", wanted, actual)] == [("new", "[3]")]
-    nothing = {"reply": {"returned": None}, "state": {}}
-    assert [one.facet for one in played._differences("admit", wanted, nothing)] == ["reply"]
+    assert replies(facets, wanted, {**wanted, "new": [3]}) == [("new", "[3]")]
+    assert replies(facets, wanted, None) == [("reply", "null")]
+
+
+def test_parts_of_a_list_and_whole_replies_have_facets_by_call() -> None:
+    """Whether the call did its work is a facet of its own."""
+    facets = (
+        Facet("hits", path="reply.0", calls=("admit",)),
+        Facet("new", path="reply", calls=("step",)),
+        Facet("accepted", path="accepted", calls=("admit",)),
+    )
+
+    assert replies(facets, [[1], [2]], [[3], [2]]) == [("hits", "[3]")]
+    assert replies(facets, [[1], [2]], [[1], [3]]) == [("reply", "[[1],[3]]")]
+    assert replies(facets, [[1], [2]], None) == [("accepted", "null")]
+    assert replies(facets, [[1], [2]], [[1], [3]], call="step") == [("new", "[[1],[3]]")]
+
+
+def test_what_a_refused_call_changed_is_a_facet_of_its_own() -> None:
+    """Whatever part of the state it is; the part is noted for the search of lines."""
+    facets = (Facet("free"), Facet("refused", path="refused"))
+    refused = Reply(text="ValueError", refused=True)
+    wanted, actual = ({"reply": {"raised": "ValueError"}, "state": {"free": free}} for free in ([1], [2]))
+    model = PlainModel(Trace(operations=()), oracle=lambda _: Shelf(), calls=_CALLS, facets=facets)
+
+    differences = list(model._differences(_Seen("take", wanted, actual, refused, refused)))
+
+    assert [(one.facet, one.place, one.actual) for one in differences] == [("refused", "free", "[2]")]
+
+
+def replies(facets: tuple[Facet, ...], wanted: object, actual: object, call: str = "admit") -> list[tuple[str, str]]:
+    """The facets that differ in two replies, with what came; null is a refusal."""
+    records: list[dict[str, Any]] = [{"reply": {"returned": value}, "state": {}} for value in (wanted, actual)]
+    mine, theirs = (Reply(text="", refused=value is None) for value in (wanted, actual))
+    model = PlainModel(Trace(operations=()), oracle=lambda _: Shelf(), calls=_CALLS, facets=facets)
+    return [(one.facet, one.actual) for one in model._differences(_Seen(call, records[0], records[1], mine, theirs))]

@@ -8,7 +8,7 @@ import json
 UNREADABLE = "!"
 MOST_DEPTH = 16
 MOST_VALUES = 20_000
-MOST_CHARACTERS = 4_096
+MOST_CHARACTERS = 1 << 16
 MOST_BITS = 256
 _SMALL = 1 << 60
 """Ints below it, of which most lists consist, need no closer look."""

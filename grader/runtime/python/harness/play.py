@@ -208,20 +208,19 @@ class Harness:
         return ended
 
     def _traces(self, case):
-        """Play many traces in one child, with the module executed anew for each, or once when that is slow.
+        """Play many traces in one child, which executes the module once. A trace that ends the child is skipped.
 
-        A trace that ends the child is skipped.
+        What traces do to each other counts in none of them: one that fails here is played again, alone.
         """
         number, first, traces = case["case"], case["first"], case["traces"]
         done = []
 
         def play(send):
             runner = self._runner(send)
-            for place, operations in enumerate(traces[len(done) :]):
-                if place == 0 or not self.header["once"]:
-                    runner.execute()
+            runner.execute()
+            for operations in traces[len(done) :]:
                 records = []
-                runner.play(operations, records.append)
+                runner.play(operations, records.append, every=self.header["every"])
                 send(b"T", encoded(records).encode())
             send(b"D", b"")
 

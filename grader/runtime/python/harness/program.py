@@ -32,8 +32,10 @@ class Program:
         self.space = {}
         self.calls = self.takes = self.among = self.reads = {}
 
-    def play(self, operations, report, watched=None):
-        """Do all operations, and report the record of each. Raises `Ended`."""
+    def play(self, operations, report, watched=None, every=1):
+        """Do all operations, and report the record of each, with a state after `every` so many. Raises `Ended`."""
+        self._begin()
+        last = len(operations)
         for number, (name, arguments) in enumerate(operations):
             watch = None
             if watched is not None and watched["operation"] == number:
@@ -41,16 +43,17 @@ class Program:
             reply = self._call(name, arguments, watch)
             if watch is not None:
                 self.send(b"L", encoded(watch.seen()).encode())
-            report({"reply": reply, "state": self._state()})
+            read = (number + 1) % every == 0 or number + 1 == last
+            report({"reply": reply, "state": self._state() if read else {}})
 
     def check(self, demanded):
         """Execute the module alone, and report which demanded names it lacks. Raises `Ended`."""
-        module = self._module()
+        module = self.execute()
         missing = [name for name in demanded if name not in module.__dict__]
         self.send(b"C", encoded({"missing": missing}).encode())
 
-    def _module(self):
-        """Execute the given modules and the student's, which then may be imported under their names."""
+    def execute(self):
+        """Execute the given modules and the student's, which then may be imported under their names. Raises `Ended`."""
         self.given.execute()
         module = sys.modules[self.name] = types.ModuleType(self.name)
         module.__dict__["__file__"] = self.file
@@ -61,9 +64,8 @@ class Program:
             raise Ended from None
         return module
 
-    def execute(self):
-        """Execute the module anew, and make the names by which the table speaks of it. Raises `Ended`."""
-        self._module()
+    def _begin(self):
+        """Make the names anew by which the table speaks of the module and its objects."""
         self.space = {"__name__": "<table>", "place_of": place_of, "places_of": places_of}
         self.space["calls_of"] = self.given.calls_of
         try:

@@ -1,0 +1,1 @@
+"""The block pool assignment: a prefix-caching KV-cache manager in Python."""

@@ -1,0 +1,413 @@
+"""The table of the block pool assignment: how its calls are made, and what is read of a submission after each.
+
+All objects are named by identity: a block is its place among the blocks of the start, whatever its `block_id` says.
+Hash values never leave a submission's process: each is named by what it was made of when it first was in some request,
+so equal values have one name. `texts`, `sizes`, `caching` and `num_blocks` are what the caller knows.
+"""
+
+from __future__ import annotations
+
+from grader.labs.block_pool.invariants import broken
+from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, Word, python_lab
+
+_MOST = 99
+COUNT, N, SIZE = Number("count", 0, _MOST), Number("n", 0, _MOST), Number("size", 1, _MOST)
+MAX_LEN, TOKENS = Number("max_len", 1, 9999), Number("num_tokens", 0, 9999)
+POSITION, TOKEN = Number("position", -_MOST, 9999), Number("token", 0, 9999)
+BLOCK, BLOCKS = Number("block", 0, _MOST), JsonValue("blocks", "a list of block ids such as [1,2]")
+IDS, ORDER = (
+    JsonValue("block_ids", "a list of ids such as [1,2]"),
+    JsonValue("order", "a list of block ids such as [1,2]"),
+)
+CACHING, SKIP = JsonValue("caching", "true or false"), JsonValue("skip", "true or false")
+HASH = Word("word", "the name of a hash such as A or h1.1/2.2", r"[A-Za-z][A-Za-z0-9./]*")
+HASHES = JsonValue("words", 'a list of words such as ["A","B"]')
+NAME, REQUEST = Word("name"), Word("request")
+LIST = JsonValue("tokens", "a list of tokens such as [5,6,7]")
+LORA, SALT = JsonValue("lora", 'a name such as "x", or null'), JsonValue("salt", 'a salt such as "s", or null')
+FEATURES = JsonValue("features", 'a list of items such as [["p",2,3]]: hash, offset, length')
+ONE, OTHER = JsonValue("one", "a list of lists of tokens"), JsonValue("other", "a list of lists of tokens")
+VALUES = JsonValue("values", "a list of numbers, one for each token of a block")
+NOTHING, REPLY = JsonValue("nothing", "null"), JsonValue("reply", "JSON without spaces")
+
+_VALUE_ERROR, _RUNTIME_ERROR = ("ValueError",), ("RuntimeError",)
+
+
+def _call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
+    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
+
+
+OPERATIONS = {
+    "queue": _call(COUNT, ORDER, task="FreeKVCacheBlockQueue"),
+    "popleft": _call(task="popleft", refusals=_VALUE_ERROR),
+    "popleft_n": _call(N, task="popleft_n", refusals=_VALUE_ERROR),
+    "remove": _call(BLOCK, task="remove", refusals=_RUNTIME_ERROR),
+    "append": _call(BLOCK, task="append", refusals=_RUNTIME_ERROR),
+    "append_n": _call(BLOCKS, task="append_n", refusals=_RUNTIME_ERROR),
+    "get_all_free_blocks": _call(task="get_all_free_blocks"),
+    "pool": _call(COUNT, CACHING, SIZE, task="BlockPool", refusals=_VALUE_ERROR),
+    "get_new_blocks": _call(N, task="get_new_blocks", refusals=_VALUE_ERROR),
+    "touch": _call(BLOCKS, task="touch"),
+    "free_blocks": _call(BLOCKS, task="free_blocks", refusals=_VALUE_ERROR),
+    "free_iterator": _call(BLOCKS, task="free_blocks", refusals=_VALUE_ERROR),
+    "get_num_free_blocks": _call(task="get_num_free_blocks"),
+    "get_usage": _call(task="get_usage"),
+    "cache_full_blocks": _call(BLOCKS, HASHES, task="cache_full_blocks"),
+    "get_cached_block": _call(HASH, task="get_cached_block", refusals=("null",)),
+    "maybe_evict": _call(BLOCK, task="_maybe_evict"),
+    "evict_blocks": _call(IDS, task="evict_blocks", refusals=_VALUE_ERROR),
+    "reset_prefix_cache": _call(task="reset_prefix_cache"),
+    "fork_block": _call(BLOCK, task="fork_block", refusals=_VALUE_ERROR),
+    "set_payload": _call(BLOCK, VALUES, task="KVCacheBlock"),
+    "mgr": _call(COUNT, SIZE, CACHING, MAX_LEN, task="KVCacheManager"),
+    "new": _call(NAME, LIST, task="Request"),
+    "new_with": _call(NAME, LIST, LORA, SALT, FEATURES, SKIP, task="Request"),
+    "append_tokens": _call(REQUEST, LIST, task="append_token_ids"),
+    "keys": _call(REQUEST, task="extra_keys"),
+    "same_hash": _call(ONE, OTHER, task="hash_block_tokens"),
+    "get_computed_blocks": _call(REQUEST, task="get_computed_blocks"),
+    "admit": _call(REQUEST, TOKENS, task="allocate_slots", refusals=("null", "ValueError")),
+    "step": _call(REQUEST, TOKENS, task="allocate_slots", refusals=("null", "ValueError")),
+    "free": _call(REQUEST, task="free"),
+    "preempt": _call(REQUEST, task="free"),
+    "write": _call(REQUEST, POSITION, TOKEN, task="write", refusals=_VALUE_ERROR),
+    "clear_lists": _call(task="who owns lists"),
+}
+
+SETUP = """\
+from block_pool import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock, KVCacheManager, Request
+from block_pool import extra_keys, hash_block_tokens
+"""
+
+DEFINES = '''\
+queue = pool = manager = result = None
+all_blocks, places = [], {}  # the blocks of the start, and their places by identity
+requests, block_size = {}, 0
+said = {}  # of each request its tokens; if there is more to say, LoRA name, salt, items, and whether it skips reading
+names = {}  # of each hash value what it was made of when it first was in a request: "h1.1/2.2" for two blocks of tokens
+engines = []  # the queues that were made, those before the last one with the places of their blocks
+lent = []  # the lists that went into the last call, each with a copy
+
+
+def begin(blocks, queue):
+    """Remember the blocks of a new queue or pool, and forget the requests of the manager before."""
+    global all_blocks, places, requests, said, names
+    if engines:
+        engines[-1] = (*engines[-1], places)
+    engines.append((queue,))
+    all_blocks = list(blocks)
+    places = {id(block): place for place, block in enumerate(all_blocks)}
+    requests, said, names = {}, {}, {}
+    return all_blocks
+
+
+def place(block):
+    return None if block is None else places.get(id(block), "?")
+
+
+def ids(blocks):
+    return [places.get(id(block), "?") for block in blocks]
+
+
+def lend(items):
+    """Remember a list that goes into a call, to see later whether it is as before."""
+    lent.append((items, list(items)))
+    del lent[:-2]
+    return items
+
+
+def new_request(name, tokens, lora=None, salt=None, features=(), skip=False):
+    said[name] = [list(tokens)]
+    if lora or salt or features or skip:
+        said[name] += [lora, salt, [list(item) for item in features], skip]
+    extras = {"lora_name": lora, "cache_salt": salt, "mm_features": [tuple(item) for item in features]}
+    if skip:
+        extras["skip_reading_prefix_cache"] = True
+    return Request(name, lend(tokens), block_size, **{key: value for key, value in extras.items() if value})
+
+
+def append_tokens(request, tokens):
+    request.append_token_ids(lend(tokens))
+    said[name_of(request)][0].extend(tokens)
+
+
+def name_of(request):
+    return next(name for name, other in requests.items() if other is request)
+
+
+def after(request, num_new_tokens, hits, new):
+    """What the caller does after allocate_slots."""
+    if new is not None:
+        total = request.num_computed_tokens + len(hits) * block_size + num_new_tokens
+        request.num_computed_tokens = min(total, request.num_tokens)
+
+
+def forget(request):
+    name_hashes()
+    name = name_of(request)
+    del requests[name], said[name]
+
+
+def clear_lists(result):
+    """Empty the lists that went in and out of the last call."""
+    for items in [result, *(result if isinstance(result, (list, tuple)) else ()), *(pair[0] for pair in lent)]:
+        if isinstance(items, list):
+            items.clear()
+    lent.clear()
+
+
+def chain(blocks):
+    """The hash of the last of these blocks of tokens."""
+    parent = None
+    for tokens in blocks:
+        parent = hash_block_tokens(parent, tokens)
+    return parent
+
+
+def full_blocks(request):
+    count = len(said[name_of(request)][0])
+    return [(start, start + block_size) for start in range(0, count - block_size + 1, block_size)]
+
+
+def walk(queue, first, link, last, places):
+    """The blocks of the queue along one kind of link; it stops after more steps than there are blocks."""
+    steps, block, end = [], getattr(getattr(queue, first), link), getattr(queue, last)
+    while block is not end and block is not None and len(steps) < len(places) + 2:
+        steps.append(places.get(id(block), "?"))
+        block = getattr(block, link)
+    return steps if block is not None else [*steps, None]
+
+
+def forwards(queue):
+    return walk(queue, "fake_free_list_head", "next_free", "fake_free_list_tail", places)
+
+
+def backwards(queue):
+    return walk(queue, "fake_free_list_tail", "prev_free", "fake_free_list_head", places)
+
+
+def earlier_queues():
+    """The queues that were made before the last one, which leaves them alone."""
+    links = "fake_free_list_head", "next_free", "fake_free_list_tail"
+    return [walk(queue, *links, places) for queue, places in engines[:-1]]
+
+
+def loose_blocks(queue):
+    """The blocks outside the queue of which a link is set."""
+    linked = [b for b, block in enumerate(all_blocks) if block.prev_free is not None or block.next_free is not None]
+    inside = forwards(queue) if linked else ()
+    return [b for b in linked if b not in inside]
+
+
+def lists_unchanged():
+    return all(len(items) == len(copy) and all(map(is_same, items, copy)) for items, copy in lent)
+
+
+def is_same(one, other):
+    return one is other
+
+
+def name_hashes():
+    """Name the hash values that are new in some request."""
+    for name, request in requests.items():
+        for number, value in enumerate(request.block_hashes):
+            if value not in names:
+                start, end = number * block_size, (number + 1) * block_size
+                made_of = ".".join(map(str, said[name][0][start:end]))
+                if len(said[name]) > 1:
+                    keys = extra_keys(request, start, end)
+                    made_of += f"+{keys}" if keys is not None else ""
+                parent = f"{names[request.block_hashes[number - 1]]}/" if number else "h"
+                same = sum(other.rstrip("'") == parent + made_of for other in names.values())
+                names[value] = parent + made_of + "'" * same
+
+
+def hash_name(value):
+    if value is None:
+        return None
+    if manager is None:  # the words of the case
+        return value if isinstance(value, str) else "?"
+    return names.get(value, "?")
+
+
+def hash_of(word):
+    """The hash value of a name."""
+    return next((value for value, name in names.items() if name == word), word)
+
+
+def index():
+    read = {}
+    for value, blocks in pool.cached_block_hash_to_block.items():
+        pairs = [(key, places.get(id(block))) for key, block in blocks.items()]
+        read[hash_name(value)] = [place if place == key else "?" for key, place in pairs]
+    return read
+
+
+def ids_of_the_pool():
+    """True, or the ids where pool.blocks are not the blocks of the start in the order of their ids."""
+    numbers = [block.block_id for block in pool.blocks]
+    right = numbers == list(range(len(all_blocks))) and all(map(is_same, pool.blocks, all_blocks))
+    return right or numbers
+
+
+def shared_payloads():
+    payloads = [block.payload for block in all_blocks]
+    if len(set(map(id, payloads))) == len(payloads):
+        return []
+    pairs = [(a, b) for a in range(len(payloads)) for b in range(a)]
+    return [[b, a] for a, b in pairs if payloads[a] is payloads[b]]
+
+
+def tables():
+    return {name: ids(table) for name, table in manager.req_to_blocks.items() if len(table) > 0}
+
+
+def cached_counts():
+    return {name: count for name, count in manager.num_cached_block.items() if count != 0}
+
+
+def requests_now():
+    name_hashes()
+    return {
+        name: [request.num_tokens, request.num_computed_tokens, [hash_name(value) for value in request.block_hashes]]
+        for name, request in requests.items()
+    }
+
+
+def hits_and_tokens(value):
+    hits, tokens = value
+    return [ids(hits), tokens]
+
+
+def hits_and_new(value):
+    hits, new = value
+    return None if new is None else [ids(hits), ids(new)]
+
+
+def block_or_none(value):
+    return place(value)
+
+
+def list_of_blocks(value):
+    return None if value is None else ids(value) if isinstance(value, (list, tuple)) else "?"
+'''
+
+CALLS = {
+    "queue": "blocks = [KVCacheBlock(number) for number in range(count)]\n"
+    "queue = FreeKVCacheBlockQueue(lend([blocks[number] for number in order]))\n"
+    "pool = manager = None\nall_blocks = begin(blocks, queue)",
+    "popleft": "result = queue.popleft()\nresult",
+    "popleft_n": "result = queue.popleft_n(n)\nresult",
+    "remove": "result = queue.remove(block)",
+    "append": "result = queue.append(block)",
+    "append_n": "result = queue.append_n(lend(blocks))",
+    "get_all_free_blocks": "result = queue.get_all_free_blocks()\nresult",
+    "pool": "pool = BlockPool(count, caching, size)\nmanager = None\n"
+    "all_blocks = begin(pool.blocks, pool.free_block_queue)",
+    "get_new_blocks": "result = pool.get_new_blocks(n)\nresult",
+    "touch": "result = pool.touch(lend(blocks))",
+    "free_blocks": "result = pool.free_blocks(lend(blocks))",
+    "free_iterator": "result = pool.free_blocks(iter(blocks))",
+    "get_num_free_blocks": "pool.get_num_free_blocks()",
+    "get_usage": "round(float(pool.get_usage()), 9)",
+    "cache_full_blocks": "result = pool.cache_full_blocks(lend(blocks), lend(words))",
+    "get_cached_block": "result = pool.get_cached_block(hash_of(word))\nresult",
+    "maybe_evict": "pool._maybe_evict(block)",
+    "evict_blocks": "result = pool.evict_blocks(lend(block_ids))",
+    "reset_prefix_cache": "pool.reset_prefix_cache()",
+    "fork_block": "result = pool.fork_block(block)\nresult",
+    "set_payload": "block.payload[:] = values",
+    "mgr": "manager = KVCacheManager(count, size, caching, max_len)\npool, block_size = manager.block_pool, size\n"
+    "all_blocks = begin(pool.blocks, pool.free_block_queue)",
+    "new": "requests[name] = new_request(name, tokens)",
+    "new_with": "requests[name] = new_request(name, tokens, lora, salt, features, skip)",
+    "append_tokens": "append_tokens(request, tokens)",
+    "keys": "[extra_keys(request, start, end) for start, end in full_blocks(request)]",
+    "same_hash": "bool(chain(map(list, one)) == chain(map(tuple, other)))",
+    "get_computed_blocks": "result = manager.get_computed_blocks(request)\nresult",
+    "admit": "hits, tokens = manager.get_computed_blocks(request)\n"
+    "new = manager.allocate_slots(request, num_tokens, lend(hits))\n"
+    "after(request, num_tokens, hits, new)\nresult = [hits, new]\nresult",
+    "step": "result = manager.allocate_slots(request, num_tokens)\nafter(request, num_tokens, [], result)\nresult",
+    "free": "manager.free(request)\nforget(request)",
+    "preempt": "result = manager.free(request)\nrequest.num_computed_tokens = 0",
+    "write": "result = manager.write(request, position, token)\nresult",
+    "clear_lists": "clear_lists(result)",
+}
+TAKES = {"blocks": "[all_blocks[{}]]", "block": "all_blocks[{}]", "request": "requests[{}]"}
+GIVES = {
+    **dict.fromkeys(("popleft", "get_cached_block", "fork_block", "write"), "block_or_none"),
+    **dict.fromkeys(("popleft_n", "get_all_free_blocks", "get_new_blocks", "step"), "list_of_blocks"),
+    "get_computed_blocks": "hits_and_tokens",
+    "admit": "hits_and_new",
+}
+
+_QUEUE, _POOL, _MANAGER = ("queue is not None or pool is not None", "pool is not None", "manager is not None")
+_HERE = "pool.free_block_queue if pool is not None else queue"
+
+
+def _where(level: str, nothing: str, **reads: str) -> dict[str, str]:
+    """Reads of what is there from a level on."""
+    return {name: f"{read} if {level} else {nothing}" for name, read in reads.items()}
+
+
+READS = {
+    **_where(_MANAGER, "{}", requests="requests_now()", tables="tables()", ncached="cached_counts()"),
+    **_where(_QUEUE, "[]", free=f"forwards({_HERE})", back=f"backwards({_HERE})", loose=f"loose_blocks({_HERE})"),
+    **_where(_QUEUE, "0", num_blocks="len(all_blocks)", num_free=f"({_HERE}).num_free_blocks"),
+    "args": "lists_unchanged()",
+    "earlier": "earlier_queues()",
+    **_where(
+        _POOL,
+        "[]",
+        null="[b for b, block in enumerate(all_blocks) if block.is_null]",
+        ref="[block.ref_cnt if b else None for b, block in enumerate(all_blocks)]",
+        hash="[hash_name(block.block_hash) for block in all_blocks]",
+        payload="[block.payload for block in all_blocks]",
+        shared="shared_payloads()",
+    ),
+    **_where(_POOL, "{}", index="index()"),
+    **_where(_POOL, "True", ids="ids_of_the_pool()", caching="caching"),
+    **_where(_MANAGER, "[0, 0]", sizes="[block_size, max_len]"),
+    "texts": "repr(said)",
+}
+
+_ALLOCATING = ("admit", "step")
+FACETS = (
+    Facet("accepted", path="accepted", calls=_ALLOCATING),
+    Facet("hits", path="reply.0", calls=("admit",), title="hits"),
+    Facet("new", path="reply.1", calls=("admit",), title="new blocks"),
+    Facet("hits", path="reply", calls=("get_computed_blocks",)),
+    Facet("new", path="reply", calls=("step",)),
+    Facet("reply", path="reply"),
+    Facet("refused", path="refused"),
+    Facet("free", title="free queue, head to tail"),
+    Facet("back", title="free queue, tail to head"),
+    Facet("num_free", title="num_free_blocks"),
+    Facet("loose", title="blocks outside the queue with a link"),
+    Facet("ref", per="block", title="ref_cnt"),
+    Facet("hash", per="block", title="block_hash"),
+    Facet("payload", per="block"),
+    Facet("shared", title="blocks that share one payload list"),
+    Facet("null", title="blocks with is_null"),
+    Facet("ids", title="pool.blocks are the blocks 0 to n - 1 of the start"),
+    Facet("index", per="hash", title="index"),
+    Facet("tables", per="request", title="table"),
+    Facet("ncached", per="request", title="num_cached_block"),
+    Facet("num_tokens", per="request", path="state.requests.*.0"),
+    Facet("num_computed", per="request", path="state.requests.*.1", title="num_computed_tokens"),
+    Facet("block_hashes", per="request", path="state.requests.*.2"),
+    Facet("earlier", title="queues made before, head to tail"),
+    Facet("args", title="lists that were given are as before"),
+)
+
+
+def lab() -> Lab:
+    """Return the lab."""
+    return python_lab(
+        globals(),
+        "block_pool",
+        "Block pool: a prefix-caching KV-cache manager",
+        "reference.block_pool:Manager",
+        invariants=broken,
+    )

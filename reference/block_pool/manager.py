@@ -1,0 +1,215 @@
+"""Tasks 5 and 6: the manager, which gives each request a table of blocks."""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from typing import Any
+
+from reference.block_pool.free_queue import Ids
+from reference.block_pool.pool import Pool
+from reference.block_pool.requests import Request, Text, extra_keys, hash_block_tokens
+from reference.oracle import Refused
+
+__all__ = ["Manager"]
+
+Hits = list[int]
+
+
+class Manager(Pool):
+    """The engine: a manager with its pool, and the requests of a case."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block_size = 0
+        self.max_model_len = 0
+        self.tables: dict[str, list[int]] = {}  # req_to_blocks
+        self.ncached: dict[str, int] = {}  # num_cached_block
+        self.requests: dict[str, Request] = {}
+        self.texts: dict[str, Text] = {}
+
+    def mgr(self, num_blocks: int, block_size: int, caching: bool, max_model_len: int) -> None:
+        """KVCacheManager(num_blocks, block_size, caching, max_model_len)."""
+        self.pool(num_blocks, caching, block_size)
+        self.block_size, self.max_model_len = block_size, max_model_len
+
+    # Task 4: hashes and requests
+
+    def new(self, request: str, tokens: Ids) -> None:
+        """Request(request, tokens, block_size)."""
+        self.new_with(request, tokens, None, None, (), skip=False)
+
+    def new_with(
+        self, request: str, tokens: Ids, lora: str | None, salt: str | None, features: tuple[Any, ...], skip: bool
+    ) -> None:
+        """The same with everything that can be said of a request."""
+        text = Text([], lora, salt, features, skip)
+        self.because("Task 4/extra_keys", *(word for word, has in self._extras(text) if has))
+        self.texts[request], self.requests[request] = text, Request(num_tokens=0)
+        self.append_tokens(request, tokens)
+
+    def append_tokens(self, request: str, tokens: Ids) -> None:
+        """request.append_token_ids(tokens)."""
+        self.because("Task 4/block_hashes")
+        text, known = self.texts[request], self.requests[request]
+        text.token_ids += tokens
+        known.num_tokens += len(tokens)
+        while (len(known.block_hashes) + 1) * self.block_size <= len(text.token_ids):
+            start = len(known.block_hashes) * self.block_size
+            end = start + self.block_size
+            parent = known.block_hashes[-1] if known.block_hashes else None
+            keys = extra_keys(text, start, end)
+            known.block_hashes.append(hash_block_tokens(parent, text.token_ids[start:end], keys))
+
+    @staticmethod
+    def _extras(text: Text) -> list[tuple[str, bool]]:
+        return [
+            ("lora", text.lora_name is not None),
+            ("salt", text.cache_salt is not None),
+            ("mm", bool(text.mm_features)),
+        ]
+
+    def keys(self, request: str) -> list[Any]:
+        """extra_keys of each full block."""
+        text = self.texts[request]
+        self.because("Task 4/extra_keys", *(word for word, has in self._extras(text) if has))
+        starts = range(0, len(text.token_ids) // self.block_size * self.block_size, self.block_size)
+        found = [extra_keys(text, start, start + self.block_size) for start in starts]
+        return [keys and [list(key) if isinstance(key, tuple) else key for key in keys] for keys in found]
+
+    def same_hash(self, one: tuple[Ids, ...], other: tuple[Ids, ...]) -> bool:
+        """Whether two chains through hash_block_tokens end in equal hashes."""
+        self.because("Task 4/hash_block_tokens")
+        return one == other
+
+    # Task 5: the manager
+
+    def get_computed_blocks(self, request: str) -> list[Any]:
+        """The longest run of cached blocks from the front."""
+        hits = self._hits(request)
+        return [hits, len(hits) * self.block_size]
+
+    def _hits(self, request: str) -> Hits:
+        self.because("Task 5/get_computed_blocks")
+        known = self.requests[request]
+        if not self.caching or self.texts[request].skip_reading_prefix_cache:
+            self.because("Task 5/get_computed_blocks-skip", "skip" if self.caching else "caching-off")
+            return []
+        most = (known.num_tokens - 1) // self.block_size
+        hits: Hits = []
+        for hash_ in known.block_hashes:
+            if hash_ not in self.index:
+                break
+            if len(hits) == most:
+                self.because("Task 5/hit-cap", "cap")
+                break
+            self.because("", *(("several",) if len(self.index[hash_]) > 1 else ()))
+            hits.append(self.index[hash_][0])
+        self.because("", "hit" if hits else "miss")
+        return hits
+
+    def admit(self, request: str, num_new_tokens: int) -> list[Any]:
+        """get_computed_blocks, then allocate_slots with the hits."""
+        hits = self._hits(request)
+        return [hits, self._allocate_slots(request, num_new_tokens, hits)]
+
+    def step(self, request: str, num_new_tokens: int) -> list[int]:
+        """allocate_slots without hits."""
+        return self._allocate_slots(request, num_new_tokens, [])
+
+    def _allocate_slots(self, request: str, num_new_tokens: int, hits: Hits) -> list[int]:
+        known, size = self.requests[request], self.block_size
+        table = self.tables.get(request, [])
+        self.because("Task 5/allocate_slots")
+        if num_new_tokens < 1:
+            raise Refused("ValueError", "Task 5/num_new_tokens", "no-token")
+        if hits and table:
+            raise Refused("ValueError", "Task 5/hits-first", "hits-late")
+        total = known.num_computed_tokens + len(hits) * size
+        need = -(-min(total + num_new_tokens, self.max_model_len) // size)
+        new = max(need - len(table) - len(hits), 0)
+        revived = sum(self._count(block) == 0 for block in hits)
+        if new + revived > self.num_free:
+            raise Refused("null", "Task 5/capacity", "revived" if new <= self.num_free else "full")
+        self.because("", *self._situation(known, total + num_new_tokens, new, revived))
+        self.touch(tuple(hits))
+        taken = self.get_new_blocks(new)
+        self.because("Task 5/allocate_slots")
+        self.tables[request] = [*table, *hits, *taken]
+        if self.caching:
+            full = min(total + num_new_tokens, known.num_tokens) // size
+            self._cache(request, self.ncached.get(request, len(hits)), full)
+        known.num_computed_tokens = min(total + num_new_tokens, known.num_tokens)
+        return taken
+
+    def _situation(self, known: Request, slots: int, new: int, revived: int) -> list[str]:
+        words = {
+            "draft": slots > known.num_tokens,
+            "beyond-max": slots > self.max_model_len,
+            "exactly-full": new + revived == self.num_free > 0,
+            "none-new": new == 0,
+            "revived": revived > 0,
+        }
+        return [word for word, holds in words.items() if holds]
+
+    def _cache(self, request: str, already: int, full: int) -> None:
+        """Cache the blocks at positions `already` to `full` - 1 of a table."""
+        positions = slice(already, max(already, full))
+        self.cache_full_blocks(
+            tuple(self.tables[request][positions]), tuple(self.requests[request].block_hashes[positions])
+        )
+        self.because("Task 5/caching")
+        self.ncached[request] = max(already, full)
+
+    def free(self, request: str) -> None:
+        """free(request), which nobody needs any more."""
+        self._free(request)
+        del self.requests[request], self.texts[request]
+
+    def _free(self, request: str) -> None:
+        """Free the blocks of a request, the last first; forget its table and counter."""
+        self.because("Task 5/free", *(() if self.tables.get(request) else ("without-blocks",)))
+        self.free_blocks(tuple(reversed(self.tables.pop(request, []))))
+        self.because("Task 5/free")
+        self.ncached.pop(request, None)
+
+    def preempt(self, request: str) -> None:
+        """free(request), whose tokens will be computed again."""
+        self._free(request)
+        self.requests[request].num_computed_tokens = 0
+
+    # Task 6: copy-on-write
+
+    def write(self, request: str, position: int, token: int) -> int:
+        """Store a token where only this request sees it."""
+        table = self.tables.get(request, [])
+        if position not in range(len(table) * self.block_size):
+            raise Refused("ValueError", "Task 6/write-outside", "outside")
+        place, offset = divmod(position, self.block_size)
+        block = self.fork_block(table[place])
+        self.because("Task 6/write")
+        table[place] = block
+        self.payload[block][offset] = token
+        return block
+
+    def state(self) -> dict[str, Any]:
+        """What the attributes of the manager and of all requests show, and what the caller knows."""
+        return {
+            **super().state(),
+            "tables": {request: list(table) for request, table in self.tables.items() if table},
+            "ncached": {request: number for request, number in self.ncached.items() if number},
+            "requests": {request: known.plain for request, known in self.requests.items()},
+            "sizes": [self.block_size, self.max_model_len],
+            "texts": repr({request: text.plain for request, text in self.texts.items()}),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        super().restore(state)
+        self.block_size, self.max_model_len = state["sizes"]
+        self.tables = {request: list(table) for request, table in state["tables"].items()}
+        self.ncached = dict(state["ncached"])
+        self.requests = {
+            request: Request(tokens, computed, list(hashes))
+            for request, (tokens, computed, hashes) in state["requests"].items()
+        }
+        self.texts = {request: Text.of(plain) for request, plain in literal_eval(state["texts"]).items()}

@@ -1,0 +1,215 @@
+"""Tasks 2, 3 and 6: the pool with its reference counts, the index of cached blocks, and copy-on-write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference.block_pool.free_queue import FreeQueue, Ids
+from reference.oracle import Refused
+
+__all__ = ["NULL_BLOCK", "Pool"]
+
+NULL_BLOCK = 0
+
+
+class Pool(FreeQueue):
+    """A pool of blocks, of which block 0 is the null block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.caching = True
+        self.ids: Any = True  # whether `blocks` still are the blocks of the start, with ids 0 to n - 1
+        self.null: list[int] = []
+        self.ref: list[int | None] = []  # None: the null block's count means nothing
+        self.hash: list[str | None] = []
+        self.index: dict[str, list[int]] = {}  # each hash with its blocks, the first inserted first
+        self.payload: list[list[int]] = []
+        self.shared: list[list[int]] = []  # blocks that share one payload list: never, in a right program
+
+    # Task 2: pool and reference counts
+
+    def pool(self, num_blocks: int, caching: bool, block_size: int) -> None:
+        """BlockPool(num_blocks, caching, block_size)."""
+        if num_blocks < 1:
+            raise Refused("ValueError", "Task 2/num_blocks", "no-block")
+        self.queue(num_blocks, tuple(range(1, num_blocks)))
+        self.because("Task 2/null_block")
+        self.caching = caching
+        self.null = [NULL_BLOCK]
+        self.ref = [None] + [0] * (num_blocks - 1)
+        self.hash = [None] * num_blocks
+        self.payload = [[0] * block_size for _ in range(num_blocks)]
+
+    def get_new_blocks(self, n: int) -> list[int]:
+        """Take blocks from the head."""
+        self.because("Task 2/get_new_blocks")
+        if n > self.num_free:
+            raise Refused("ValueError", "Task 2/get_new_blocks-too-many", "too-many")
+        taken = self.forward[:n]
+        for block in taken:
+            self._note_hash(block)
+            self.unlink(block)
+            self._evict(block)
+            self.ref[block] = 1
+        return taken
+
+    def touch(self, blocks: Ids) -> None:
+        """One more user of each block."""
+        self.because("Task 2/touch", *(("twice",) if len(set(blocks)) < len(blocks) else ()))
+        for block in blocks:
+            if block == NULL_BLOCK:
+                self.because("Task 2/touch-null", "null-block")
+            elif self._count(block) == 0:
+                self.because("Task 2/touch-free", "free-block")
+                self.unlink(block)
+            else:
+                self.because("", "used-block")
+            self._add(block, 1)
+
+    def free_blocks(self, blocks: Ids) -> None:
+        """One user less of each block; those without users become free, in this order."""
+        self.because("Task 2/free_blocks", *(("null-block",) if NULL_BLOCK in blocks else ()))
+        if any(self._count(block) == 0 for block in blocks):
+            raise Refused("ValueError", "Task 2/free_blocks-twice", "double-free")
+        for block in blocks:
+            self._add(block, -1)
+        for block in blocks:
+            if self._count(block) == 0:
+                self._note_hash(block)
+                self.link(block)
+            elif block != NULL_BLOCK:
+                self.because("", "used-on")
+
+    def free_iterator(self, blocks: Ids) -> None:
+        """free_blocks of an iterator, which can be read once."""
+        self.free_blocks(blocks)
+
+    def get_num_free_blocks(self) -> int:
+        """Blocks in the queue."""
+        self.because("Task 2/get_num_free_blocks")
+        return self.num_free
+
+    def get_usage(self) -> float:
+        """The share of blocks in use, without the null block."""
+        self.because("Task 2/get_usage", *(("only-null",) if self.num_blocks == 1 else ()))
+        usable = self.num_blocks - 1
+        return round((usable - self.num_free) / usable, 9) if usable else 0.0
+
+    # Task 3: the index
+
+    def cache_full_blocks(self, blocks: Ids, hashes: tuple[str, ...]) -> None:
+        """Give blocks their hashes and put them in the index."""
+        self.because("Task 3/cache_full_blocks", *(() if self.caching else ("caching-off",)))
+        for block, hash_ in zip(blocks, hashes, strict=True):
+            if self.caching and block != NULL_BLOCK and self.hash[block] is None:
+                self.because("", *(("duplicate",) if hash_ in self.index else ()))
+                self.hash[block] = hash_
+                self.index.setdefault(hash_, []).append(block)
+            else:
+                self.because("Task 3/cache_full_blocks-skips", "skipped")
+
+    def get_cached_block(self, hash_: str) -> int:
+        """Of the blocks with a hash the one that was inserted first."""
+        self.because("Task 3/get_cached_block", *(("several",) if len(self.index.get(hash_, ())) > 1 else ()))
+        if hash_ not in self.index:
+            raise Refused("null", "Task 3/get_cached_block", "unknown-hash")
+        return self.index[hash_][0]
+
+    def maybe_evict(self, block: int) -> bool:
+        """_maybe_evict(block)."""
+        self.because("Task 3/maybe_evict")
+        self._note_hash(block)
+        return self._evict(block)
+
+    def evict_blocks(self, block_ids: Ids) -> None:
+        """Evict these blocks, used or not."""
+        self.because("Task 3/evict_blocks")
+        if any(block not in range(self.num_blocks) for block in block_ids):
+            raise Refused("ValueError", "Task 3/evict_blocks-unknown", "unknown-id")
+        for block in block_ids:
+            self._note_hash(block)
+            self.because("", *(("used-block",) if self._count(block) else ()))
+            self._evict(block)
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget all hashes, unless a block is in use."""
+        if any(count for count in self.ref if count is not None):
+            self.because("Task 3/reset-in-use", "in-use")
+            return False
+        self.because("Task 3/reset")
+        self.index = {}
+        self.hash = [None] * self.num_blocks
+        return True
+
+    def _evict(self, block: int) -> bool:
+        """Take this very block out of the index, and its hash away."""
+        hash_ = self.hash[block]
+        if hash_ is None or block not in self.index.get(hash_, ()):
+            return False
+        self.index[hash_].remove(block)
+        if not self.index[hash_]:
+            del self.index[hash_]
+        self.hash[block] = None
+        return True
+
+    # Task 6: copy-on-write
+
+    def fork_block(self, block: int) -> int:
+        """Return a block to which one user of `block` may write."""
+        self.because("Task 6/fork_block")
+        if block == NULL_BLOCK or self._count(block) == 0:
+            raise Refused("ValueError", "Task 6/fork_block-unused", "null-block" if block == NULL_BLOCK else "unused")
+        if self._count(block) == 1:
+            self.because("Task 6/fork_block-alone", "alone")
+            self._note_hash(block)
+            self._evict(block)
+            return block
+        self.because("Task 6/fork_block-shared", "shared")
+        if self.num_free < 1:
+            raise Refused("ValueError", "Task 6/fork_block-full", "none-free")
+        (copy,) = self.get_new_blocks(1)
+        self.because("Task 6/fork_block-shared")
+        self.payload[copy] = list(self.payload[block])
+        self._add(block, -1)
+        return copy
+
+    def set_payload(self, block: int, values: Ids) -> None:
+        """The caller writes into a block's payload list."""
+        self.because("Constraint 4/payload")
+        self.payload[block] = list(values)
+
+    def _count(self, block: int) -> int | None:
+        return self.ref[block]
+
+    def _add(self, block: int, users: int) -> None:
+        count = self.ref[block]
+        if count is not None:
+            self.ref[block] = count + users
+
+    def _note_hash(self, block: int) -> None:
+        """Note whether a block has a hash, and whether others have the same."""
+        hash_ = self.hash[block]
+        if hash_ is not None:
+            self.because("", "hashed", *(("duplicate",) if len(self.index.get(hash_, ())) > 1 else ()))
+
+    def state(self) -> dict[str, Any]:
+        """What the attributes of the pool and its blocks show."""
+        return {
+            **super().state(),
+            "caching": self.caching,
+            "ids": self.ids,
+            "null": list(self.null),
+            "ref": list(self.ref),
+            "hash": list(self.hash),
+            "index": {hash_: list(blocks) for hash_, blocks in self.index.items()},
+            "payload": [list(values) for values in self.payload],
+            "shared": [list(blocks) for blocks in self.shared],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        super().restore(state)
+        self.caching, self.ids, self.null = state["caching"], state["ids"], list(state["null"])
+        self.ref, self.hash = list(state["ref"]), list(state["hash"])
+        self.index = {hash_: list(blocks) for hash_, blocks in state["index"].items()}
+        self.payload, self.shared = ([list(values) for values in state[name]] for name in ("payload", "shared"))
