@@ -5,10 +5,12 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from grader.cli.options import case_option, chosen_lab, chosen_selection, lab_option, public_option
+from grader.assignment.case_selection import CaseSelection
+from grader.assignment.lab import Lab
+from grader.cli.options import case_option, chosen_labs, chosen_selection, lab_option, public_option
 from grader.cli.parser import Parser
 from grader.cli.terminal import console
-from grader.core.errors import ExitCode
+from grader.core.errors import ExitCode, UsageError
 from grader.judge.score import most_points
 
 __all__ = ["cases", "options"]
@@ -28,16 +30,37 @@ def cases(lab: str | None, case: str, *, public_only: bool) -> ExitCode:
         grade cases
         grade cases --case 'append/*'
     """
-    chosen = chosen_lab(lab)
-    asked = chosen_selection(chosen, case, None, public_only=public_only)
-    found, points = asked.cases, f"{chosen.rubric.max_score} points"
+    chosen = chosen_labs(lab)
+    asked = [
+        selected
+        for one in chosen
+        if (selected := _selected(one, case, public_only=public_only, alone=len(chosen) == 1))
+    ]
+    if not asked:
+        raise UsageError(f"no case fits '{case}'; `grade cases` lists them all")
+    for one, selection in asked:
+        console(160).print(_table(one, selection))
+    return ExitCode.ACCEPTED
+
+
+def _selected(lab: Lab, pattern: str, *, public_only: bool, alone: bool) -> tuple[Lab, CaseSelection] | None:
+    """Return the cases of a lab that match; None where others may have some that do."""
+    try:
+        return lab, chosen_selection(lab, pattern, None, public_only=public_only)
+    except UsageError:
+        if alone:
+            raise
+        return None
+
+
+def _table(lab: Lab, asked: CaseSelection) -> Table:
+    found, points = asked.cases, f"{lab.rubric.max_score} points"
     if asked.hidden is not None:
-        most = most_points(chosen.rubric, found, asked.hidden)
+        most = most_points(lab.rubric, found, asked.hidden)
         points = f"{most} of {points}; hidden cases are not in this list"
-    table = Table(title=f"{chosen.title}: {len(found)} cases, {points}", title_justify="left")
+    table = Table(title=f"{lab.title}: {len(found)} cases, {points}", title_justify="left")
     for heading in ("case", "rule", "seen by", "title"):
         table.add_column(heading, overflow="fold")
     for one in found:
         table.add_row(escape(one.name), one.rule, one.visibility.value, escape(one.title))
-    console(160).print(table)
-    return ExitCode.ACCEPTED
+    return table

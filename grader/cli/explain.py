@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.markup import escape
 
-from grader.cli.options import case_names, chosen_case, chosen_lab, lab_option, seed_option
+from grader.cli.options import case_names, chosen_case, chosen_labs, lab_option, seed_option
 from grader.cli.parser import Parser
 from grader.cli.terminal import console
 from grader.core.errors import ExitCode
@@ -30,8 +30,7 @@ def explain(case: str, lab: str | None, seed: int | None) -> ExitCode:
         grade cases
         grade explain append/three_sharers
     """
-    chosen = chosen_lab(lab)
-    found = chosen_case(chosen, case, seed)
+    chosen, found = chosen_case(chosen_labs(lab), case, seed)
     shown = console(100)
     shown.print(f"[bold]{escape(found.title)}[/bold]")
     shown.print(escape(f"{found.name} · rule {found.rule} · {'; '.join(found.handout)}"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
+from pathlib import Path
 
 from grader.assignment import stored_cases
 from grader.assignment.case_selection import CaseSelection, select_cases
@@ -22,6 +24,7 @@ __all__ = [
     "chosen_case",
     "chosen_cases",
     "chosen_lab",
+    "chosen_labs",
     "chosen_options",
     "chosen_selection",
     "grading_options",
@@ -90,6 +93,11 @@ def chosen_options(lab: Lab, options: GradingOptions) -> GradingOptions:
     return options
 
 
+def chosen_labs(name: str | None) -> list[Lab]:
+    """Return the lab of this name, without a name all labs. Raises `UsageError` when there is none."""
+    return [chosen_lab(one) for one in ([name] if name is not None else present())]
+
+
 def chosen_lab(name: str | None) -> Lab:
     """Return the lab of this name, without a name the only one. Raises `UsageError` when there is none."""
     name = name or only_lab()
@@ -113,17 +121,27 @@ def case_names() -> list[str]:
     return [case.name for lab in present() for case in chosen_cases(open_lab(lab), "*", None)]
 
 
-def chosen_case(lab: Lab, name: str, seed: int | None) -> Case:
-    """Return one case by its name, by the end of its name, or by its path. Raises `UsageError` unless one matches."""
-    cases = stored_cases.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed)
+def chosen_case(labs: Iterable[Lab], name: str, seed: int | None) -> tuple[Lab, Case]:
+    """Return one case by its name, by the end of its name, or by its path, and its lab.
+
+    Raises `UsageError` unless one matches.
+    """
+    pairs = [
+        (lab, case)
+        for lab in labs
+        for case in stored_cases.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed)
+    ]
     wanted = name.removesuffix(".toml")
-    fitting = [case for case in cases if case.name == wanted or wanted.endswith(f"/{case.name}")]
-    fitting = fitting or [case for case in cases if case.path.stem == wanted]
+    fitting = [pair for pair in pairs if pair[1].path.with_suffix("") == Path(wanted).absolute()]
+    fitting = fitting or [pair for pair in pairs if pair[1].name == wanted or wanted.endswith(f"/{pair[1].name}")]
+    fitting = fitting or [pair for pair in pairs if pair[1].path.stem == wanted]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UsageError(f"which one? {', '.join(case.name for case in fitting)}")
-    close = _closest(wanted, [case.name for case in cases] + [case.path.stem for case in cases])
+        several = len({lab.name for lab, _ in fitting}) > 1
+        names = [f"{case.name} (--lab {lab.name})" if several else case.name for lab, case in fitting]
+        raise UsageError(f"which one? {', '.join(names)}")
+    close = _closest(wanted, [case.name for _, case in pairs] + [case.path.stem for _, case in pairs])
     raise UsageError(f"there is no case '{name}'" + (f"; did you mean '{close}'?" if close else "; see `grade cases`"))
 
 

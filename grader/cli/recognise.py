@@ -15,7 +15,7 @@ from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.labs import LABS, LabEntry, present
 
-__all__ = ["lab_of_class", "lab_of_submissions", "only_lab"]
+__all__ = ["lab_of_class", "lab_of_submissions", "missing", "only_lab"]
 
 
 _MOST_BYTES = 20 << 20
@@ -35,18 +35,26 @@ def only_lab() -> str:
 def lab_of_submissions(paths: Iterable[Path]) -> str:
     """Return the name of the lab whose file is at all paths: the file itself, or the nearest below a folder.
 
-    A path at which there is nothing tells no lab; reading it will say so. Raises `UsageError` where there is a file of
-    no lab, or where files of several labs are equally near.
+    A path at which there is nothing tells no lab. Raises `UsageError` where there is a file of no lab, where files of
+    several labs are equally near, or where there is nothing at all.
     """
     seen: dict[str, Path] = {}
-    for path in paths:
+    wanted = list(paths)
+    for path in wanted:
         if os.path.exists(path):  # noqa: PTH110 - False for a name that is too long, too
             names = nearest_of(path, _sources()) if path.is_dir() else {path.name}
             seen.setdefault(_decided(path, names), path)
     if len(seen) > 1:
         places = ", ".join(f"{one_line(str(path))} is of {lab}" for lab, path in seen.items())
         raise UsageError(f"these are of different assignments: {places}; grade each with a command of its own")
+    if not seen and len(present()) > 1:
+        raise UsageError(f"{one_line(str(wanted[0]))}: {missing(' or '.join(sorted(_sources())))}")
     return next(iter(seen), None) or only_lab()
+
+
+def missing(source_name: str) -> str:
+    """Return what is said of a path at which there is nothing."""
+    return f"there is no such file or folder; write the path of {source_name} or its folder"
 
 
 def lab_of_class(folder: Path) -> str:

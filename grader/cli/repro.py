@@ -70,7 +70,7 @@ def repro(
     if case is None:
         cases = chosen_selection(chosen, "*", seed, public_only=public_only).cases
     else:
-        cases = (chosen_case(chosen, case, seed),)
+        cases = (chosen_case([chosen], case, seed)[1],)
     options = chosen_options(chosen, GradingOptions(seed=seed, memory_checker=not without_memory_checker))
     random = any(
         one.generated is not None for one in cases

@@ -54,7 +54,8 @@ class _Table:
     def __init__(self, sides: Mapping[str, Sequence[ComparedPanel]]) -> None:
         self.names = list(sides)
         self.panels = list(zip(*sides.values(), strict=True))
-        self.label = max((_wide(label) for panels in self.panels for label, _ in panels[0].rows), default=0)
+        labels = (_label(panels[0], label) for panels in self.panels for label, _ in panels[0].rows)
+        self.label = max(map(_wide, labels), default=0)
         self.columns = [_widths(panels) for panels in self.panels]
         inner = max((sum(widths) + len(widths) - 1 for widths in self.columns), default=0)
         self.side = max(inner, *map(len, self.names))
@@ -69,7 +70,7 @@ class _Table:
                 above = " ".join(f"{name:>{wide}}" for name, wide in zip_longest(columns, widths, fillvalue=""))
                 page.crop(dim(" " * self.label), *[dim(_GAP + pad(above, self.side))] * len(panels), indent=_INDENT)
             for rows in zip(*(panel.rows for panel in panels), strict=True):
-                parts = [Span(pad(rows[0][0], self.label))]
+                parts = [Span(pad(_label(panels[0], rows[0][0]), self.label))]
                 for _, found in rows:
                     parts += [Span(_GAP), *self._cells(found, widths)]
                 page.crop(*parts, indent=_INDENT)
@@ -82,6 +83,11 @@ class _Table:
             yield Span(_marked(text, mark), _STYLES[mark])
             used += wide + (place > 0)
         yield Span(" " * (self.side - used))
+
+
+def _label(panel: ComparedPanel, label: str) -> str:
+    """Return the label of a row; a chain has one row, and its title is the label."""
+    return label or panel.title
 
 
 def _widths(panels: Sequence[ComparedPanel]) -> list[int]:

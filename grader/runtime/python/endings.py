@@ -28,13 +28,13 @@ _SAID = {
 }
 
 
-def lines_of(entries: object, file: str) -> tuple[SourceLine, ...]:
+def lines_of(entries: object, file: str, *, most: int = _MOST_LINES) -> tuple[SourceLine, ...]:
     """Return the lines that a child reported, those of the called method first; what is no line is left out."""
     if not isinstance(entries, list):
         return ()
     return tuple(
         SourceLine(file=file, line=entry[0], function=entry[1][:80])
-        for entry in entries[:_MOST_LINES]
+        for entry in entries[:most]
         if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
         if type(entry[0]) is int and 0 < entry[0] <= _MOST_LINE
     )

@@ -24,6 +24,7 @@ __all__ = ["find_lines"]
 
 _MOST = 40
 """The most suspicions that are traced."""
+_MOST_RAN = 200
 
 
 def find_lines(
@@ -90,7 +91,7 @@ def _named(suspicion: Suspicion, heard: Mapping[str, Any], table: CallTable) -> 
     changed = lines_of(heard.get("changed"), file)
     if changed:
         return Named(lines=changed, stored=True)
-    ran = lines_of(heard.get("ran"), file)
+    ran = lines_of(heard.get("ran"), file, most=_MOST_RAN)
     if not ran:
         return None
     ((function, _),) = Counter(line.function for line in ran).most_common(1)

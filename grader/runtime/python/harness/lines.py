@@ -22,16 +22,18 @@ def stack_of(frame, file):
 class Watch:
     """Traces one call: after which line the watched part of the state changed last, and which `return` was taken."""
 
-    def __init__(self, file, read, entry):
+    def __init__(self, file, read, entry, call):
         self.file = file
+        self.caller = f"<{call}>"
         self.read = read
         self.entry = entry
         self.value = self._value()
         self.before = []
         self.changed = []
         self.returned = []
-        self.ran = {}
+        self.ran, self.ran_besides = {}, {}  # lines with their functions; the second of what table functions call
         self.depth = 0
+        self.direct = False  # whether the call text itself made the call that is being traced
         self.steps = 0
 
     def begin(self):
@@ -45,12 +47,15 @@ class Watch:
 
     def seen(self):
         """What was seen: the stack of the line that changed it last, of the return, and the lines that ran."""
-        ran = sorted(self.ran)[:_MOST_LINES]
-        return {"changed": self.changed, "returned": self.returned, "ran": [[line, self.ran[line]] for line in ran]}
+        ran = self.ran or self.ran_besides
+        lines = [[line, ran[line]] for line in sorted(ran)[:_MOST_LINES]]
+        return {"changed": self.changed, "returned": self.returned, "ran": lines}
 
     def _enter(self, frame, event, _):
         if frame.f_code.co_filename != self.file:
             return None
+        if self.depth == 0:
+            self.direct = frame.f_back is not None and frame.f_back.f_code.co_filename == self.caller
         self.depth += 1
         return self._inside
 
@@ -62,10 +67,10 @@ class Watch:
         if event == "line":
             self.before = stack_of(frame, self.file)
             if self.depth == 1:
-                self.ran[frame.f_lineno] = frame.f_code.co_name
+                (self.ran if self.direct else self.ran_besides)[frame.f_lineno] = frame.f_code.co_name
         elif event == "return":
             self.depth -= 1
-            if self.depth == 0:
+            if self.depth == 0 and (self.direct or not self.ran):
                 self.returned = stack_of(frame, self.file)
         return self._inside
 

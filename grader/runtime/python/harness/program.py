@@ -39,7 +39,7 @@ class Program:
         for number, (name, arguments) in enumerate(operations):
             watch = None
             if watched is not None and watched["operation"] == number:
-                watch = lines.Watch(self.file, self.reads.get(watched["read"]), watched["entry"])
+                watch = lines.Watch(self.file, self.reads.get(watched["read"]), watched["entry"], name)
             reply = self._call(name, arguments, watch)
             if watch is not None:
                 self.send(b"L", encoded(watch.seen()).encode())
