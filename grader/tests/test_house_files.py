@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from grader.labs import LABS
 from grader.tests.support.house import ROOT, here, modules, tree
 from grader.tests.trials.__main__ import TRIALS
 
@@ -69,7 +70,8 @@ def test_generic_modules_know_no_lab() -> None:
 
 def test_only_the_native_runtime_knows_the_tools_of_c() -> None:
     """Pipeline, judge, reports and commands take the names of compiler and memory checker from a runtime's record."""
-    of_c = ("reference.", "grader.runtime.native.", "grader.labs.paged_kv.", "grader.bench.", "grader.bundles.")
+    labs = [f"grader.labs.{entry.folder}." for entry in LABS.values()]  # a lab speaks of its own matter
+    of_c = ("reference.", "grader.runtime.native.", *labs, "grader.bench.", "grader.bundles.")
 
     assert mentioned(_TOOLS_OF_C, of_c) == []
 

@@ -36,7 +36,7 @@ create_sequence 1 5 -> seq
         (("run", RIGHT, "--case", "nosuch/*"), "no case fits 'nosuch/*'; `grade cases` lists them all"),
         (("run", RIGHT, "--case", "["), "no case fits '['"),
         (("run", RIGHT, "--case", ""), "no case fits ''"),
-        (("run", "nowhere"), "nowhere: there is no such file or folder; write the path of llm_memory.c or its folder"),
+        (("run", "nowhere"), "nowhere: there is no such file or folder; write the path of "),
         (("run", "x" * 300), "x: "),
         (("run", SAMPLES / "accepted"), "which one is to be graded? beginner_overcommented/llm_memory.c, "),
         (("run", RIGHT, "--output", "/nonexistent/x"), "there is no folder /nonexistent"),

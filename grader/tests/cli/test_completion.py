@@ -10,7 +10,7 @@ import pytest
 from grader.assignment import load
 from grader.bundles import BUNDLES
 from grader.cli.app import COMMANDS
-from grader.labs.paged_kv.lab import lab
+from grader.labs import LABS, open_lab
 from grader.report import FORMATS, GRADEBOOKS
 from grader.tests.support.command import environment, grade
 
@@ -70,7 +70,8 @@ def test_options_are_completed(script: str) -> None:
 
 def test_cases_are_completed(script: str) -> None:
     """By the beginning of their names."""
-    cases = [case.name for case in load.load_folder(lab().cases, lab().grammar, seed=1, pattern="fork/*")]
+    labs = [open_lab(name) for name in LABS]
+    cases = [case.name for lab in labs for case in load.load_folder(lab.cases, lab.grammar, seed=1, pattern="fork/*")]
 
     assert completed(script, "explain", "fork/") == cases
 

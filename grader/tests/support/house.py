@@ -26,7 +26,11 @@ def modules() -> dict[str, Path]:
 def elsewhere() -> frozenset[Path]:
     """The files that run beside a student's code, or are the student's own: never imported by the grader."""
     labs = ROOT / "grader" / "labs"
-    files = [*(ROOT / "grader" / "runtime" / "python" / "harness").glob("*.py"), *labs.glob("*/starter/*.py")]
+    files = [
+        *(ROOT / "grader" / "runtime" / "python" / "harness").glob("*.py"),
+        *labs.glob("*/starter/*.py"),
+        *labs.glob("*/starter.py"),
+    ]
     return frozenset([*files, *labs.glob("*/given/*.py")])
 
 

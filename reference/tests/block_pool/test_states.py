@@ -1,0 +1,79 @@
+"""Whatever happened before: a state can be taken over, and what can never be is not."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+from reference.block_pool import Manager, generate
+
+_SEEDS = range(120)
+_LENGTH = 60
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_an_engine_goes_on_from_a_state_as_if_it_had_been_there(part: int) -> None:
+    """A new engine that takes over each state does the same as the one that was there all the time."""
+    for seed in _SEEDS[part::6]:
+        engine = Manager()
+        for operation in generate(Random(seed), _LENGTH):
+            other = Manager()
+            other.restore(json.loads(json.dumps(engine.state())))
+            assert other.apply(operation) == engine.apply(operation), (seed, operation)
+            assert other.state() == engine.state(), (seed, operation)
+
+
+def test_a_refused_call_changes_nothing() -> None:
+    """Whichever call refuses."""
+    for seed in _SEEDS:
+        engine = Manager()
+        for operation in generate(Random(seed), _LENGTH):
+            before = engine.state()
+            if engine.apply(operation).refused:
+                assert engine.state() == before, (seed, operation)
+
+
+def test_queue_counts_index_and_tables_agree() -> None:
+    """Free is queued, cached is indexed, counted is used; the invariants of the handout."""
+    for seed in _SEEDS:
+        engine = Manager()
+        for operation in generate(Random(seed), _LENGTH):
+            engine.apply(operation)
+            where = (seed, operation)
+            assert engine.backward == engine.forward[::-1], where
+            assert engine.num_free == len(engine.forward) == len(set(engine.forward)), where
+            if engine.ref:
+                free = {block for block, count in enumerate(engine.ref) if count == 0}
+                assert free == set(engine.forward), where
+                indexed = {block: hash_ for hash_, blocks in engine.index.items() for block in blocks}
+                hashed = {block: hash_ for block, hash_ in enumerate(engine.hash) if hash_ is not None}
+                assert indexed == hashed, where
+            if engine.block_size:
+                used = [block for table in engine.tables.values() for block in table]
+                assert all(count == used.count(block) for block, count in enumerate(engine.ref) if count is not None)
+
+
+def test_every_kind_of_call_is_accepted_and_refused() -> None:
+    """The random traces reach what written cases reach."""
+    seen = set()
+    for seed in _SEEDS:
+        engine = Manager()
+        for operation in generate(Random(seed), _LENGTH):
+            seen.add((operation.name, engine.apply(operation).refused))
+
+    refusing = {
+        "popleft",
+        "popleft_n",
+        "remove",
+        "append",
+        "append_n",
+        "get_new_blocks",
+        "free_blocks",
+        "admit",
+        "step",
+    }
+    refusing |= {"evict_blocks", "get_cached_block", "fork_block", "write"}
+    assert {name for name, refused in seen if refused} == refusing
+    assert {name for name, refused in seen if not refused} >= refusing
