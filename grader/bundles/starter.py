@@ -27,5 +27,5 @@ def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
 BUNDLE = Bundle(
     what="what students begin with, and the public cases to check themselves",
     make=_make,
-    then="hand it out as it is; the grader in it holds the reference engine, but no hidden case",
+    then="hand it out as it is; no hidden case is in it, and its README.md says what the grader in it knows",
 )

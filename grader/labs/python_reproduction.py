@@ -55,19 +55,29 @@ def reproduce(table: CallTable, case: Case, operation: int) -> str:
         "",
         table.setup,
     ]
+    names = sorted({name for text in table.calls.values() for name in _assigned(text)}) if table.defines else []
     body = [
-        f"    faulthandler.dump_traceback_later({_SECONDS}, exit=True)  # where it is, if a call does not come back"
+        *([f"    global {', '.join(names)}"] if names else []),  # the functions above use them
+        f"    faulthandler.dump_traceback_later({_SECONDS}, exit=True)  # where it is, if a call does not come back",
     ]
     for number, one in enumerate(case.trace.operations[: operation + 1]):
         body += [f"    {line}" for line in _call(table, case, number, one, checked=number == operation)]
     record = json.loads(case.expected.records[operation])
+    shown = set(table.parts.values())
     for part, read in table.reads.items():
-        if "calls_of(" in read:  # only the grader records calls on given modules
+        if part not in shown or "calls_of(" in read:  # only the grader records calls on given modules
             continue
         body.append(f"    assert plain({read}) == {record['state'][part]!r}")
     body.append("    faulthandler.cancel_dump_traceback_later()")
     defines = f"\n\n{table.defines.strip()}\n" if table.defines else ""
     return "\n".join(lines) + "\n" + _HELPERS + defines + f"\n\ndef test_{name}():\n" + "\n".join(body) + "\n"
+
+
+def _assigned(text: str) -> Iterator[str]:
+    """The names that statements assign."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 def _call(table: CallTable, case: Case, number: int, operation: Operation, *, checked: bool) -> Iterator[str]:

@@ -83,6 +83,7 @@ DEFINES = '''\
 queue = pool = manager = result = None
 all_blocks, places = [], {}  # the blocks of the start, and their places by identity
 requests, block_size = {}, 0
+settings = [0, 0, True]  # block size and maximal length of a manager, and whether caching is on
 said = {}  # of each request its tokens; if there is more to say, LoRA name, salt, items, and whether it skips reading
 names = {}  # of each hash value what it was made of when it first was in a request: "h1.1/2.2" for two blocks of tokens
 engines = []  # the queues that were made, those before the last one with the places of their blocks
@@ -169,21 +170,23 @@ def full_blocks(request):
     return [(start, start + block_size) for start in range(0, count - block_size + 1, block_size)]
 
 
+def the_queue():
+    return pool.free_block_queue if pool is not None else queue
+
+
+def pool_blocks():
+    return all_blocks if pool is not None else []
+
+
 def walk(queue, first, link, last, places):
-    """The blocks of the queue along one kind of link; it stops after more steps than there are blocks."""
+    """The blocks of a queue along one kind of link; it stops after more steps than there are blocks."""
+    if queue is None:
+        return []
     steps, block, end = [], getattr(getattr(queue, first), link), getattr(queue, last)
     while block is not end and block is not None and len(steps) < len(places) + 2:
         steps.append(places.get(id(block), "?"))
         block = getattr(block, link)
     return steps if block is not None else [*steps, None]
-
-
-def forwards(queue):
-    return walk(queue, "fake_free_list_head", "next_free", "fake_free_list_tail", places)
-
-
-def backwards(queue):
-    return walk(queue, "fake_free_list_tail", "prev_free", "fake_free_list_head", places)
 
 
 def earlier_queues():
@@ -192,10 +195,11 @@ def earlier_queues():
     return [walk(queue, *links, places) for queue, places in engines[:-1]]
 
 
-def loose_blocks(queue):
+def loose_blocks():
     """The blocks outside the queue of which a link is set."""
     linked = [b for b, block in enumerate(all_blocks) if block.prev_free is not None or block.next_free is not None]
-    inside = forwards(queue) if linked else ()
+    links = "fake_free_list_head", "next_free", "fake_free_list_tail"
+    inside = walk(the_queue(), *links, places) if linked else ()
     return [b for b in linked if b not in inside]
 
 
@@ -237,6 +241,8 @@ def hash_of(word):
 
 def index():
     read = {}
+    if pool is None:
+        return read
     for value, blocks in pool.cached_block_hash_to_block.items():
         pairs = [(key, places.get(id(block))) for key, block in blocks.items()]
         read[hash_name(value)] = [place if place == key else "?" for key, place in pairs]
@@ -245,13 +251,15 @@ def index():
 
 def ids_of_the_pool():
     """True, or the ids where pool.blocks are not the blocks of the start in the order of their ids."""
+    if pool is None:
+        return True
     numbers = [block.block_id for block in pool.blocks]
     right = numbers == list(range(len(all_blocks))) and all(map(is_same, pool.blocks, all_blocks))
     return right or numbers
 
 
 def shared_payloads():
-    payloads = [block.payload for block in all_blocks]
+    payloads = [block.payload for block in pool_blocks()]
     if len(set(map(id, payloads))) == len(payloads):
         return []
     pairs = [(a, b) for a in range(len(payloads)) for b in range(a)]
@@ -259,10 +267,14 @@ def shared_payloads():
 
 
 def tables():
+    if manager is None:
+        return {}
     return {name: ids(table) for name, table in manager.req_to_blocks.items() if len(table) > 0}
 
 
 def cached_counts():
+    if manager is None:
+        return {}
     return {name: count for name, count in manager.num_cached_block.items() if count != 0}
 
 
@@ -295,14 +307,14 @@ def list_of_blocks(value):
 CALLS = {
     "queue": "blocks = [KVCacheBlock(number) for number in range(count)]\n"
     "queue = FreeKVCacheBlockQueue(lend([blocks[number] for number in order]))\n"
-    "pool = manager = None\nall_blocks = begin(blocks, queue)",
+    "pool = manager = None\nsettings = [0, 0, True]\nall_blocks = begin(blocks, queue)",
     "popleft": "result = queue.popleft()\nresult",
     "popleft_n": "result = queue.popleft_n(n)\nresult",
     "remove": "result = queue.remove(block)",
     "append": "result = queue.append(block)",
     "append_n": "result = queue.append_n(lend(blocks))",
     "get_all_free_blocks": "result = queue.get_all_free_blocks()\nresult",
-    "pool": "pool = BlockPool(count, caching, size)\nmanager = None\n"
+    "pool": "pool = BlockPool(count, caching, size)\nmanager = None\nsettings = [0, 0, caching]\n"
     "all_blocks = begin(pool.blocks, pool.free_block_queue)",
     "get_new_blocks": "result = pool.get_new_blocks(n)\nresult",
     "touch": "result = pool.touch(lend(blocks))",
@@ -318,6 +330,7 @@ CALLS = {
     "fork_block": "result = pool.fork_block(block)\nresult",
     "set_payload": "block.payload[:] = values",
     "mgr": "manager = KVCacheManager(count, size, caching, max_len)\npool, block_size = manager.block_pool, size\n"
+    "settings = [size, max_len, caching]\n"
     "all_blocks = begin(pool.blocks, pool.free_block_queue)",
     "new": "requests[name] = new_request(name, tokens)",
     "new_with": "requests[name] = new_request(name, tokens, lora, salt, features, skip)",
@@ -342,33 +355,26 @@ GIVES = {
     "admit": "hits_and_new",
 }
 
-_QUEUE, _POOL, _MANAGER = ("queue is not None or pool is not None", "pool is not None", "manager is not None")
-_HERE = "pool.free_block_queue if pool is not None else queue"
-
-
-def _where(level: str, nothing: str, **reads: str) -> dict[str, str]:
-    """Reads of what is there from a level on."""
-    return {name: f"{read} if {level} else {nothing}" for name, read in reads.items()}
-
-
 READS = {
-    **_where(_MANAGER, "{}", requests="requests_now()", tables="tables()", ncached="cached_counts()"),
-    **_where(_QUEUE, "[]", free=f"forwards({_HERE})", back=f"backwards({_HERE})", loose=f"loose_blocks({_HERE})"),
-    **_where(_QUEUE, "0", num_blocks="len(all_blocks)", num_free=f"({_HERE}).num_free_blocks"),
-    "args": "lists_unchanged()",
+    "requests": "requests_now()",
+    "tables": "tables()",
+    "ncached": "cached_counts()",
+    "free": 'walk(the_queue(), "fake_free_list_head", "next_free", "fake_free_list_tail", places)',
+    "back": 'walk(the_queue(), "fake_free_list_tail", "prev_free", "fake_free_list_head", places)',
+    "num_free": "the_queue().num_free_blocks if all_blocks else 0",
+    "loose": "loose_blocks()",
     "earlier": "earlier_queues()",
-    **_where(
-        _POOL,
-        "[]",
-        null="[b for b, block in enumerate(all_blocks) if block.is_null]",
-        ref="[block.ref_cnt if b else None for b, block in enumerate(all_blocks)]",
-        hash="[hash_name(block.block_hash) for block in all_blocks]",
-        payload="[block.payload for block in all_blocks]",
-        shared="shared_payloads()",
-    ),
-    **_where(_POOL, "{}", index="index()"),
-    **_where(_POOL, "True", ids="ids_of_the_pool()", caching="caching"),
-    **_where(_MANAGER, "[0, 0]", sizes="[block_size, max_len]"),
+    "args": "lists_unchanged()",
+    "null": "[b for b, block in enumerate(pool_blocks()) if block.is_null]",
+    "ref": "[block.ref_cnt if b else None for b, block in enumerate(pool_blocks())]",
+    "hash": "[hash_name(block.block_hash) for block in pool_blocks()]",
+    "payload": "[block.payload for block in pool_blocks()]",
+    "shared": "shared_payloads()",
+    "index": "index()",
+    "ids": "ids_of_the_pool()",
+    "num_blocks": "len(all_blocks)",
+    "caching": "settings[2]",
+    "sizes": "settings[:2]",
     "texts": "repr(said)",
 }
 
