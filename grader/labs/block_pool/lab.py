@@ -236,6 +236,7 @@ def hash_name(value):
 
 def hash_of(word):
     """The hash value of a name."""
+    name_hashes()
     return next((value for value, name in names.items() if name == word), word)
 
 
