@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from grader.report.compared import Compared, ComparedPanel, Mark
@@ -25,6 +26,7 @@ _STYLES = {
     Mark.CHANGED: Style.STRONG,
 }
 
+_WRONG = frozenset({Mark.FIRST, Mark.WRONG, Mark.RIGHT})
 _Cells = Sequence[tuple[str, Mark]]
 
 
@@ -32,20 +34,36 @@ def show_states(page: Page, shown: Focus | None) -> None:
     """Write what the operation with which the report begins left wrong, if that may be shown and was drawn.
 
     A row of the table has one label and its cells in each state. When the table is too wide, the state before the
-    operation is left out. When it is still too wide, nothing is written.
+    operation is left out, then what is right. When it is still too wide, nothing is written.
     """
     states = shown.states if shown is not None else None
     if states is None or not states.is_wrong:
         return
     sides = {"before": states.before, "yours": states.yours, "expected": states.expected}
     told = {name: panels for name, panels in sides.items() if panels}
-    for chosen in (told, {name: panels for name, panels in told.items() if name != "before"}):
+    after = {name: panels for name, panels in told.items() if name != "before"}
+    for chosen in (told, after, _wrong_only(told), _wrong_only(after)):
         table = _Table(chosen)
         if table.width <= min(page.width, _MOST_COLUMNS):
             page.labelled("State", "before and after the operation" if "before" in chosen else "after the operation")
             table.write(page)
             _legend(page, states)
             return
+
+
+def _wrong_only(sides: Mapping[str, Sequence[ComparedPanel]]) -> dict[str, list[ComparedPanel]]:
+    """Return of each state the rows that are wrong in some state, without panels that have none."""
+    chosen: dict[str, list[ComparedPanel]] = {name: [] for name in sides}
+    for panels in zip(*sides.values(), strict=True):
+        places = [
+            place
+            for place, rows in enumerate(zip(*(panel.rows for panel in panels), strict=True))
+            if any(mark in _WRONG for _, row in rows for _, mark in row)
+        ]
+        for name, panel in zip(sides, panels, strict=True):
+            if places:
+                chosen[name].append(replace(panel, rows=tuple(panel.rows[place] for place in places)))
+    return chosen
 
 
 class _Table:
