@@ -14,7 +14,7 @@ from grader.attempt import Attempt
 from grader.bench.figures import Figure, Section, Target, best, differences, ratio, worst
 from grader.bench.measure import Candidate, Tell, cpu_of, rounds_of, wall_of
 from grader.bench.operations import Operations, replayed_operations
-from grader.bench.python_lab import python_lab
+from grader.bench.python_lab import python_labs
 from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
 from grader.bench.subject import Subject
 from grader.bench.traces import on_pool
@@ -44,8 +44,8 @@ def quick(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
     """Measure the cost of grading and of starting, the Valgrind processes, and the speed of the comparison."""
     operations = replayed_operations(subject, tell)
     taken, stages = _rounds(subject, _own(subject, operations), rounds, tell)
-    python = python_lab(rounds, tell, target=PYTHON_STARTS)
-    targets = [*_grading(subject, taken), _processes(subject), *_operations(operations, taken), python]
+    python = python_labs(rounds, tell, target=PYTHON_STARTS)
+    targets = [*_grading(subject, taken), _processes(subject), *_operations(operations, taken), *python]
     return [Section("Targets", tuple(targets)), _parts(taken, stages)]
 
 
@@ -72,7 +72,7 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
             target=SANDBOX,
         ),
         *_hanging(subject, tell),
-        python_lab(rounds, tell, target=PYTHON_STARTS),
+        *python_labs(rounds, tell, target=PYTHON_STARTS),
     ]
     if len(os.sched_getaffinity(0)) > 1:
         targets.append(efficiency(subject.path, subject.lab.name, rounds, target=WORKERS, tell=tell))

@@ -1,49 +1,63 @@
-"""Measure the grading of a Python submission: 100 cases and 1,000 random traces, in starts of an interpreter."""
+"""Measure the grading of Python submissions: 100 cases and 1,000 random traces, in starts of an interpreter.
+
+Of the small lab of the tests, and of each assignment with its own cases.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from grader import pipeline
+from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.load import load_folder
 from grader.bench.figures import Figure, Target, ratio
 from grader.bench.measure import Candidate, Tell, rounds_of
 from grader.core.case import Case, Expected, Generated
 from grader.core.verdict import Verdict
+from grader.labs import LABS, open_lab, present
 from grader.system import process
 from grader.system.process import Patience
 from reference.model import play
 from reference.operation import Trace
 
-__all__ = ["python_lab"]
+__all__ = ["python_labs"]
 
+_SAMPLES = Path(__file__).parents[2] / "submissions"
 _CASES, _TRACES, _LENGTH = 100, 1_000, 60
 _TOY = "grader.tests.support.toy_lab"
 """The small lab of the tests: no other one is as plain, so what is measured is the runtime."""
 
 
-def python_lab(rounds: int, tell: Tell, *, target: Target) -> Figure:
-    """Divide the CPU seconds of a grading of a right submission by those of an interpreter that does nothing."""
+def python_labs(rounds: int, tell: Tell, *, target: Target) -> list[Figure]:
+    """Divide the CPU seconds of gradings of right submissions by those of an interpreter that does nothing."""
     toy = import_module(_TOY)
     lab: Lab = toy.lab()
-    cases = _cases(lab)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         path = Path(folder, lab.source_name)
         path.write_text(toy.RIGHT, encoding="utf-8")
-        candidates = [
-            Candidate("Python lab", partial(_grade, path, lab, cases)),
-            Candidate("interpreter", _start(lab.runtime.programs[0])),
-        ]
-        taken = rounds_of(candidates, rounds, tell)
-    name = f"{_CASES} cases and {_TRACES} random traces of a Python lab / interpreter starts"
-    return ratio(name, taken["Python lab"], taken["interpreter"], target=target)
+        small = f"{_CASES} cases and {_TRACES} random traces of a small lab"
+        graded: dict[str, Callable[[], None]] = {small: partial(_grade, path, lab, _cases(lab))}
+        graded |= {f"grading of {name}": grade for name, grade in _assignments()}
+        candidates = [Candidate(name, grade) for name, grade in graded.items()]
+        taken = rounds_of([*candidates, Candidate("interpreter", _start(lab.runtime.programs[0]))], rounds, tell)
+    starts = taken["interpreter"]
+    return [ratio(f"{name} / interpreter starts", taken[name], starts, target=target) for name in graded]
+
+
+def _assignments() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the grading of a right submission of each assignment in Python: the first one with the label accepted."""
+    for name in present():
+        if LABS[name].source_name.endswith(".py"):
+            lab = open_lab(name)
+            path = min((_SAMPLES / name / Verdict.ACCEPTED).glob(f"*/{lab.source_name}"))
+            yield name, partial(_grade, path, lab, list(select_cases(lab, seed=lab.rubric.seed).cases))
 
 
 def _grade(path: Path, lab: Lab, cases: list[Case]) -> None:
