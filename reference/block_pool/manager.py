@@ -85,10 +85,11 @@ class Manager(Pool):
 
     def get_computed_blocks(self, request: str) -> list[Any]:
         """The longest run of cached blocks from the front."""
-        hits = self._hits(request)
+        hits = self.hits_of(request)
         return [hits, len(hits) * self.block_size]
 
-    def _hits(self, request: str) -> Hits:
+    def hits_of(self, request: str) -> Hits:
+        """The cached blocks at the front of a request."""
         self.because("Task 5/get_computed_blocks")
         known = self.requests[request]
         if not self.caching or self.texts[request].skip_reading_prefix_cache:
@@ -109,14 +110,24 @@ class Manager(Pool):
 
     def admit(self, request: str, num_new_tokens: int) -> list[Any]:
         """get_computed_blocks, then allocate_slots with the hits."""
-        hits = self._hits(request)
-        return [hits, self._allocate_slots(request, num_new_tokens, hits)]
+        hits = self.hits_of(request)
+        new = self.allocate_slots(request, num_new_tokens, hits)
+        self._computed(request, len(hits) * self.block_size + num_new_tokens)
+        return [hits, new]
 
     def step(self, request: str, num_new_tokens: int) -> list[int]:
         """allocate_slots without hits."""
-        return self._allocate_slots(request, num_new_tokens, [])
+        new = self.allocate_slots(request, num_new_tokens, [])
+        self._computed(request, num_new_tokens)
+        return new
 
-    def _allocate_slots(self, request: str, num_new_tokens: int, hits: Hits) -> list[int]:
+    def _computed(self, request: str, tokens: int) -> None:
+        """The caller counts the tokens that have slots now."""
+        known = self.requests[request]
+        known.num_computed_tokens = min(known.num_computed_tokens + tokens, known.num_tokens)
+
+    def allocate_slots(self, request: str, num_new_tokens: int, hits: Hits) -> list[int]:
+        """Make room for tokens behind the computed ones and the hits; return the new blocks."""
         known, size = self.requests[request], self.block_size
         table = self.tables.get(request, [])
         self.because("Task 5/allocate_slots")
@@ -138,7 +149,6 @@ class Manager(Pool):
         if self.caching:
             full = min(total + num_new_tokens, known.num_tokens) // size
             self._cache(request, self.ncached.get(request, len(hits)), full)
-        known.num_computed_tokens = min(total + num_new_tokens, known.num_tokens)
         return taken
 
     def _situation(self, known: Request, slots: int, new: int, revived: int) -> list[str]:
@@ -162,10 +172,10 @@ class Manager(Pool):
 
     def free(self, request: str) -> None:
         """free(request), which nobody needs any more."""
-        self._free(request)
+        self.free_blocks_of(request)
         del self.requests[request], self.texts[request]
 
-    def _free(self, request: str) -> None:
+    def free_blocks_of(self, request: str) -> None:
         """Free the blocks of a request, the last first; forget its table and counter."""
         self.because("Task 5/free", *(() if self.tables.get(request) else ("without-blocks",)))
         self.free_blocks(tuple(reversed(self.tables.pop(request, []))))
@@ -174,7 +184,7 @@ class Manager(Pool):
 
     def preempt(self, request: str) -> None:
         """free(request), whose tokens will be computed again."""
-        self._free(request)
+        self.free_blocks_of(request)
         self.requests[request].num_computed_tokens = 0
 
     # Task 6: copy-on-write
