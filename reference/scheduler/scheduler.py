@@ -1,0 +1,327 @@
+"""Tasks 1 to 4: the scheduler, and the requests and the pool under it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from reference.block_pool import Manager
+from reference.oracle import Engine, Refused
+from reference.scheduler import budget, fragmentation
+
+__all__ = ["Scheduler"]
+
+WAITING, RUNNING, PREEMPTED, FINISHED = "WAITING", "RUNNING", "PREEMPTED", "FINISHED"
+_ENDLESS = 10**9
+_OF_THE_POOL = (
+    *("num_blocks", "back", "num_free", "caching", "null", "ref", "hash", "index", "payload", "ncached", "requests"),
+    *("sizes", "texts"),
+)
+
+
+@dataclass
+class Request:
+    """A request, as the given module has it."""
+
+    prompt: list[int]
+    max_tokens: int
+    priority: int
+    arrival: int
+    status: str = WAITING
+    computed: int = 0
+    preemptions: int = 0
+    outputs: list[int] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> list[int]:
+        """Prompt and output."""
+        return [*self.prompt, *self.outputs]
+
+
+class Scheduler(Engine):
+    """The engine."""
+
+    def __init__(self) -> None:
+        self.kv = Manager()
+        self.settings: list[Any] = []  # the arguments of the constructor
+        self.waiting: list[str] = []
+        self.running: list[str] = []
+        self.requests: dict[str, Request] = {}
+        self.calls: list[list[Any]] = []  # on the manager, in the last operation
+        self.scheduled: dict[str, int] = {}  # by the last `schedule`, of which no `update` was called yet
+        self.intact = True  # whether arguments are as before, and results as they were returned
+
+    # Task 1: construction and add_request
+
+    def scheduler(
+        self, num_blocks: int, block_size: int, caching: bool, max_num_seqs: int, max_num_batched_tokens: int,
+        threshold: int, policy: str, reserve_full: bool,
+    ) -> None:  # fmt: skip
+        """A new manager, and Scheduler(manager, max_num_seqs, ..., reserve_full) on it."""
+        if max_num_seqs < 1 or max_num_batched_tokens < 1 or threshold < 0 or policy not in ("fcfs", "priority"):
+            raise Refused("ValueError", "Task 1/constructor", "bad-argument")
+        self.because("Task 1/constructor")
+        self.restore(type(self)().state())  # forgets the old ones
+        self.settings = [max_num_seqs, max_num_batched_tokens, threshold, policy, reserve_full]
+        self.kv.mgr(num_blocks, block_size, caching, _ENDLESS)
+
+    def add(self, request: str, tokens: tuple[int, ...], max_tokens: int, priority: int, arrival: int) -> None:
+        """add_request(Request(...))."""
+        self.calls = []
+        self.because("Task 1/add_request")
+        if request in (*self.waiting, *self.running):
+            raise Refused("ValueError", "Task 1/same-id", "same-id")
+        if not tokens or max_tokens < 1:
+            raise Refused("ValueError", "Task 1/empty", "empty-prompt" if not tokens else "no-output")
+        if -(-(len(tokens) + max_tokens) // self.kv.block_size) > self.kv.num_blocks - 1:
+            raise Refused("ValueError", "Task 1/never-fits", "never-fits")
+        self.requests[request] = Request(list(tokens), max_tokens, priority, arrival)
+        self.kv.new(request, tokens)
+        self._wait(request, at_front=False)
+
+    def _wait(self, request: str, *, at_front: bool) -> None:
+        """Put a request into `waiting`: at the place of its key, under fcfs at the front or at the tail."""
+        if self.settings[3] == "priority":
+            key = self._key(request)
+            place = sum(self._key(other) < key for other in self.waiting)
+        else:
+            place = 0 if at_front else len(self.waiting)
+        self.waiting.insert(place, request)
+
+    def _key(self, request: str) -> tuple[int, int, str]:
+        known = self.requests[request]
+        return known.priority, known.arrival, request
+
+    # Task 2: schedule
+
+    def schedule(self) -> list[Any]:
+        """One step: the running requests first, then waiting ones."""
+        self.calls = []
+        self.because("Task 2/schedule")
+        self.scheduled = {}
+        preempted = self._serve_running()
+        new, resumed = ([], []) if preempted else self._admit_waiting()
+        pairs = [[request, tokens] for request, tokens in self.scheduled.items()]
+        return [pairs, new, resumed, preempted, sum(self.scheduled.values())]
+
+    @property
+    def _budget(self) -> int:
+        """What is left of the tokens of this step."""
+        most: int = self.settings[1]
+        return most - sum(self.scheduled.values())
+
+    def _share(self, missing: int) -> int:
+        """How many of its missing tokens a request computes in this step."""
+        threshold: int = self.settings[2]
+        return min(missing, threshold or missing, self._budget)
+
+    def _serve_running(self) -> list[str]:
+        """Phase A. Return the ids of the victims."""
+        preempted: list[str] = []
+        served: list[str] = []
+        while self._budget:
+            request = next((one for one in self.running if one not in served), None)
+            if request is None:
+                break
+            served.append(request)
+            tokens = self._share(len(self.requests[request].tokens) - self.requests[request].computed)
+            while not self._allocate(request, tokens, []):
+                victim = self.running[-1] if self.settings[3] == "fcfs" else max(self.running, key=self._key)
+                self.because("Task 2/victim", "self" if victim == request else "other")
+                self._preempt(victim)
+                preempted.append(victim)
+                if victim == request:
+                    return preempted
+            self.scheduled[request] = tokens
+        return preempted
+
+    def _preempt(self, victim: str) -> None:
+        """Take back what a request has, and let it wait."""
+        known = self.requests[victim]
+        if self.scheduled.pop(victim, None) is not None:
+            self.because("Task 2/refund", "refund")
+        self.running.remove(victim)
+        self._free(victim)
+        known.computed, known.status = 0, PREEMPTED
+        known.preemptions += 1
+        self._wait(victim, at_front=True)
+
+    def _admit_waiting(self) -> tuple[list[str], list[str]]:
+        """Phase B. Return the ids of those that were waiting, and of those that were preempted."""
+        new: list[str] = []
+        resumed: list[str] = []
+        while self.waiting and self._budget and len(self.running) < self.settings[0]:
+            request = self.waiting[0]
+            known = self.requests[request]
+            self._tell_pool(request)
+            hits = self.kv.hits_of(request)
+            found = len(hits) * self.kv.block_size
+            self.because("Task 2/admission", "hits" if hits else "no-hits")
+            if self.settings[4] and not self._has_room(len(known.tokens), hits):
+                self.because("Task 2/reserve-full", "reserve-full")
+                break
+            tokens = self._share(len(known.tokens) - found)
+            if not self._allocate(request, tokens, hits):
+                self.because("Task 2/nobody-overtakes", "no-room")
+                break
+            (new if known.status == WAITING else resumed).append(request)
+            self.running.append(self.waiting.pop(0))
+            known.computed, known.status = found, RUNNING
+            self.scheduled[request] = tokens
+        return new, resumed
+
+    def _has_room(self, tokens: int, hits: list[int]) -> bool:
+        """Whether all tokens of a request fit, hits in the free queue included."""
+        needed = max(-(-tokens // self.kv.block_size) - len(hits), 0)
+        return needed + sum(self.kv.ref[block] == 0 for block in hits) <= self.kv.num_free
+
+    # Task 3: update
+
+    def update(self) -> list[str]:
+        """The model has run: each scheduled request gets its tokens, a complete one its sample."""
+        self.calls = []
+        self.because("Task 3/update")
+        finished = []
+        for request in [one for one in self.running if one in self.scheduled]:
+            known = self.requests[request]
+            known.computed += self.scheduled[request]
+            if known.computed == len(known.tokens):
+                known.outputs.append(self._sample(known))
+                self._tell_pool(request)
+                if len(known.outputs) == known.max_tokens:
+                    self._leave(request)
+                    finished.append(request)
+        self.scheduled = {}
+        return finished
+
+    @staticmethod
+    def _sample(known: Request) -> int:
+        """The token that the model of the tests computes."""
+        tokens = known.tokens
+        return (sum(place * token for place, token in enumerate(tokens, 1)) + len(tokens)) % 3
+
+    def _leave(self, request: str) -> None:
+        """A request is finished."""
+        if request in self.running:
+            self.running.remove(request)
+            self._free(request)
+        else:
+            self.waiting.remove(request)
+        self.requests[request].status = FINISHED
+        self.scheduled.pop(request, None)
+
+    # Task 4: abort and reset_prefix_cache
+
+    def abort(self, request: str) -> bool:
+        """Take a request out, wherever it is."""
+        self.calls = []
+        if request not in (*self.waiting, *self.running):
+            raise Refused("false", "Task 4/abort-unknown", "unknown")
+        self.because("Task 4/abort", "waiting" if request in self.waiting else "running")
+        self._leave(request)
+        return True
+
+    def reset(self, preempt_running: bool) -> bool:
+        """reset_prefix_cache(preempt_running)."""
+        self.calls = []
+        self.because("Task 4/reset", "preempting" if preempt_running else "plain")
+        for victim in reversed(self.running) if preempt_running else ():
+            self._preempt(victim)
+        return self.kv.reset_prefix_cache()
+
+    def spoil(self) -> None:
+        """The caller empties what it was given."""
+        self.calls = []
+        self.because("Constraint 7/results")
+
+    # Tasks 5 and 6: functions
+
+    def page_size_bytes(self, *arguments: int) -> int:
+        """See `budget`."""
+        return budget.page_size_bytes(*arguments)
+
+    def available_kv_memory(self, *arguments: int) -> int:
+        """See `budget`."""
+        return budget.available_kv_memory(*arguments)
+
+    def get_num_blocks(self, available: tuple[int, ...], page_bytes: int, layers: int, override: int | None) -> int:
+        """See `budget`."""
+        return budget.get_num_blocks(available, page_bytes, layers, override)
+
+    def check_enough_memory(self, *arguments: int) -> int:
+        """See `budget`."""
+        return budget.check_enough_memory(*arguments)
+
+    def estimate_max_model_len(self, *arguments: int) -> int:
+        """See `budget`."""
+        return budget.estimate_max_model_len(*arguments)
+
+    def max_concurrency(self, *arguments: int) -> float:
+        """See `budget`."""
+        return budget.max_concurrency(*arguments)
+
+    def simulate(self, policy: str, slots: int, max_len: int, block_size: int, lengths: tuple[Any, ...]) -> list[Any]:
+        """See `fragmentation`."""
+        return fragmentation.simulate(policy, slots, max_len, block_size, lengths)
+
+    # The manager that is given
+
+    def _tell_pool(self, request: str) -> None:
+        """The pool knows a request's tokens and how many are computed, because it is given the request itself."""
+        known, there = self.requests[request], self.kv.requests[request]
+        there.num_computed_tokens = known.computed
+        if there.num_tokens < len(known.tokens):
+            self.kv.append_tokens(request, tuple(known.tokens[there.num_tokens :]))
+
+    def _allocate(self, request: str, tokens: int, hits: list[int]) -> bool:
+        """Call allocate_slots, and tell whether it made room."""
+        self._tell_pool(request)
+        try:
+            self.kv.allocate_slots(request, tokens, hits)
+        except Refused:
+            self.calls.append(["none", request, tokens, len(hits)])
+            return False
+        self.calls.append(["alloc", request, tokens, len(hits)])
+        return True
+
+    def _free(self, request: str) -> None:
+        """Call free."""
+        if self.kv.tables.get(request):
+            self.calls.append(["free", request])
+        self.kv.free_blocks_of(request)
+
+    def state(self) -> dict[str, Any]:
+        """What a scheduler, its requests and its manager show, and what the caller knows."""
+        pool = self.kv.state()
+        return {
+            "running": list(self.running),
+            "waiting": list(self.waiting),
+            "req": {
+                name: [known.status, known.computed, known.preemptions, list(known.outputs)]
+                for name, known in self.requests.items()
+            },
+            "calls": [list(call) for call in self.calls],
+            "tables": pool["tables"],
+            "free": pool["free"],
+            "intact": self.intact,
+            "settings": list(self.settings),
+            "scheduled": dict(self.scheduled),
+            "given": {
+                name: [list(known.prompt), known.max_tokens, known.priority, known.arrival]
+                for name, known in self.requests.items()
+            },
+            "pool": {name: pool[name] for name in _OF_THE_POOL},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        self.settings, self.intact = list(state["settings"]), state["intact"]
+        self.running, self.waiting = list(state["running"]), list(state["waiting"])
+        self.scheduled, self.calls = dict(state["scheduled"]), [list(call) for call in state["calls"]]
+        self.requests = {}
+        for name, (prompt, most, priority, arrival) in state["given"].items():
+            status, computed, preemptions, outputs = state["req"][name]
+            known = Request(list(prompt), most, priority, arrival, status, computed, preemptions, list(outputs))
+            self.requests[name] = known
+        self.kv = Manager()
+        self.kv.restore({**self.kv.state(), **state["pool"], "tables": state["tables"], "free": state["free"]})
