@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reference.block_pool import Manager
+from reference.operation import Operation, Reply
 from reference.oracle import Engine, Refused
 from reference.scheduler import budget, fragmentation
 
@@ -13,10 +14,7 @@ __all__ = ["Scheduler"]
 
 WAITING, RUNNING, PREEMPTED, FINISHED = "WAITING", "RUNNING", "PREEMPTED", "FINISHED"
 _ENDLESS = 10**9
-_OF_THE_POOL = (
-    *("num_blocks", "back", "num_free", "caching", "null", "ref", "hash", "index", "payload", "ncached", "requests"),
-    *("sizes", "texts"),
-)
+_OF_THE_POOL = ("ref", "hash", "index", "ncached")
 
 
 @dataclass
@@ -51,6 +49,11 @@ class Scheduler(Engine):
         self.scheduled: dict[str, int] = {}  # by the last `schedule`, of which no `update` was called yet
         self.intact = True  # whether arguments are as before, and results as they were returned
 
+    def apply(self, operation: Operation) -> Reply:
+        """Do one operation; calls on the manager are those of this operation."""
+        self.calls = []
+        return super().apply(operation)
+
     # Task 1: construction and add_request
 
     def scheduler(
@@ -62,12 +65,12 @@ class Scheduler(Engine):
             raise Refused("ValueError", "Task 1/constructor", "bad-argument")
         self.because("Task 1/constructor")
         self.restore(type(self)().state())  # forgets the old ones
-        self.settings = [max_num_seqs, max_num_batched_tokens, threshold, policy, reserve_full]
+        made_with = [num_blocks, block_size, caching, max_num_seqs, max_num_batched_tokens, threshold, policy]
+        self.settings = [*made_with, reserve_full]
         self.kv.mgr(num_blocks, block_size, caching, _ENDLESS)
 
     def add(self, request: str, tokens: tuple[int, ...], max_tokens: int, priority: int, arrival: int) -> None:
         """add_request(Request(...))."""
-        self.calls = []
         self.because("Task 1/add_request")
         if request in (*self.waiting, *self.running):
             raise Refused("ValueError", "Task 1/same-id", "same-id")
@@ -81,12 +84,16 @@ class Scheduler(Engine):
 
     def _wait(self, request: str, *, at_front: bool) -> None:
         """Put a request into `waiting`: at the place of its key, under fcfs at the front or at the tail."""
-        if self.settings[3] == "priority":
+        if self._policy == "priority":
             key = self._key(request)
             place = sum(self._key(other) < key for other in self.waiting)
         else:
             place = 0 if at_front else len(self.waiting)
         self.waiting.insert(place, request)
+
+    @property
+    def _policy(self) -> str:
+        return str(self.settings[6])
 
     def _key(self, request: str) -> tuple[int, int, str]:
         known = self.requests[request]
@@ -96,7 +103,6 @@ class Scheduler(Engine):
 
     def schedule(self) -> list[Any]:
         """One step: the running requests first, then waiting ones."""
-        self.calls = []
         self.because("Task 2/schedule")
         self.scheduled = {}
         preempted = self._serve_running()
@@ -107,12 +113,12 @@ class Scheduler(Engine):
     @property
     def _budget(self) -> int:
         """What is left of the tokens of this step."""
-        most: int = self.settings[1]
+        most: int = self.settings[4]
         return most - sum(self.scheduled.values())
 
     def _share(self, missing: int) -> int:
         """How many of its missing tokens a request computes in this step."""
-        threshold: int = self.settings[2]
+        threshold: int = self.settings[5]
         return min(missing, threshold or missing, self._budget)
 
     def _serve_running(self) -> list[str]:
@@ -126,7 +132,7 @@ class Scheduler(Engine):
             served.append(request)
             tokens = self._share(len(self.requests[request].tokens) - self.requests[request].computed)
             while not self._allocate(request, tokens, []):
-                victim = self.running[-1] if self.settings[3] == "fcfs" else max(self.running, key=self._key)
+                victim = self.running[-1] if self._policy == "fcfs" else max(self.running, key=self._key)
                 self.because("Task 2/victim", "self" if victim == request else "other")
                 self._preempt(victim)
                 preempted.append(victim)
@@ -150,14 +156,14 @@ class Scheduler(Engine):
         """Phase B. Return the ids of those that were waiting, and of those that were preempted."""
         new: list[str] = []
         resumed: list[str] = []
-        while self.waiting and self._budget and len(self.running) < self.settings[0]:
+        while self.waiting and self._budget and len(self.running) < self.settings[3]:
             request = self.waiting[0]
             known = self.requests[request]
             self._tell_pool(request)
             hits = self.kv.hits_of(request)
             found = len(hits) * self.kv.block_size
             self.because("Task 2/admission", "hits" if hits else "no-hits")
-            if self.settings[4] and not self._has_room(len(known.tokens), hits):
+            if self.settings[7] and not self._has_room(len(known.tokens), hits):
                 self.because("Task 2/reserve-full", "reserve-full")
                 break
             tokens = self._share(len(known.tokens) - found)
@@ -179,7 +185,6 @@ class Scheduler(Engine):
 
     def update(self) -> list[str]:
         """The model has run: each scheduled request gets its tokens, a complete one its sample."""
-        self.calls = []
         self.because("Task 3/update")
         finished = []
         for request in [one for one in self.running if one in self.scheduled]:
@@ -208,13 +213,11 @@ class Scheduler(Engine):
         else:
             self.waiting.remove(request)
         self.requests[request].status = FINISHED
-        self.scheduled.pop(request, None)
 
     # Task 4: abort and reset_prefix_cache
 
     def abort(self, request: str) -> bool:
         """Take a request out, wherever it is."""
-        self.calls = []
         if request not in (*self.waiting, *self.running):
             raise Refused("false", "Task 4/abort-unknown", "unknown")
         self.because("Task 4/abort", "waiting" if request in self.waiting else "running")
@@ -223,7 +226,6 @@ class Scheduler(Engine):
 
     def reset(self, preempt_running: bool) -> bool:
         """reset_prefix_cache(preempt_running)."""
-        self.calls = []
         self.because("Task 4/reset", "preempting" if preempt_running else "plain")
         for victim in reversed(self.running) if preempt_running else ():
             self._preempt(victim)
@@ -231,7 +233,6 @@ class Scheduler(Engine):
 
     def spoil(self) -> None:
         """The caller empties what it was given."""
-        self.calls = []
         self.because("Constraint 7/results")
 
     # Tasks 5 and 6: functions
@@ -324,4 +325,11 @@ class Scheduler(Engine):
             known = Request(list(prompt), most, priority, arrival, status, computed, preemptions, list(outputs))
             self.requests[name] = known
         self.kv = Manager()
-        self.kv.restore({**self.kv.state(), **state["pool"], "tables": state["tables"], "free": state["free"]})
+        if self.settings:
+            num_blocks, block_size, caching, *_ = self.settings
+            self.kv.mgr(num_blocks, block_size, caching, _ENDLESS)
+            for name, known in self.requests.items():
+                self.kv.new(name, tuple(known.tokens))
+            free = state["free"]
+            queue = {"free": free, "back": free[::-1], "num_free": len(free), "tables": state["tables"]}
+            self.kv.restore({**self.kv.state(), **state["pool"], **queue})

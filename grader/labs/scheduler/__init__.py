@@ -1,0 +1,1 @@
+"""The scheduler assignment: preemption, memory budget and fragmentation, in Python over a pool that is given."""

@@ -1,0 +1,95 @@
+"""Random traces: small pools, requests that begin alike, ids that come again, crowded memories.
+
+What the handout leaves open occurs in none of them.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from reference.operation import Argument, Operation
+from reference.scheduler.scheduler import Scheduler
+
+__all__ = ["generate"]
+
+_NAMES = "abcdefgh"
+_POLICIES = ("max", "pow2", "oracle", "paged")
+
+
+def generate(random: Random, length: int) -> list[Operation]:
+    """Return a trace: schedulers (a third of them made for tokens that come back to the budget), and simulations."""
+    engine, operations = Scheduler(), list[Operation]()
+    maker = _Steps(random, refunds=random.random() < 1 / 3)
+    crowded = random.randrange(1, length)
+    while len(operations) < length:
+        name, arguments = _simulation(random, crowded=True) if len(operations) == crowded else maker.next(engine)
+        operation = Operation(name=name, arguments=arguments)
+        engine.apply(operation)
+        operations.append(operation)
+    return operations
+
+
+def _simulation(random: Random, *, crowded: bool) -> tuple[str, tuple[Argument, ...]]:
+    slots, most = (random.randint(60, 120), random.randint(6, 12)) if crowded else (random.randint(8, 44), 0)
+    most = most or random.randint(4, 14)
+    count = random.randint(30, 40) if crowded else random.randint(0, 12)
+    lengths = []
+    for _ in range(count):
+        prompt = random.randint(1, most - 1)
+        lengths.append((prompt, random.randint(1, most - prompt)))
+    policy = random.choice(_POLICIES)
+    return "simulate", (policy, slots, most, random.randint(1, 4), tuple(lengths))
+
+
+class _Steps:
+    """Makes the operations of schedulers."""
+
+    def __init__(self, random: Random, *, refunds: bool) -> None:
+        self.random, self.refunds = random, refunds
+        self.opened = False
+        self.time = 0
+
+    def next(self, engine: Scheduler) -> tuple[str, tuple[Argument, ...]]:
+        """The next operation: `schedule` and `update` alternate."""
+        random = self.random
+        if not engine.settings or (not self.opened and random.random() < 0.01):
+            return self._made()
+        if len(engine.waiting) + len(engine.running) < random.randint(1, 5):
+            return self._added(engine)
+        drawn = random.random()
+        if drawn < 0.04:
+            known = [*engine.waiting, *engine.running]
+            return "abort", (random.choice([*known, random.choice(_NAMES)]),)
+        if drawn < 0.06:
+            return _simulation(random, crowded=False)
+        if drawn < 0.07 and not self.opened:
+            return "reset", (random.random() < 0.6,)
+        self.opened = not self.opened
+        return ("schedule" if self.opened else "update"), ()
+
+    def _made(self) -> tuple[str, tuple[Argument, ...]]:
+        random = self.random
+        self.tokens = [tuple(random.randrange(3) for _ in range(12)) for _ in range(2)]
+        if self.refunds:
+            return "scheduler", (random.randint(4, 8), 1, False, 3, random.randint(3, 4), 0, "priority", False)
+        return "scheduler", (
+            random.randint(4, 14),
+            random.randint(1, 4),
+            random.random() < 0.6,
+            random.randint(1, 4),
+            random.randint(2, 64),
+            random.choice((0, 0, 2, 3)),
+            random.choice(("fcfs", "priority")),
+            random.random() < 1 / 3,
+        )
+
+    def _added(self, engine: Scheduler) -> tuple[str, tuple[Argument, ...]]:
+        random = self.random
+        self.time += 1
+        if self.refunds:
+            prompt = tuple(random.randrange(3) for _ in range(random.choice((1, 1, 4))))
+            return "add", (random.choice(_NAMES), prompt, random.randint(1, 4), max(0, 9 - self.time), self.time)
+        size = engine.kv.block_size
+        shared = random.choice(self.tokens)[: size * random.randint(0, 3)]
+        prompt = shared + tuple(random.randrange(3) for _ in range(random.randint(0 if shared else 1, 4)))
+        return "add", (random.choice(_NAMES), prompt, random.randint(1, 5), random.randrange(3), self.time)
