@@ -243,3 +243,5 @@ class Case:
     generated: Generated | None = None
     """The random traces that it stands for; its own trace is empty then. It passes when the program does in all of them
     what the reference does; else it becomes the shortest trace that fails."""
+    seed: int | None = None
+    """Of a case that became such a trace: the seed of the trace."""

@@ -136,6 +136,8 @@ def _score(rule: Rule, found: Sequence[CaseFindings], cases: Sequence[Case], els
     right = [
         one.comparison.case for one in found if one.comparison.case.rule == rule.id and passes(one.comparison, rule)
     ]
+    if all(case.seed is not None for case in right):  # a trace that went wrong elsewhere does not show that it is right
+        right = []
     weight, earned = (sum(case.weight for case in some) for some in (own, right))
     return _rule_score(rule, _share(rule, earned, weight, elsewhere), len(own), len(right))
 

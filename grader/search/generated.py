@@ -55,8 +55,11 @@ def _case(case: Case, place: int, model: ModelFactory) -> Case:
     """The case of one trace."""
     generated = case.generated or Generated(seeds=range(0), length=0)
     trace = Trace(operations=generated.traces[place], settings=case.trace.settings)
-    title = f"{case.title} (seed {generated.seeds[place]})"
-    return replace(case, title=title, trace=trace, expected=Expected.of(play(model(trace), trace)), generated=None)
+    seed = generated.seeds[place]
+    title = f"{case.title} (seed {seed})"
+    return replace(
+        case, title=title, seed=seed, trace=trace, expected=Expected.of(play(model(trace), trace)), generated=None
+    )
 
 
 def _shortest(alone: Sequence[Played], compare: Compare) -> Played | None:

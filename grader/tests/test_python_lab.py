@@ -176,6 +176,14 @@ def test_a_class_is_graded_stored_shown_and_graded_again(tmp_path: Path) -> None
     assert regraded.code == 1
 
 
+def test_a_program_that_does_nothing_earns_nothing(tmp_path: Path) -> None:
+    """Not by random traces either, which go wrong elsewhere before they come to their rule."""
+    nothing = "\n".join(f"    def {name}(self, *_): pass" for name in ("take", "give", "label", "find", "usage"))
+    begin = RIGHT[: RIGHT.index("    def take(")]
+
+    assert graded(tmp_path, begin + nothing + "\n").score == 0
+
+
 def test_a_module_that_is_slow_to_import_loses_nothing(tmp_path: Path) -> None:
     """As of a student who left his own tests in it; the random traces share its execution then."""
     record = graded(tmp_path, RIGHT + "\n\nfor number in range(300_000):\n    pass\n")

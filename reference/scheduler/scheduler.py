@@ -80,6 +80,7 @@ class Scheduler(Engine):
             raise Refused("ValueError", "Task 1/never-fits", "never-fits")
         self.requests[request] = Request(list(tokens), max_tokens, priority, arrival)
         self.kv.new(request, tokens)
+        self.because("Task 1/add_request", self._policy)
         self._wait(request, at_front=False)
 
     def _wait(self, request: str, *, at_front: bool) -> None:
@@ -130,10 +131,11 @@ class Scheduler(Engine):
             if request is None:
                 break
             served.append(request)
+            self.because("Task 2/handshake")
             tokens = self._share(len(self.requests[request].tokens) - self.requests[request].computed)
             while not self._allocate(request, tokens, []):
                 victim = self.running[-1] if self._policy == "fcfs" else max(self.running, key=self._key)
-                self.because("Task 2/victim", "self" if victim == request else "other")
+                self.because("Task 2/victim", "self" if victim == request else "other", self._policy)
                 self._preempt(victim)
                 preempted.append(victim)
                 if victim == request:
@@ -144,6 +146,7 @@ class Scheduler(Engine):
     def _preempt(self, victim: str) -> None:
         """Take back what a request has, and let it wait."""
         known = self.requests[victim]
+        self.because("Task 2/preempt")
         if self.scheduled.pop(victim, None) is not None:
             self.because("Task 2/refund", "refund")
         self.running.remove(victim)
@@ -190,10 +193,12 @@ class Scheduler(Engine):
         for request in [one for one in self.running if one in self.scheduled]:
             known = self.requests[request]
             known.computed += self.scheduled[request]
+            self.because("Task 3/sample", "complete" if known.computed == len(known.tokens) else "partial")
             if known.computed == len(known.tokens):
                 known.outputs.append(self._sample(known))
                 self._tell_pool(request)
                 if len(known.outputs) == known.max_tokens:
+                    self.because("Task 3/finished", "finished")
                     self._leave(request)
                     finished.append(request)
         self.scheduled = {}
@@ -239,30 +244,37 @@ class Scheduler(Engine):
 
     def page_size_bytes(self, *arguments: int) -> int:
         """See `budget`."""
+        self.because("Task 5/page_size_bytes")
         return budget.page_size_bytes(*arguments)
 
     def available_kv_memory(self, *arguments: int) -> int:
         """See `budget`."""
+        self.because("Task 5/available_kv_memory")
         return budget.available_kv_memory(*arguments)
 
     def get_num_blocks(self, available: tuple[int, ...], page_bytes: int, layers: int, override: int | None) -> int:
         """See `budget`."""
+        self.because("Task 5/get_num_blocks")
         return budget.get_num_blocks(available, page_bytes, layers, override)
 
     def check_enough_memory(self, *arguments: int) -> int:
         """See `budget`."""
+        self.because("Task 5/check_enough_memory")
         return budget.check_enough_memory(*arguments)
 
     def estimate_max_model_len(self, *arguments: int) -> int:
         """See `budget`."""
+        self.because("Task 5/estimate_max_model_len")
         return budget.estimate_max_model_len(*arguments)
 
     def max_concurrency(self, *arguments: int) -> float:
         """See `budget`."""
+        self.because("Task 5/max_concurrency")
         return budget.max_concurrency(*arguments)
 
     def simulate(self, policy: str, slots: int, max_len: int, block_size: int, lengths: tuple[Any, ...]) -> list[Any]:
         """See `fragmentation`."""
+        self.because("Task 6/paged" if policy == "paged" else "Task 6/buddy", policy)
         return fragmentation.simulate(policy, slots, max_len, block_size, lengths)
 
     # The manager that is given

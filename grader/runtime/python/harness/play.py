@@ -101,7 +101,9 @@ class Harness:
         self.table = table.Table(self.header["table"])
         codes = {name: compile(text, f"{name}.py", "exec") for name, text in self.header["given"].items()}
         self.given = given.Given(codes)
-        needed = [name for text in self.header["given"].values() for name in imports.look(text.encode(), "", ())[1]]
+        texts = [*self.header["given"].values(), self.header["table"]["defines"]]
+        own = self.header["given"]
+        needed = [name for text in texts for name in imports.look(text.encode(), "", own)[1] if name not in own]
         cage.forbid_memory()
         imports.preload([*names, *needed])
         cage.refuse_unheard()
