@@ -16,6 +16,9 @@ __all__ = ["BUNDLE"]
 def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     for name, path in lab.starter.items():
         yield File(name=name, content=path.read_bytes())
+    handout = lab.cases / "handout.md"
+    if handout.is_file():
+        yield File(name="HANDOUT.md", content=handout.read_bytes())
     yield filled("starter_readme.md", "README.md", lab)
     yield filled("starter_check.sh", "check", lab, runs=True)
     yield filled("starter_grade.sh", "scripts/grade", lab, runs=True)

@@ -43,6 +43,7 @@ def _in(folder: str, source_name: str) -> LabEntry:
 LABS: dict[str, LabEntry] = {
     "paged_kv": _in("paged_kv", "llm_memory.c"),
     "block_pool": _in("block_pool", "block_pool.py"),
+    "scheduler": _in("scheduler", "scheduler.py"),
 }
 
 
