@@ -310,7 +310,7 @@ def _equal(wanted: object, actual: object, tolerance: float) -> bool:
         return len(wanted) == len(actual) and all(_equal(mine, theirs, tolerance) for mine, theirs in pairs)
     if isinstance(wanted, dict) and isinstance(actual, dict):
         return wanted.keys() == actual.keys() and all(_equal(wanted[key], actual[key], tolerance) for key in wanted)
-    if tolerance and _is_number(wanted) and _is_number(actual):
+    if tolerance and float in (type(wanted), type(actual)) and _is_number(wanted) and _is_number(actual):
         return math.isclose(float(str(wanted)), float(str(actual)), rel_tol=0.0, abs_tol=tolerance)
     return type(wanted) is type(actual) and wanted == actual
 

@@ -170,6 +170,7 @@ class Scheduler(Engine):
                 self.because("Task 2/reserve-full", "reserve-full")
                 break
             tokens = self._share(len(known.tokens) - found)
+            self.because("", *(("part",) if tokens < len(known.tokens) - found else ()))
             if not self._allocate(request, tokens, hits):
                 self.because("Task 2/nobody-overtakes", "no-room")
                 break
