@@ -364,7 +364,8 @@ def main() -> int:
     try:
         with child(asked.archive) as vllm:
             for number in range(1, asked.traces + 1):
-                sys.stderr.write(f"\r{number} of {asked.traces}")
+                if sys.stderr.isatty():
+                    sys.stderr.write(f"\r{number} of {asked.traces}")
                 trace = played(next(numbers), asked.length, without_known=asked.without_known)
                 comparison.add(trace, vllm.after(trace.operations))
     except NotTheArchive as error:
