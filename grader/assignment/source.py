@@ -23,7 +23,7 @@ from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.core.verdict import Finding, Tool, Verdict
 
-__all__ = ["Source", "collect", "levels_below", "names_below", "nearest_of"]
+__all__ = ["Source", "collect", "levels_below", "missing", "names_below", "nearest_of"]
 
 _MOST_BYTES = 1 << 20
 _MOST_ENTRIES = 20_000
@@ -83,9 +83,7 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
         source = Source(name=name, file=file, path=nearest[0], notes=notes)
         return _read(source, path, source_name=source_name, rule=rule)
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(
-            f"{name}: there is no such file or folder; write the path of {source_name} or its folder"
-        ) from None
+        raise UsageError(f"{name}: {missing(source_name)}") from None
     except PermissionError as error:
         raise UsageError(f"{_readable(Path(error.filename or path))}: we may not read it") from None
     except OSError as error:  # such as a name that is too long, or a failing disk: never a score of 0
@@ -126,6 +124,11 @@ def nearest_of(folder: Path, names: Collection[str]) -> set[str]:
     """
     levels = [{entry.name for entry in level} for level in _levels(folder)]
     return next((level & set(names) for level in levels if level & set(names)), set().union(*levels))
+
+
+def missing(source_name: str) -> str:
+    """Return what is said of a path at which there is nothing."""
+    return f"there is no such file or folder; write the path of {source_name} or its folder"
 
 
 def names_below(folder: Path) -> set[str]:

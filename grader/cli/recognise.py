@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from grader.assignment.source import names_below, nearest_of
+from grader.assignment.source import missing, names_below, nearest_of
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.labs import LABS, LabEntry, present
 
-__all__ = ["lab_of_class", "lab_of_submissions", "missing", "only_lab"]
+__all__ = ["lab_of_class", "lab_of_submissions", "only_lab"]
 
 
 _MOST_BYTES = 20 << 20
@@ -50,11 +50,6 @@ def lab_of_submissions(paths: Iterable[Path]) -> str:
     if not seen and len(present()) > 1:
         raise UsageError(f"{one_line(str(wanted[0]))}: {missing(' or '.join(sorted(_sources())))}")
     return next(iter(seen), None) or only_lab()
-
-
-def missing(source_name: str) -> str:
-    """Return what is said of a path at which there is nothing."""
-    return f"there is no such file or folder; write the path of {source_name} or its folder"
 
 
 def lab_of_class(folder: Path) -> str:

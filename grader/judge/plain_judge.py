@@ -80,8 +80,14 @@ class PlainModel:
         self._engine = self.oracle(self.trace)
 
     def apply(self, operation: Operation) -> Reply:
-        """Do one operation."""
-        self._reply = self._engine.apply(operation)
+        """Do one operation. Raises `CannotGoOn` for one that names what is not there, such as an unknown request."""
+        try:
+            self._reply = self._engine.apply(operation)
+        except CannotGoOn:
+            raise
+        except Exception as error:  # an engine need not know what the lines of a case file may name
+            what = f"{type(error).__name__}: {error}"
+            raise CannotGoOn(f"it names something that is not there ({what})") from error
         return self._reply
 
     def record(self) -> bytes:

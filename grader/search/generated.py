@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from grader.core.case import Case, Expected, Generated
+from grader.core.case import Case, Expected
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.observation import NO_TIME, Played
 from reference.model import ModelFactory, play
@@ -53,7 +53,8 @@ def shortest_failing(
 
 def _case(case: Case, place: int, model: ModelFactory) -> Case:
     """The case of one trace."""
-    generated = case.generated or Generated(seeds=range(0), length=0)
+    generated = case.generated
+    assert generated is not None
     trace = Trace(operations=generated.traces[place], settings=case.trace.settings)
     seed = generated.seeds[place]
     title = f"{case.title} (seed {seed})"

@@ -204,6 +204,14 @@ def test_parts_of_a_list_and_whole_replies_have_facets_by_call() -> None:
     assert replies(facets, [[1], [2]], [[1], [3]], call="step") == [("new", "[[1],[3]]")]
 
 
+def test_a_case_that_names_what_is_not_there_is_an_error_in_words() -> None:
+    """Of whoever wrote the case, who gets no traceback."""
+    model = PlainModel(Trace(operations=()), oracle=lambda _: Shelf(), calls=_CALLS, facets=())
+
+    with pytest.raises(CannotGoOn, match="something that is not there"):
+        model.apply(Operation(name="give", arguments=((7,),)))
+
+
 def test_what_a_refused_call_changed_is_a_facet_of_its_own() -> None:
     """Whatever part of the state it is; the part is noted for the search of lines."""
     facets = (Facet("free"), Facet("refused", path="refused"))
