@@ -5,19 +5,20 @@ The grader knows no lab by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from grader.core.case import Case, Grammar
+from grader.core.chart import Chart
 from grader.core.picture import Part
 from grader.core.rubric import Rubric
 from grader.runtime.protocol import Runtime
 from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
-__all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Clue", "Lab"]
+__all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Charts", "Clue", "Lab"]
 
 ONLY = "only-"
 """Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.patterns)."""
@@ -84,6 +85,10 @@ _NO_WORDS: Mapping[str, str] = {}
 _NO_FILES: Mapping[str, Path] = {}
 
 
+Charts = Callable[[Trace, Sequence[Mapping[str, Any]]], Iterable[Chart]]
+"""Draws a trace and the described records after its first operations, which may be a program's: of any content."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
     """An assignment. `grader.labs.load_lab` makes it of what its author gives and of the files in its folder of cases.
@@ -119,6 +124,8 @@ class Lab:
     """A described record as lines of rich markup, for `grade explain`; None: the picture, as text."""
     picture: Callable[[dict[str, Any]], Iterable[Part]] = _no_picture
     """A described record as parts of a picture, for reports that draw."""
+    charts: Charts | None = None
+    """The charts of a run."""
     labels_hold: Callable[[], bool] = _always
     """Whether the tools of this machine are those that the labels of the lab's samples were made with. An attack often
     targets a certain release; with another one its label names more verdicts."""

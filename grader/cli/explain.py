@@ -11,6 +11,8 @@ from grader.cli.parser import Parser
 from grader.cli.terminal import console
 from grader.core.errors import ExitCode
 from grader.core.picture import Part, Shape
+from grader.report.charts import chart_lines, legend_of
+from grader.result.draw_charts import expected_charts
 from reference.model import play
 
 __all__ = ["explain", "options"]
@@ -59,6 +61,12 @@ def explain(case: str, lab: str | None, seed: int | None) -> ExitCode:
         if changed := _changed(before, now):
             shown.print(f"[bold]changed:[/bold] {escape(changed)}")
         before = now
+    for chart in expected_charts(found.trace, chosen):
+        shown.print()
+        shown.rule(f"[bold]{escape(chart.title)}[/bold]", align="left")
+        for drawn in chart_lines(chart):
+            shown.print(escape("".join(part.text for part in drawn)))
+        shown.print(escape(legend_of(chart)))
     return ExitCode.ACCEPTED
 
 

@@ -20,8 +20,8 @@ class Facet:
     ("request"). Differences are then told by entry: "block 3: ref". Empty: the value is compared as a whole."""
     path: str = ""
     """Where it stands in the record: "state.NAME" (the default), "reply" or a part of it such as "reply.hits" or
-    "reply.0", or a pattern with one star for the entries that `per` names: "state.requests.*.blocks". "accepted" is
-    whether a call did its work, "refused" whatever a call changed in the state although it refused."""
+    "reply.0", or a pattern with one star for the entries that `per` names: "state.requests.*.blocks", "reply.*.0".
+    "accepted" is whether a call did its work, "refused" whatever a call changed in the state although it refused."""
     tolerance: float = 0.0
     """The largest difference of two fractions that counts as equal."""
     calls: tuple[str, ...] = ()

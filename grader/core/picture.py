@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
+from grader.core.chart import ComparedChart
+
 __all__ = ["Drawing", "Panel", "Part", "Picture", "Row", "Scene", "Shape"]
 
 
@@ -89,5 +91,6 @@ class Picture:
     """The operation that went wrong first."""
     rows: tuple[Row, ...] = ()
     scenes: tuple[Scene, ...] = ()
+    charts: tuple[ComparedChart, ...] = ()
     program: tuple[str, ...] = ()
     """The lines of a program that reproduces the failure outside the grader."""

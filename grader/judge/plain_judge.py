@@ -30,6 +30,9 @@ UNREADABLE = "!"
 Invariants = Callable[[dict[str, Any]], Iterable[str]]
 """Yields a sentence for each thing about a state that can never be so, whatever was called before."""
 
+_EACH = "*"
+"""The step of a path that stands for each entry of a list or an object."""
+
 _ABSENT = object()
 _MOST_DIFFERENCES = 100
 _MOST_SHOWN = 300
@@ -185,9 +188,10 @@ class PlainModel:
             facet
             for facet in self.facets
             if facet.steps[0] == REPLY and len(facet.steps) > 1 and (not facet.calls or seen.call in facet.calls)
-            if _child(mine, facet.steps[1]) is not _ABSENT
+            if facet.steps[1] == _EACH or _child(mine, facet.steps[1]) is not _ABSENT
         ]
-        if accepts and parts and _same_parts(mine, theirs):
+        each = any(facet.steps[1] == _EACH for facet in parts)
+        if accepts and parts and _same_parts(mine, theirs, each=each):
             for facet in parts:
                 yield from _facet_differences(facet, facet.steps, {REPLY: mine}, {REPLY: theirs})
             named = {facet.steps[1] for facet in parts}
@@ -255,13 +259,17 @@ def _facet_differences(
         yield from _entries(facet, wanted, actual) if facet.per and not entry else _alone(facet, entry, wanted, actual)
         return
     first, *rest = steps
-    if first != "*":
+    if first != _EACH:
         yield from _facet_differences(facet, tuple(rest), _child(wanted, first), _child(actual, first), entry=entry)
         return
-    if not isinstance(actual, dict) or not isinstance(wanted, dict):
+    if isinstance(actual, list) and isinstance(wanted, list) and len(actual) == len(wanted):
+        keys: Iterable[str] = map(str, range(len(wanted)))
+    elif isinstance(actual, dict) and isinstance(wanted, dict):
+        keys = dict.fromkeys([*wanted, *actual])
+    else:
         yield from _alone(facet, entry, wanted, actual)
         return
-    for key in dict.fromkeys([*wanted, *actual]):
+    for key in keys:
         yield from _facet_differences(facet, tuple(rest), _child(wanted, key), _child(actual, key), entry=key)
 
 
@@ -295,15 +303,18 @@ def _child(value: object, key: str) -> object:
     return value.get(key, _ABSENT) if isinstance(value, dict) else _ABSENT
 
 
-def _same_parts(mine: object, theirs: object) -> bool:
-    """Whether two replies can be compared part by part: objects, or lists of one length."""
+def _same_parts(mine: object, theirs: object, *, each: bool) -> bool:
+    """Whether two replies can be compared part by part: objects, or lists of one length (`each`: their items too)."""
     if isinstance(mine, list) and isinstance(theirs, list):
-        return len(mine) == len(theirs)
+        pairs = zip(mine, theirs, strict=False)
+        return len(mine) == len(theirs) and (not each or all(_same_parts(*pair, each=False) for pair in pairs))
     return isinstance(mine, dict) and isinstance(theirs, dict)
 
 
 def _without(value: object, named: Collection[str]) -> object:
     """A reply without the parts that facets of their own name."""
+    if _EACH in named:
+        return []
     if isinstance(value, list):
         return [item for place, item in enumerate(value) if str(place) not in named]
     return {key: item for key, item in value.items() if key not in named} if isinstance(value, dict) else value

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grader.assignment.lab import Lab
+from grader.assignment.lab import Charts, Lab
 from grader.core.case import JsonValue, Number, Signature, Word
 from grader.core.facet import Facet
 from grader.core.picture import Part, Shape
@@ -38,14 +38,15 @@ def python_lab(
     starter: Path | None = None,
     given: Mapping[str, Path] = _NO_FILES,
     invariants: Invariants | None = None,
+    charts: Charts | None = None,
 ) -> Lab:
     """Return the lab whose table is in a module: `table` is its `globals()`.
 
     The module defines OPERATIONS (a `Signature` for each operation), SETUP, CALLS, READS, FACETS, and where it needs
     them TAKES, GIVES and DEFINES (see `CallTable`). `oracle` is "module:factory", `cases` the folder of cases (default:
     `cases/NAME`), `starter` the file that students begin with (default: `starter.py` beside the module), `given` maps
-    the names of modules that submissions may import to their files. Raises `ValueError` for a table that does not fit
-    together, `RubricError` for wrong files.
+    the names of modules that submissions may import to their files, `charts` draws a whole run. Raises `ValueError` for
+    a table that does not fit together, `RubricError` for wrong files.
     """
     operations: dict[str, Signature] = table["OPERATIONS"]
     facets: tuple[Facet, ...] = table["FACETS"]
@@ -76,6 +77,7 @@ def python_lab(
         runtime=PythonRuntime(table=calls, given=given),
         invariants=invariants,
         picture=partial(picture, facets),
+        charts=charts,
         reproduce=partial(reproduce, calls),
         reproduce_command=COMMAND,
         starter={**own, **{f"{key}.py": path for key, path in given.items()}},
@@ -123,8 +125,14 @@ def _at(state: Any, steps: Sequence[str]) -> Any:
         if step == "*":
             entries = state if isinstance(state, dict) else {}
             return {key: _at(value, steps[number + 1 :]) for key, value in entries.items()}
-        state = state.get(step) if isinstance(state, dict) else None
+        state = _child(state, step)
     return state
+
+
+def _child(value: Any, step: str) -> Any:
+    if isinstance(value, list) and step.isdecimal():
+        return value[int(step)] if int(step) < len(value) else None
+    return value.get(step) if isinstance(value, dict) else None
 
 
 def _grid(per: str, values: Mapping[Facet, Any]) -> Part:

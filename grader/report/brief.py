@@ -9,6 +9,7 @@ from functools import partial
 from grader.core.causes import Audience, Group, broken_by, grouped, hint_of, is_hidden, leading_finding
 from grader.core.record import Record
 from grader.core.verdict import RuleScore, Verdict
+from grader.report.charts import show_charts
 from grader.report.closing import MORE, advised, graded_briefly, printed, reproduce
 from grader.report.fit import Section, fit
 from grader.report.focus import Focus, focus
@@ -73,6 +74,8 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
     yield Section(rank=2, versions=tuple(partial(start, most=most) for most in (20, 8, 3)))
     if groups:
         yield Section(rank=3, versions=(partial(show_states, shown=shown),))
+        charts = partial(show_charts, charts=shown.charts if shown is not None else ())
+        yield Section(rank=1, versions=(charts,))
         trace = partial(_first, record=record, group=groups[0])
         yield Section(
             rank=3, versions=tuple(partial(trace, fold=fold) for fold in (Fold(), Fold(1, 3, 1), Fold(1, 1, 0)))

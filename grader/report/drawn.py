@@ -171,13 +171,14 @@ def _words(panels: Sequence[DrawnPanel]) -> Iterator[str]:
 
 def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
     """Return what is wrong in one row: the row as a whole, or each cell by its column."""
+    label = row.label or panel.title
     if row.one_sided:
-        yield f"{row.label}: " + ("missing in yours" if row.missing else "there in yours, and should not be")
+        yield f"{label}: " + ("missing in yours" if row.missing else "there in yours, and should not be")
         return
     for same, places in groupby(range(len(row.cells)), key=lambda place: row.cells[place]):
         if same.wrong:
             yours, right = (panel.legend.get(text, text) or "nothing" for text in (same.actual, same.expected))
-            yield f"{row.label}{_column(panel, row, list(places))}: yours {yours}, should be {right}"
+            yield f"{label}{_column(panel, row, list(places))}: yours {yours}, should be {right}"
 
 
 def _column(panel: DrawnPanel, row: DrawnRow, places: Sequence[int]) -> str:

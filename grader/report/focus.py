@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from grader.core.causes import Audience, bad_operation, clauses_of, is_hidden, of_the_build
+from grader.core.chart import ComparedChart
 from grader.core.record import Record
 from grader.core.verdict import NOT_IMPORTED, Diagnosis, Finding, Outcome, SourceLine, StepShown, Verdict
 from grader.report.compared import Compared, compared
@@ -69,6 +70,7 @@ class Focus:
     reached: bool = True
     """Whether the program returned from that operation."""
     states: Compared | None = None
+    charts: tuple[ComparedChart, ...] = ()
     also: str = ""
     """The other rules that were seen."""
 
@@ -137,6 +139,7 @@ def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
         )
     number = bad_operation(record, outcome) if outcome is not None else 0
     reached, states = _states_of(record, outcome, number)
+    picture = next((one for one in record.pictures if one.case == diagnosis.case), None)
     place = f":{diagnosis.line}" if diagnosis.line else ""
     steps = [step for step in outcome.steps if step.number <= number] if outcome is not None else []
     return replace(
@@ -151,6 +154,7 @@ def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
         number=number,
         reached=reached,
         states=states,
+        charts=picture.charts if picture is not None and not is_next(record) else (),
     )
 
 

@@ -16,6 +16,7 @@ from grader.core.causes import (
     leading_finding,
     lost_points,
 )
+from grader.core.chart import ComparedChart
 from grader.core.record import Record
 from grader.core.verdict import Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
 from grader.report.closing import graded_how, repro_name
@@ -129,6 +130,7 @@ class _Cause:
     scenes: tuple[DrawnScene, ...]
     at: int
     """The position in `scenes` of the operation that went wrong, or of the last scene before it."""
+    charts: tuple[ComparedChart, ...]
     undrawn: bool
     """Whether that operation has no scene although the case was to be drawn."""
     besides: tuple[str, ...]
@@ -161,6 +163,7 @@ def _cause(record: Record, group: Group) -> _Cause:
         before=tuple(step for step in outcome.steps if step.number < first),
         scenes=scenes,
         at=at[-1] if at else 0,
+        charts=picture.charts if picture is not None else (),
         undrawn=picture is not None and number > 0 and all(scene.step.number < number for scene in scenes),
         besides=tuple(besides(findings_of(record, outcome), leading)),
         program="\n".join(picture.program) if picture is not None else "",

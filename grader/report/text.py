@@ -8,6 +8,7 @@ from grader.core.causes import Audience, Group, broken_by, grouped, hint_of, is_
 from grader.core.record import Record
 from grader.core.verdict import RuleScore, Verdict
 from grader.report.brief import Part, brief
+from grader.report.charts import show_charts
 from grader.report.closing import advised, footer, printed
 from grader.report.document import Document
 from grader.report.focus import focus
@@ -63,6 +64,7 @@ def _everything(page: Page, record: Record, reader: Audience, without: Container
             page.labelled("also seen", f"{shown.also}; some of it may go away with this one")
         page.blank()
         show_states(page, shown)
+        show_charts(page, shown.charts if shown is not None else ())
         if Part.POINTS not in without:
             _points(page, record)
         if Part.CASES not in without and record.verdict is not Verdict.ACCEPTED:

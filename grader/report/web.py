@@ -41,7 +41,7 @@ def _template(name: str) -> str:
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    body = _read("parts.jinja") + _read(f"{name}.jinja")
+    body = _read("parts.jinja") + _read("chart.jinja") + _read(f"{name}.jinja")
     return _SHELL % {"policy": policy, "style": style, "script": script, "body": body}
 
 

@@ -22,6 +22,7 @@ from grader.core.causes import Audience, bad_operation, grouped, is_hidden
 from grader.core.picture import Drawing, Panel, Part, Picture, Row, Scene, Shape
 from grader.core.record import Record
 from grader.core.verdict import Outcome
+from grader.result.draw_charts import charts
 from grader.runtime.comparison import Comparison
 from reference.model import CannotGoOn, CannotPoke
 
@@ -90,6 +91,7 @@ def _picture(
         operation=bad,
         rows=tuple(rows.kept),
         scenes=tuple(scenes),
+        charts=tuple(charts(comparison, bad, lab)),
         program=() if first_only else _program(comparison.case, bad - 1, lab),
     )
 

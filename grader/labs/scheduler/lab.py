@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, Word, python_lab
+from grader.labs.scheduler.charts import charts
 from grader.labs.scheduler.invariants import broken
 
 _BYTES = 2**62
@@ -228,7 +229,7 @@ READS = {
     "pool": "pool()",
 }
 
-_STEP = ("schedule",)
+_STEP, _ROWS = ("schedule",), ("simulate",)
 FACETS = (
     Facet("error", path="accepted"),
     Facet("counts", path="reply.0", calls=_STEP, title="scheduled tokens"),
@@ -237,6 +238,10 @@ FACETS = (
     Facet("preempted", path="reply.3", calls=_STEP),
     Facet("counts", path="reply.4", calls=_STEP, title="total"),
     Facet("reply", path="reply", tolerance=1e-9, calls=("max_concurrency",)),
+    Facet("held", per="row", path="reply.*.0", calls=_ROWS, title="token"),
+    Facet("totals", per="row", path="reply.*.1", calls=_ROWS, title="reserved"),
+    Facet("totals", per="row", path="reply.*.2", calls=_ROWS, title="internal"),
+    Facet("totals", per="row", path="reply.*.3", calls=_ROWS, title="external"),
     Facet("reply", path="reply"),
     Facet("failing", path="refused"),
     Facet("running"),
@@ -261,4 +266,5 @@ def lab() -> Lab:
         "reference.scheduler:Scheduler",
         given={"kv_cache": Path(__file__).parent / "given" / "kv_cache.py"},
         invariants=broken,
+        charts=charts,
     )

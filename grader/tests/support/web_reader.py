@@ -41,7 +41,7 @@ _OURS = {
     "caption": "",
     "svg": "class height role aria-label width aria-hidden viewbox",
     "line": "class x1 y1 x2 y2",
-    "text": "x y text-anchor",
+    "text": "class x y text-anchor",
     "rect": "class x y width height rx",
     "path": "d",
 }

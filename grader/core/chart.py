@@ -1,0 +1,72 @@
+"""Charts of a whole case: what happened in it from left to right, or how a whole is divided into shares.
+
+The lab makes them (`Lab.charts`) of the states after each operation; the code that draws them knows only signs and
+numbers. States have pictures of their own (`grader.core.picture`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Chart", "ComparedChart", "Level", "Place", "Shares", "Track"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """A row of cells. Each cell is empty, or a sign of the chart's legend with perhaps more behind it, such as "P4"."""
+
+    label: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A row of numbers from 0 to `most`, one for each column; None where nothing is known."""
+
+    label: str
+    values: tuple[int | None, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """A bar whose length is a whole, divided into parts in the order of the chart's legend."""
+
+    label: str
+    parts: tuple[float, ...]
+    """Not negative. What they add up to is the whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A chart of one run of a case: tracks and levels below common columns, or bars."""
+
+    title: str
+    legend: dict[str, str]
+    """The meaning of each sign of the tracks, or the name of each part of the bars by its sign."""
+    columns: tuple[str, ...] = ()
+    operations: tuple[int, ...] = ()
+    """For each column the number of its operation, from 1, in ascending order."""
+    tracks: tuple[Track, ...] = ()
+    levels: tuple[Level, ...] = ()
+    bars: tuple[Shares, ...] = ()
+    known: tuple[Shares, ...] = ()
+    """Bars of published figures, to compare with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A cell: the positions of its column and its track, from 0."""
+
+    column: int
+    track: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedChart:
+    """The chart of the program's run, and that of the reference's. Both have the same columns and labels."""
+
+    actual: Chart
+    expected: Chart
+    wrong: Place | None = None
+    """The first cell that differs."""
