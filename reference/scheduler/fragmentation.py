@@ -12,7 +12,7 @@ Row = list[int]  # token, reserved, internal, external
 CONTIGUOUS = ("max", "pow2", "oracle")
 
 
-@dataclass
+@dataclass(eq=False)
 class Served:
     """A request of `prompt` and `output` tokens that holds `held` of them."""
 
