@@ -145,7 +145,8 @@ def _diagnose(attempt: Attempt) -> Attempt:
 
 
 def _score(attempt: Attempt) -> Attempt:
-    builds = attempt.built is not None and attempt.can_run and not attempt.built.findings
+    built = attempt.built
+    builds = built is not None and attempt.can_run and not built.findings and not built.missing
     diagnosis = attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
     scores = rule_scores(
         attempt.found,

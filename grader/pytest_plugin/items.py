@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,10 @@ def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
 _CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
 _SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
 _ROOT = Path(__file__).parents[2]
+
+_MOST_TRACES = 40
+"""The random traces of each such case that a sample of a mistake is played with. What all of them cost is mostly time,
+and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
 
 
 class CaseFile(pytest.File):
@@ -103,8 +108,8 @@ class SampleItem(CaseItem):
     def runtest(self) -> None:
         """Grade the sample and compare with its label."""
         folder = self.path.parent
-        record = graded(self.lab.name, folder)
         expected = Verdict(folder.parent.name)
+        record = graded(self.lab.name, folder, is_right=expected is Verdict.ACCEPTED)
         label = _label(folder)
         if record.failed_stages:
             failures = [f"{failure.stage}: {failure.error}" for failure in record.failed_stages]
@@ -127,11 +132,12 @@ class CaseFailed(Exception):
 
 
 @cache
-def graded(lab: str, path: Path) -> Record:
-    """Grade a submission, once per process."""
+def graded(lab: str, path: Path, *, is_right: bool = True) -> Record:
+    """Grade a submission, once per process; of each random case one that is not right plays `_MOST_TRACES`."""
     chosen = open_lab(lab)
     selected = _part(lab)
-    return pipeline.grade(path, chosen, selected.cases, hidden=selected.hidden)
+    cases = selected.cases if is_right else tuple(map(_shortened, selected.cases))
+    return pipeline.grade(path, chosen, cases, hidden=selected.hidden)
 
 
 @cache
@@ -141,6 +147,16 @@ def _part(lab: str) -> CaseSelection:
         return select_cases(chosen, seed=chosen.rubric.seed)
     except CaseFileError as error:
         raise CaseFailed(str(error)) from None
+
+
+def _shortened(case: Case) -> Case:
+    """Return a case of random traces with the first of them."""
+    if case.generated is None:
+        return case
+    few = slice(_MOST_TRACES)
+    whole = case.generated
+    first = replace(whole, seeds=whole.seeds[few], traces=whole.traces[few], digests=whole.digests[few])
+    return replace(case, generated=first)
 
 
 def accepted_samples(lab: str) -> list[Path]:

@@ -35,6 +35,8 @@ class Built:
     advice: tuple[Advice, ...] = ()
     allowed: tuple[str, ...] = ()
     """Symbols that would have been rejected if they had not been allowed."""
+    missing: tuple[str, ...] = ()
+    """What is demanded and not there, although the rest can be run."""
     stopped: bool = False
     """Whether the compiler needed so much that it had to be stopped; then it is not run again."""
     command: str = ""

@@ -165,7 +165,16 @@ def plan_of(result):
 
 
 def requests_now():
-    return {name: [r.status, r.num_computed_tokens, r.num_preemptions, outputs(r)] for name, r in requests.items()}
+    return {
+        name: [
+            exactly(str, r.status), exactly(int, r.num_computed_tokens), exactly(int, r.num_preemptions), outputs(r)
+        ]
+        for name, r in requests.items()
+    }
+
+
+def exactly(kind, value):
+    return value if type(value) is kind else "?"
 
 
 def outputs(request):

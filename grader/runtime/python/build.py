@@ -1,7 +1,9 @@
 """Look at a submission before it plays: does it compile, and define what is demanded?
 
 The text is compiled, and then executed once, in processes of the sandbox. What fails there would fail in every case; it
-is told once, with its line, as a C compiler tells a missing function.
+is told once, with its line. A class or function that is missing costs what is judged by calling it, and the points for
+being complete: an unfinished file is no file that cannot be imported. A file that defines nothing of what is demanded
+is none of this assignment.
 """
 
 from __future__ import annotations
@@ -44,12 +46,14 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
     looked = next((decoded(frame.body) for frame in seen if frame[:2] == ("C", _COMPILED)), None)
     findings = list(_of_the_text(looked, file))
     taken = 0.0
+    missing: tuple[str, ...] = ()
     children = sum(_cpu(decoded(frame.body)) for frame in seen if frame.kind == "E")
     if not findings:
         executed = {frame.kind: decoded(frame.body) for frame in seen if frame.case == _EXECUTED}
         if done.slow or done.silent or done.large:
             executed["E"] = {"large": True} if done.large else {"hang": True}
         findings = list(_of_the_module(executed, file, table.demanded))
+        missing = _missing(executed, table.demanded)
         taken = _cpu(executed.get("E", {}))
     names = looked.get("imports") if looked is not None else None
     modules = tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
@@ -62,6 +66,7 @@ def build(work: Workspace, source: bytes, table: CallTable, given: Mapping[str, 
     )
     return Built(
         program=None if findings else program,
+        missing=missing,
         findings=tuple(findings),
         stopped=bool(findings),  # nothing can be relaxed
         cpu_seconds=done.cpu_seconds,
@@ -89,9 +94,15 @@ def _of_the_module(executed: Mapping[str, dict[str, object]], file: str, demande
         end = ending(file, file, error=executed.get("X"), asked=executed.get("H"), end=executed.get("E", {}))
         yield _finding(end.sentence, *end.lines)
         return
-    missing = executed.get("C", {}).get("missing")
-    for name in [name for name in demanded if name in missing] if isinstance(missing, list) else ():
-        yield _finding(f"{file} defines no {name}")
+    if len(missing := _missing(executed, demanded)) == len(demanded):
+        for name in missing:
+            yield _finding(f"{file} defines no {name}")
+
+
+def _missing(executed: Mapping[str, dict[str, object]], demanded: Sequence[str]) -> tuple[str, ...]:
+    """Return the demanded names that a module does not define."""
+    names = executed.get("C", {}).get("missing")
+    return tuple(name for name in demanded if name in names) if isinstance(names, list) else ()
 
 
 def _finding(message: str, *source: SourceLine) -> Finding:

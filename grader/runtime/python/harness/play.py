@@ -135,7 +135,7 @@ class Harness:
 
     def _executed(self, send):
         runner = self._runner(send)
-        runner.check(self.header["demanded"])
+        runner.check()
         send(b"D", b"")
 
     @property
@@ -143,7 +143,8 @@ class Harness:
         return self.limits["operation"]
 
     def _runner(self, send):
-        runner = program.Program(self.table, self.code, self.header["module"], self.file, self.given, send)
+        name, demanded = self.header["module"], self.header["demanded"]
+        runner = program.Program(self.table, self.code, name, self.file, demanded, self.given, send)
         program.answer_interruptions(runner)
         cage.hide_modules(self.header["imports_allowed"])
         cage.refuse_doors()

@@ -19,16 +19,27 @@ class Ended(Exception):
     """The trace cannot go on; the report about it was sent."""
 
 
+def absent(file, name):
+    """What stands for a demanded class or function that is not written yet: the other ones can be called all the same."""
+
+    def missing(*_, **__):
+        raise NameError(f"{file} defines no {name}")
+
+    return missing
+
+
 class Program:
     """The submission's module, executed anew, and the names by which the lab's table speaks of its objects."""
 
-    def __init__(self, compiled, code, name, file, given, send):
+    def __init__(self, compiled, code, name, file, demanded, given, send):
         self.table = compiled
         self.code = code
         self.name = name
         self.file = file
+        self.demanded = demanded
         self.given = given
         self.send = send
+        self.missing = []
         self.space = {}
         self.calls = self.takes = self.among = self.reads = {}
 
@@ -46,11 +57,10 @@ class Program:
             read = (number + 1) % every == 0 or number + 1 == last
             report({"reply": reply, "state": self._state() if read else {}})
 
-    def check(self, demanded):
+    def check(self):
         """Execute the module alone, and report which demanded names it lacks. Raises `Ended`."""
-        module = self.execute()
-        missing = [name for name in demanded if name not in module.__dict__]
-        self.send(b"C", encoded({"missing": missing}).encode())
+        self.execute()
+        self.send(b"C", encoded({"missing": self.missing}).encode())
 
     def execute(self):
         """Execute the given modules and the student's, which then may be imported under their names. Raises `Ended`."""
@@ -62,7 +72,9 @@ class Program:
         except BaseException as error:
             self._report(error, "import")
             raise Ended from None
-        return module
+        self.missing = [name for name in self.demanded if name not in module.__dict__]
+        for name in self.missing:
+            module.__dict__[name] = absent(self.file, name)
 
     def _begin(self):
         """Make the names anew by which the table speaks of the module and its objects."""
