@@ -109,6 +109,10 @@ def _preempts(*, computed: bool = False, count: bool = False) -> Callable[..., N
 _WRONG: dict[str, tuple[str, Any]] = {
     "no threshold": ("_share", _share(lambda missing, _, budget: min(missing, budget))),
     "no budget": ("_share", _share(lambda missing, most, _: min(missing, most or missing))),
+    "tokens of a victim are lost": (
+        "_budget",
+        property(lambda engine: engine.settings[4] - sum(call[2] for call in engine.calls if call[0] == "alloc")),
+    ),
     "newcomers in front": ("_wait", _waits(lambda _: 0)),
     "victims at the tail": ("_wait", _waits(lambda engine: len(engine.waiting))),
     "no gate": ("_has_room", lambda *_: True),
