@@ -2,11 +2,13 @@
 
 PATH is vLLM's source archive, vllm-0.22.1.tar.gz, which is unpacked but not built; without it the trial is skipped. Its
 Scheduler, over its own KVCacheManager, in a child process, and the reference of the scheduler are given the same random
-traces, those of `reference.scheduler.generate`, 40 steps each; vLLM's admission gate (`scheduler_reserve_full_isl`) is
-`reserve_full`. What must hold: after every operation both have the same reply (scheduled tokens in order, new, resumed
-and preempted requests, total; finished requests in order), running and waiting requests in order, statuses, computed
-tokens, preemptions, outputs, calls on the manager, tables, free queue, reference counts, hashes (named by contents) and
-index. When blocks are cached is thereby compared, too.
+traces, 40 steps each: those of `reference.scheduler.generate`, and every fourth one of a kind in which tokens come back
+to the budget and somebody needs them. vLLM's admission gate (`scheduler_reserve_full_isl`) is `reserve_full`.
+
+What must hold: after every operation both have the same reply (scheduled tokens in order, new, resumed and preempted
+requests, total; finished requests in order), running and waiting requests in order, statuses, computed tokens,
+preemptions, outputs, calls on the manager, tables, free queue, reference counts, hashes (named by contents) and index.
+When blocks are cached is thereby compared, too.
 
 Left out is what vLLM does not have or does elsewhere: the functions, `simulate`, `spoil`, and what `add_request`
 refuses, which vLLM asserts or checks before its scheduler. Four things are compared in other words. vLLM counts
@@ -30,7 +32,7 @@ It takes about a minute, prints how many traces and operations agree, what occur
 difference; the exit code is 1 when there is one.
 
 `--freeze FILE` also writes traces with what vLLM had, for reference/tests/scheduler/test_vllm_traces.py:
-`--without-known --traces 200 --length 15 --freeze reference/tests/scheduler/vllm_traces.json.gz` made the file that is
+`--without-known --traces 160 --length 16 --freeze reference/tests/scheduler/vllm_traces.json.gz` made the file that is
 there.
 """
 
@@ -62,10 +64,7 @@ def played(seed: int, length: int, *, without_known: bool) -> Played:
     drawn = 4 * length
     while True:
         trace, engine, steps = Played(seed), Scheduler(), 0
-        for original in generate(Random(seed), drawn):
-            operation = original if seed % 4 else _closer(original)
-            if operation.name not in _BOTH:
-                continue
+        for operation in drawn_for(seed, drawn):
             if without_known and is_known(engine, operation):
                 trace.known += 1
                 continue
@@ -81,6 +80,17 @@ def played(seed: int, length: int, *, without_known: bool) -> Played:
         drawn *= 2
 
 
+def drawn_for(seed: int, length: int) -> Iterator[Operation]:
+    """The operations of a seed that both sides have, of about so many."""
+    random = Random(seed)
+    if seed % 4 == 1:
+        yield from _refunds(random, length)
+        return
+    for operation in generate(random, length):
+        if operation.name in _BOTH:
+            yield _closer(operation) if seed % 4 == 0 else operation
+
+
 def _closer(operation: Operation) -> Operation:
     """The operation with one arrival for two: then ids decide."""
     if operation.name != "add":
@@ -88,6 +98,26 @@ def _closer(operation: Operation) -> Operation:
     *others, arrival = operation.arguments
     assert isinstance(arrival, int)
     return replace(operation, arguments=(*others, arrival // 2))
+
+
+def _refunds(random: Random, length: int) -> Iterator[Operation]:
+    """Tokens come back: first the least important request, then the most important, a long prompt last."""
+    blocks, most, budget = random.randint(5, 10), random.randint(3, 4), random.randint(3, 4)
+    yield Operation(
+        name="scheduler", arguments=(blocks, 1, False, most, budget, 0, "priority", random.random() < 1 / 3)
+    )
+    step = (Operation(name="schedule"), Operation(name="update"))
+
+    def add(name: str, most_prompt: int, max_tokens: int, *key: int) -> Operation:
+        tokens = tuple(random.randrange(3) for _ in range(random.randint(1, most_prompt)))
+        return Operation(name="add", arguments=(name, tokens, max_tokens, *key))
+
+    for turn in range(length):
+        yield add("z", 2, random.randint(2, 5), 5, turn)
+        yield from step * random.randint(1, 2)
+        yield add("a", 2, random.randint(2, 5), 0, turn)
+        yield add("b", 6, random.randint(1, 2), random.randint(1, 2), turn)
+        yield from step * random.randint(4, 8)
 
 
 def is_known(engine: Scheduler, operation: Operation) -> bool:

@@ -1,4 +1,4 @@
-"""The engine against vLLM 0.22.1 itself: replies and states of its Scheduler, frozen, in 200 random traces.
+"""The engine against vLLM 0.22.1 itself: replies and states of its Scheduler, frozen, in 160 random traces.
 
 `vllm_traces.json.gz` was written by `python -m grader.tests.trials.scheduler_peer`, which drives vLLM's own files and
 compares many more traces. It holds facts, what vLLM answered and had, and nothing of its code.
@@ -67,7 +67,7 @@ def test_the_frozen_traces_meet_what_matters() -> None:
             met["reset with victims"] += operation.name == "reset" and bool(state["calls"])
             met["finished"] += operation.name == "update" and len(reply)
 
-    assert len(frozen()) == 200
+    assert len(frozen()) == 160
     assert len(met) == 20
     assert {what: count for what, count in met.items() if count < 5} == {}
 
