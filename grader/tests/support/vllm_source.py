@@ -1,8 +1,9 @@
 """Source files of vLLM 0.22.1 as modules, without torch and without vLLM's other files, for those who compare with it.
 
-vLLM decides on blocks in Python files that need nothing of a GPU, but they import the rest. Here a finder gives the
-real files to imports of `REAL`, and a stub to every other import of vLLM, torch or cbor2: whatever one asks of a stub,
-it has it, and it does nothing. Nothing of vLLM is kept in this repository; the files come out of its source archive.
+vLLM decides on blocks and schedules requests in Python files that need nothing of a GPU, but they import the rest. Here
+a finder gives the real files to imports of `REAL`, and a stub to every other import of vLLM, torch or cbor2: whatever
+one asks of a stub, it has it, and it does nothing. Nothing of vLLM is kept in this repository; the files come out of
+its source archive.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import sys
 import tarfile
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
@@ -29,6 +31,11 @@ REAL = (
     "vllm.v1.core.kv_cache_coordinator",
     "vllm.v1.core.kv_cache_manager",
     "vllm.v1.core.kv_cache_utils",
+    "vllm.v1.core.sched.interface",
+    "vllm.v1.core.sched.output",
+    "vllm.v1.core.sched.request_queue",
+    "vllm.v1.core.sched.scheduler",
+    "vllm.v1.core.sched.utils",
     "vllm.v1.core.single_type_kv_cache_manager",
     "vllm.v1.kv_cache_interface",
     "vllm.v1.request",
@@ -130,9 +137,14 @@ def _none(_parameters: object) -> None:
     return None
 
 
+def _no_record(_name: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 _NEEDED: dict[str, dict[str, object]] = {
     "vllm.utils": {"length_from_prompt_token_ids_or_embeds": _length},
-    "vllm.v1.utils": {"ConstantList": _same_list},
+    "vllm.v1.engine": {"EngineCoreOutput": SimpleNamespace, "EngineCoreOutputs": SimpleNamespace},
+    "vllm.v1.utils": {"ConstantList": _same_list, "record_function_or_nullcontext": _no_record},
     "vllm.v1.structured_output.request": {"StructuredOutputRequest": SimpleNamespace(from_sampling_params=_none)},
 }
-"""What a request asks of modules that are stubs, and needs the answer: module, name, value."""
+"""What a request or a scheduler asks of modules that are stubs, and needs the answer: module, name, value."""

@@ -50,6 +50,7 @@ def _has(need: str) -> bool:
 TRIALS = (
     Trial(name="naive_model"),
     Trial(name="block_pool_peer"),
+    Trial(name="scheduler_peer"),
     Trial(name="many_damaged_stores"),
     Trial(name="interrupted_gradings"),
     Trial(name="all_reports"),

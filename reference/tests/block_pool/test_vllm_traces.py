@@ -6,9 +6,8 @@ compares many more traces. It holds facts, what vLLM answered and had, and nothi
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,51 +15,34 @@ from typing import Any
 import pytest
 
 from reference.block_pool import Manager
-from reference.operation import Argument, Operation
+from reference.tests.frozen_traces import difference, traces_in
 
-__all__ = ["PARTS", "parts"]
+__all__ = ["parts"]
 
-PARTS = ("free", "back", "num_free", "null", "ref", "hash", "index", "tables", "ncached", "requests")
-"""What of a state is compared: all that both have."""
+_PARTS = ("free", "back", "num_free", "null", "ref", "hash", "index", "tables", "ncached", "requests")
 
 _FROZEN = Path(__file__).with_name("vllm_traces.json.gz")
 
 
 @cache
 def frozen() -> list[dict[str, Any]]:
-    """Each trace: its seed, its operations, and after each the reply and the parts of the state that changed."""
-    traces: list[dict[str, Any]] = json.loads(gzip.decompress(_FROZEN.read_bytes()))["traces"]
-    return traces
+    """The traces in the file."""
+    return traces_in(_FROZEN)
 
 
-def parts(engine: Manager) -> dict[str, Any]:
-    """What of the engine's state is compared."""
-    state = engine.state()
-    return {name: state[name] for name in PARTS}
+def parts(state: dict[str, Any]) -> dict[str, Any]:
+    """What of a state is compared: all that both have."""
+    return {name: state[name] for name in _PARTS}
 
 
-def argument(value: Any) -> Argument:
-    """A value of JSON as an operation has it."""
-    return tuple(map(argument, value)) if isinstance(value, list) else value
-
-
-def difference(trace: dict[str, Any]) -> str:
-    """Play a trace; tell the first difference, or nothing."""
-    engine, state = Manager(), dict[str, Any]()
-    for (name, arguments), (reply, changed) in zip(trace["operations"], trace["after"], strict=True):
-        operation = Operation(name=name, arguments=tuple(map(argument, arguments)))
-        state |= changed
-        mine = {"reply": json.loads(engine.apply(operation).text), **parts(engine)}
-        theirs = {"reply": reply, **state}
-        different = [f"{key}: vLLM {theirs[key]}, the engine {mine[key]}" for key in mine if mine[key] != theirs[key]]
-        if different:
-            return "; ".join([f"seed {trace['seed']}, {operation}", *different])
-    return ""
+def differences() -> Iterator[str]:
+    """The first difference in each trace that has one."""
+    return filter(None, (difference(trace, Manager(), parts) for trace in frozen()))
 
 
 def test_the_engine_does_what_vllm_did() -> None:
     """After every operation: queue, counts, hashes, index, tables, counters and the reply."""
-    assert [found for trace in frozen() if (found := difference(trace))] == []
+    assert list(differences()) == []
 
 
 def test_the_frozen_traces_meet_what_matters() -> None:
@@ -85,4 +67,4 @@ def test_an_engine_without_a_part_differs(monkeypatch: pytest.MonkeyPatch, opera
     """The comparison can fail."""
     monkeypatch.setattr(Manager, operation, lambda *_: None)
 
-    assert any(difference(trace) for trace in frozen())
+    assert any(differences())

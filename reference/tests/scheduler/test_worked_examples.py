@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from reference.operation import Argument, Operation
+from reference.operation import Operation
 from reference.scheduler import Scheduler
+from reference.tests.frozen_traces import argument
 
 _PREEMPTION = """
 scheduler 4 2 true 3 8 0 "fcfs" false -> null                  # | | {} 1,2,3
@@ -54,16 +55,11 @@ simulate "max" 20 8 2 [] -> []
 """
 
 
-def frozen(value: object) -> Argument:
-    """A value of JSON as an argument."""
-    return tuple(map(frozen, value)) if isinstance(value, list) else value  # type: ignore[return-value]
-
-
 def operation(line: str) -> tuple[Operation, str]:
     """An operation and its reply."""
     call, _, reply = line.partition(" -> ")
     name, *words = call.split(" ")
-    return Operation(name=name, arguments=tuple(frozen(json.loads(word)) for word in words)), reply
+    return Operation(name=name, arguments=tuple(argument(json.loads(word)) for word in words)), reply
 
 
 @pytest.mark.parametrize("example", [_PREEMPTION, _REFUND], ids=["preemption", "refund"])

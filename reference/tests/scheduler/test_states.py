@@ -1,0 +1,42 @@
+"""Whatever happened before: a state can be taken over, and a refused call leaves it as it was."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from reference.scheduler import Scheduler, generate
+from reference.tests.states import assert_goes_on_from_every_state, assert_refusals_change_nothing
+
+_SEEDS = range(150)
+_LENGTH = 60
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_an_engine_goes_on_from_a_state_as_if_it_had_been_there(part: int) -> None:
+    """Whatever the state, between `schedule` and `update` too."""
+    for seed in _SEEDS[part::6]:
+        assert_goes_on_from_every_state(Scheduler, generate(Random(seed), _LENGTH))
+
+
+def test_a_refused_call_changes_nothing() -> None:
+    """Only the calls on the manager, which are those of the last operation, are gone."""
+    calls = frozenset({"calls"})
+    refusals = [assert_refusals_change_nothing(Scheduler, generate(Random(seed), _LENGTH), calls) for seed in _SEEDS]
+
+    assert sum(refusals) > 100
+
+
+def test_every_kind_of_call_is_accepted_and_refused() -> None:
+    """The random traces have them all, but the functions of Task 5 and constructors that refuse."""
+    answers = set()
+    for seed in _SEEDS:
+        engine = Scheduler()
+        for operation in generate(Random(seed), _LENGTH):
+            answers.add((operation.name, engine.apply(operation).refused))
+
+    assert {name for name, refused in answers if not refused} == {
+        "scheduler", "add", "schedule", "update", "abort", "reset", "simulate"
+    }  # fmt: skip
+    assert {name for name, refused in answers if refused} >= {"add", "abort"}
