@@ -5,6 +5,8 @@ What the handout leaves open occurs in none of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from random import Random
 
 from reference.operation import Argument, Operation
@@ -13,6 +15,7 @@ from reference.scheduler.scheduler import Scheduler
 __all__ = ["generate"]
 
 _NAMES = "abcdefgh"
+_Call = tuple[str, tuple[Argument, ...]]
 _POLICIES = ("max", "pow2", "oracle", "paged")
 
 
@@ -29,29 +32,49 @@ def generate(random: Random, length: int) -> list[Operation]:
     return operations
 
 
-def _simulation(random: Random, *, crowded: bool) -> tuple[str, tuple[Argument, ...]]:
+def _simulation(random: Random, *, crowded: bool) -> _Call:
     slots, most = (random.randint(60, 120), random.randint(6, 12)) if crowded else (random.randint(8, 44), 0)
     most = most or random.randint(4, 14)
-    count = random.randint(30, 40) if crowded else random.randint(0, 12)
+    requests = random.randint(30, 40) if crowded else random.randint(0, 12)
     lengths = []
-    for _ in range(count):
+    for _ in range(requests):
         prompt = random.randint(1, most - 1)
         lengths.append((prompt, random.randint(1, most - prompt)))
     policy = random.choice(_POLICIES)
     return "simulate", (policy, slots, most, random.randint(1, 4), tuple(lengths))
 
 
+def _refunds(random: Random) -> Iterator[_Call]:
+    """Operations without end in which tokens come back: the least important request first, then the most important
+    one, then a long prompt.
+    """
+    blocks, budget = random.randint(5, 10), random.randint(3, 4)
+    yield "scheduler", (blocks, 1, False, random.randint(3, 4), budget, 0, "priority", random.random() < 1 / 3)
+    for turn in count():
+        for name, most, outputs, priority, steps in (
+            ("z", 2, (2, 5), 5, (1, 2)),
+            ("a", 2, (2, 5), 0, (0, 0)),
+            ("b", 6, (1, 2), random.randint(1, 2), (4, 8)),
+        ):
+            tokens = tuple(random.randrange(3) for _ in range(random.randint(1, most)))
+            yield "add", (name, tokens, random.randint(*outputs), priority, turn)
+            yield from (("schedule", ()), ("update", ())) * random.randint(*steps)
+
+
 class _Steps:
     """Makes the operations of schedulers."""
 
     def __init__(self, random: Random, *, refunds: bool) -> None:
-        self.random, self.refunds = random, refunds
+        self.random = random
+        self.refunds = _refunds(random) if refunds else None
         self.opened = False
         self.time = 0
 
-    def next(self, engine: Scheduler) -> tuple[str, tuple[Argument, ...]]:
+    def next(self, engine: Scheduler) -> _Call:
         """The next operation: `schedule` and `update` alternate."""
         random = self.random
+        if self.refunds is not None:
+            return next(self.refunds)
         if not engine.settings or (not self.opened and random.random() < 0.01):
             return self._made()
         if len(engine.waiting) + len(engine.running) < random.randint(1, 5):
@@ -67,11 +90,9 @@ class _Steps:
         self.opened = not self.opened
         return ("schedule" if self.opened else "update"), ()
 
-    def _made(self) -> tuple[str, tuple[Argument, ...]]:
+    def _made(self) -> _Call:
         random = self.random
         self.tokens = [tuple(random.randrange(3) for _ in range(12)) for _ in range(2)]
-        if self.refunds:
-            return "scheduler", (random.randint(4, 8), 1, False, 3, random.randint(3, 4), 0, "priority", False)
         return "scheduler", (
             random.randint(4, 14),
             random.randint(1, 4),
@@ -83,12 +104,9 @@ class _Steps:
             random.random() < 1 / 3,
         )
 
-    def _added(self, engine: Scheduler) -> tuple[str, tuple[Argument, ...]]:
+    def _added(self, engine: Scheduler) -> _Call:
         random = self.random
         self.time += 1
-        if self.refunds:
-            prompt = tuple(random.randrange(3) for _ in range(random.choice((1, 1, 4))))
-            return "add", (random.choice(_NAMES), prompt, random.randint(1, 4), max(0, 9 - self.time), self.time)
         size = engine.kv.block_size
         shared = random.choice(self.tokens)[: size * random.randint(0, 3)]
         prompt = shared + tuple(random.randrange(3) for _ in range(random.randint(0 if shared else 1, 4)))

@@ -47,6 +47,7 @@ class Scheduler(Engine):
         self.requests: dict[str, Request] = {}
         self.calls: list[list[Any]] = []  # on the manager, in the last operation
         self.scheduled: dict[str, int] = {}  # by the last `schedule`, of which no `update` was called yet
+        self.spoiled = False  # whether the caller emptied what the last `schedule` returned
         self.intact = True  # whether arguments are as before, and results as they were returned
 
     def apply(self, operation: Operation) -> Reply:
@@ -78,6 +79,7 @@ class Scheduler(Engine):
             raise Refused("ValueError", "Task 1/empty", "empty-prompt" if not tokens else "no-output")
         if -(-(len(tokens) + max_tokens) // self.kv.block_size) > self.kv.num_blocks - 1:
             raise Refused("ValueError", "Task 1/never-fits", "never-fits")
+        self.because("Task 1/add_request", *(["again"] if request in self.requests else []))
         self.requests[request] = Request(list(tokens), max_tokens, priority, arrival)
         self.kv.new(request, tokens)
         self.because("Task 1/add_request", self._policy)
@@ -105,7 +107,7 @@ class Scheduler(Engine):
     def schedule(self) -> list[Any]:
         """One step: the running requests first, then waiting ones."""
         self.because("Task 2/schedule")
-        self.scheduled = {}
+        self.scheduled, self.spoiled = {}, False
         preempted = self._serve_running()
         new, resumed = ([], []) if preempted else self._admit_waiting()
         pairs = [[request, tokens] for request, tokens in self.scheduled.items()]
@@ -175,6 +177,7 @@ class Scheduler(Engine):
                 self.because("Task 2/nobody-overtakes", "no-room")
                 break
             (new if known.status == WAITING else resumed).append(request)
+            self.because("", *(("resumed",) if known.status == PREEMPTED else ()))
             self.running.append(self.waiting.pop(0))
             known.computed, known.status = found, RUNNING
             self.scheduled[request] = tokens
@@ -189,7 +192,8 @@ class Scheduler(Engine):
 
     def update(self) -> list[str]:
         """The model has run: each scheduled request gets its tokens, a complete one its sample."""
-        self.because("Task 3/update")
+        self.because("Task 3/update", *(["spoiled"] if self.spoiled else []))
+        self.spoiled = False
         finished = []
         for request in [one for one in self.running if one in self.scheduled]:
             known = self.requests[request]
@@ -240,6 +244,7 @@ class Scheduler(Engine):
     def spoil(self) -> None:
         """The caller empties what it was given."""
         self.because("Constraint 7/results")
+        self.spoiled = bool(self.scheduled)
 
     # Tasks 5 and 6: functions
 
@@ -320,6 +325,7 @@ class Scheduler(Engine):
             "intact": self.intact,
             "settings": list(self.settings),
             "scheduled": dict(self.scheduled),
+            "spoiled": self.spoiled,
             "given": {
                 name: [list(known.prompt), known.max_tokens, known.priority, known.arrival]
                 for name, known in self.requests.items()
@@ -330,6 +336,7 @@ class Scheduler(Engine):
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state."""
         self.settings, self.intact = list(state["settings"]), state["intact"]
+        self.spoiled = state["spoiled"]
         self.running, self.waiting = list(state["running"]), list(state["waiting"])
         self.scheduled, self.calls = dict(state["scheduled"]), [list(call) for call in state["calls"]]
         self.requests = {}

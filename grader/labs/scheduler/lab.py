@@ -74,6 +74,7 @@ requests = {}  # by id, the newest of each
 given = {}  # of each request its prompt, max_tokens, priority and arrival
 settings = []  # what the scheduler and its manager were made with
 scheduled = {}  # by the last schedule, until update
+spoiled = False  # whether what it returned was emptied
 log = []  # calls on the manager in this operation
 lent, returned = [], []  # lists that were given and results that came back, each with a copy
 
@@ -95,8 +96,8 @@ class RecordedManager(KVCacheManager):
 
 def begin(new_kv, made_with):
     """Forget what was before."""
-    global kv, requests, given, settings, scheduled
-    kv, requests, given, settings, scheduled = new_kv, {}, {}, made_with, {}
+    global kv, requests, given, settings, scheduled, spoiled
+    kv, requests, given, settings, scheduled, spoiled = new_kv, {}, {}, made_with, {}, False
     lent.clear()
     returned.clear()
 
@@ -120,13 +121,13 @@ def keep(result):
 
 
 def open_step(result):
-    global scheduled
-    scheduled = dict(keep(result)["scheduled"])
+    global scheduled, spoiled
+    scheduled, spoiled = dict(keep(result)["scheduled"]), False
 
 
 def close_step(result):
-    global scheduled
-    scheduled = {}
+    global scheduled, spoiled
+    scheduled, spoiled = {}, False
     keep(result)
 
 
@@ -142,6 +143,8 @@ def sample(request):
 
 def spoil():
     """Empty what the last schedule and update returned."""
+    global spoiled
+    spoiled = bool(scheduled)
     for result, _ in returned:
         for part in [*result.values(), result] if isinstance(result, dict) else [result]:
             if isinstance(part, (list, dict)):
@@ -234,6 +237,7 @@ READS = {
     "intact": "is_intact()",
     "settings": "settings",
     "scheduled": "scheduled",
+    "spoiled": "spoiled",
     "given": "given",
     "pool": "pool()",
 }

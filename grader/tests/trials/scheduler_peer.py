@@ -83,9 +83,6 @@ def played(seed: int, length: int, *, without_known: bool) -> Played:
 def drawn_for(seed: int, length: int) -> Iterator[Operation]:
     """The operations of a seed that both sides have, of about so many."""
     random = Random(seed)
-    if seed % 4 == 1:
-        yield from _refunds(random, length)
-        return
     for operation in generate(random, length):
         if operation.name in _BOTH:
             yield _closer(operation) if seed % 4 == 0 else operation
@@ -98,26 +95,6 @@ def _closer(operation: Operation) -> Operation:
     *others, arrival = operation.arguments
     assert isinstance(arrival, int)
     return replace(operation, arguments=(*others, arrival // 2))
-
-
-def _refunds(random: Random, length: int) -> Iterator[Operation]:
-    """Tokens come back: first the least important request, then the most important, a long prompt last."""
-    blocks, most, budget = random.randint(5, 10), random.randint(3, 4), random.randint(3, 4)
-    yield Operation(
-        name="scheduler", arguments=(blocks, 1, False, most, budget, 0, "priority", random.random() < 1 / 3)
-    )
-    step = (Operation(name="schedule"), Operation(name="update"))
-
-    def add(name: str, most_prompt: int, max_tokens: int, *key: int) -> Operation:
-        tokens = tuple(random.randrange(3) for _ in range(random.randint(1, most_prompt)))
-        return Operation(name="add", arguments=(name, tokens, max_tokens, *key))
-
-    for turn in range(length):
-        yield add("z", 2, random.randint(2, 5), 5, turn)
-        yield from step * random.randint(1, 2)
-        yield add("a", 2, random.randint(2, 5), 0, turn)
-        yield add("b", 6, random.randint(1, 2), random.randint(1, 2), turn)
-        yield from step * random.randint(4, 8)
 
 
 def is_known(engine: Scheduler, operation: Operation) -> bool:

@@ -67,6 +67,21 @@ _BROKEN: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["request b waits with 1 computed tokens"],
     ),
     "too many run": ({"running": ["a", "b"], "waiting": []}, ["2 requests run, at most 1 may"]),
+    "too few blocks": ({"tables": {"a": [2]}}, ["request a runs with 1 blocks, its tokens need 2"]),
+    "no token": ({"scheduled": {"a": 3, "b": 0}}, ["request b is scheduled with 0 tokens"]),
+    "above the threshold": (
+        {"scheduled": {"b": 5}, "tables": {}},
+        ["request b is scheduled with more tokens than the threshold (4)"],
+    ),
+    "out of order": (
+        {
+            "settings": [9, 2, True, 1, 6, 4, "priority", False],
+            "waiting": ["b", "c"],
+            "given": {"a": [[1], 2, 0, 1], "b": [[1], 2, 1, 2], "c": [[2], 1, 0, 0]},
+            "req": {"a": ["RUNNING", 0, 0, []], "b": ["WAITING", 0, 0, []], "c": ["WAITING", 0, 0, []]},
+        },
+        ["waiting is not in the order of keys"],
+    ),
     "too many tokens": ({"scheduled": {"a": 3, "b": 4}}, ["more tokens are scheduled than a step may have (6)"]),
 }
 
@@ -81,7 +96,7 @@ def test_each_has_its_sentence(name: str) -> None:
 
 def test_a_finished_request_may_be_anywhere_or_nowhere() -> None:
     """But not twice; and exactly what a step may have is not too much."""
-    assert list(broken({**state(), "scheduled": {"a": 6}})) == []
+    assert list(broken({**state(), "scheduled": {"a": 3, "b": 3}})) == []
     assert list(broken({**state(), "waiting": ["b", "c", "c"]})) == [
         "request c is in two places",
         "request c waits with 1 computed tokens",
