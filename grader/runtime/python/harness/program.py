@@ -20,7 +20,7 @@ class Ended(Exception):
 
 
 def absent(file, name):
-    """What stands for a demanded class or function that is not written yet: the other ones can be called all the same."""
+    """Stand for a demanded class or function that is not written yet: the other ones can be called all the same."""
 
     def missing(*_, **__):
         raise NameError(f"{file} defines no {name}")
