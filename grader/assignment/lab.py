@@ -85,8 +85,9 @@ _NO_WORDS: Mapping[str, str] = {}
 _NO_FILES: Mapping[str, Path] = {}
 
 
-Charts = Callable[[Trace, Sequence[Mapping[str, Any]]], Iterable[Chart]]
-"""Draws a trace and the described records after its first operations, which may be a program's: of any content."""
+Charts = Callable[[Trace, Sequence[Mapping[str, Any]], int], Iterable[Chart]]
+"""Draws a trace and the described records after its first operations, which may be a program's: of any content. The
+number is that of the operation to look at, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ class Chart:
     """The meaning of each sign of the tracks, or the name of each part of the bars by its sign."""
     columns: tuple[str, ...] = ()
     operations: tuple[int, ...] = ()
-    """For each column the number of its operation, from 1, in ascending order."""
+    """For each column the number of its operation, from 1, in ascending order; empty: columns are something else."""
     tracks: tuple[Track, ...] = ()
     levels: tuple[Level, ...] = ()
     bars: tuple[Shares, ...] = ()

@@ -28,8 +28,8 @@ _MOST_RECORD = 32_768
 """The most bytes of a record that is read for a chart."""
 
 
-def expected_charts(trace: Trace, lab: Lab) -> list[Chart]:
-    """Return the charts of the reference's run."""
+def expected_charts(trace: Trace, lab: Lab, bad: int | None = None) -> list[Chart]:
+    """Return the charts of the reference's run, for operation `bad` (counted from 1) or the last one."""
     if lab.charts is None:
         return []
     model = lab.model(trace)
@@ -40,7 +40,7 @@ def expected_charts(trace: Trace, lab: Lab) -> list[Chart]:
         except (CannotGoOn, CannotPoke):
             break
         records.append(model.describe(model.record()))
-    return list(lab.charts(trace, records))
+    return list(lab.charts(trace, records, bad or len(records)))
 
 
 def charts(comparison: Comparison, bad: int, lab: Lab) -> Iterator[ComparedChart]:
@@ -48,8 +48,8 @@ def charts(comparison: Comparison, bad: int, lab: Lab) -> Iterator[ComparedChart
     if lab.charts is None:
         return
     trace = comparison.case.trace
-    own = {chart.title: chart for chart in lab.charts(trace, list(_described(comparison, lab)))}
-    for wanted in expected_charts(trace, lab):
+    own = {chart.title: chart for chart in lab.charts(trace, list(_described(comparison, lab)), bad)}
+    for wanted in expected_charts(trace, lab, bad):
         actual = own.get(wanted.title, Chart(title=wanted.title, legend=wanted.legend))
         yield _compared(actual, wanted, bad)
 
@@ -71,7 +71,7 @@ def _compared(actual: Chart, expected: Chart, bad: int) -> ComparedChart:
     width = max(len(actual.columns), len(expected.columns))
     labels = list(dict.fromkeys(track.label for chart in (expected, actual) for track in chart.tracks))
     operations = max(actual.operations, expected.operations, key=len)
-    behind = sum(number <= bad for number in operations) + _AFTER
+    behind = sum(number <= bad for number in operations) + _AFTER if operations else _MOST_COLUMNS
     window = range(max(0, min(behind, width) - _MOST_COLUMNS), min(behind, width))
     sides = [_fitted(chart, labels, window) for chart in (actual, expected)]
     shown = [place for place in range(len(labels)) if any(any(side.tracks[place].cells) for side in sides)][

@@ -36,7 +36,7 @@ Of vLLM it gives the first share only."""
 _Record = Mapping[str, Any]
 
 
-def charts(trace: Trace, records: Sequence[_Record]) -> Iterator[Chart]:
+def charts(trace: Trace, records: Sequence[_Record], _: int) -> Iterator[Chart]:
     """Yield a chart of the steps, if there are any, and one of the simulations, if there are any."""
     played = list(zip(trace.operations, records, strict=False))
     steps = [(place, record) for place, (operation, record) in enumerate(played) if operation.name == "schedule"]
