@@ -64,8 +64,10 @@ class _Requests:
 
     def _seldom(self, name: str) -> list[Call]:
         random = self.random
-        some = min(self.engine.settings[0] - 1, random.randint(0, 4))
-        evicted = tuple(random.sample(range(1, self.engine.settings[0]), some))
+        pool = self.engine.pool
+        cached = [block for block in pool.free_queue if pool.has_hash(block)]
+        some = cached if cached and random.random() < 0.8 else list(range(1, self.engine.settings[0]))
+        evicted = tuple(random.sample(some, min(len(some), random.randint(0, 4))))
         calls: list[Call] = [("evict", (evicted,)), ("match", (name,)), ("step", (name, random.choice((0, -1))))]
         return random.choices([*calls, self._wrong()], (6, 4, 2, 1))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 from typing import Any
 
@@ -41,13 +41,15 @@ class Manager(Engine):
         self.groups: list[Kind] = []
         self.tables: dict[str, Tables] = {}  # req_to_blocks
         self.requests: dict[str, Request] = {}
+        self.spoils = False  # whether the caller empties lists
         self.looked: list[Any] = []  # request, hits and tokens of a `match` just before
 
     def apply(self, operation: Operation) -> Reply:
         """Do one operation; hits are good for an `admit` just behind their `match`."""
         if operation.name != "admit":
             self.looked = []
-        return super().apply(operation)
+        reply = super().apply(operation)
+        return replace(reply, circumstances=reply.circumstances | {"spoiled"}) if self.spoils else reply
 
     def manager(self, num_blocks: int, groups: tuple[Group, ...], caching: bool) -> None:
         """HybridKVCacheManager(BlockPool(num_blocks), groups, caching)."""
@@ -151,7 +153,7 @@ class Manager(Engine):
         total = computed + num_new_tokens
         tables = self.tables.get(request) or [[] for _ in self.groups]
         self.because("Part 1/release")
-        self._release(tables, computed)
+        released = self._release(tables, computed)
         self.because("Part 1/check")
         needed = self._needed(known, total, tables, hits)
         sleeping = sum(block not in self.pool.ref for blocks in hits for block in blocks if block != NULL_BLOCK)
@@ -163,6 +165,7 @@ class Manager(Engine):
             self.pool.touch(blocks)
             table[:0] = blocks
         new = [self.pool.get_new_blocks(count) for count in needed]
+        self.because("", *(("takes-released",) if any(block in released for blocks in new for block in blocks) else ()))
         for table, blocks in zip(tables, new, strict=True):
             table.extend(blocks)
         self.tables[request] = tables
@@ -171,8 +174,9 @@ class Manager(Engine):
         known.computed = total
         return new
 
-    def _release(self, tables: Tables, computed: int) -> None:
+    def _release(self, tables: Tables, computed: int) -> list[int]:
         """Put the null block where a whole block is skipped, and free what stood there, the last position first."""
+        released: list[int] = []
         for group, table in zip(self.groups, tables, strict=True):
             count = min(group.skipped(computed) // group.block_size, len(table))
             leaving = table[:count]
@@ -180,6 +184,8 @@ class Manager(Engine):
             if any(leaving):
                 self.because("", "released", "window" if isinstance(group, Sliding) else "mamba-state")
             self.pool.free_blocks(leaving[::-1])
+            released += leaving
+        return released
 
     def _needed(self, request: Request, total: int, tables: Tables, hits: Tables) -> list[int]:
         """How many new blocks each group needs."""
@@ -218,6 +224,7 @@ class Manager(Engine):
     def spoil(self) -> None:
         """From here on the caller empties every list and dict right after the call that it went into or came from."""
         self.because("Constraint 5/lists")
+        self.spoils = True
 
     def state(self) -> dict[str, Any]:
         """What pool and tables show, and what the caller knows."""
@@ -231,6 +238,7 @@ class Manager(Engine):
             "requests": {
                 name: [known.tokens, known.num_encoder_tokens, known.computed] for name, known in self.requests.items()
             },
+            "spoils": self.spoils,
             "looked": self.looked and [self.looked[0], [list(blocks) for blocks in self.looked[1]], self.looked[2]],
         }
 
@@ -247,4 +255,5 @@ class Manager(Engine):
                 if block not in self.pool.ref:
                     raise CannotGoOn(f"block {block} stands in a table of request {name} but is free")
         self.requests = {name: Request(*known) for name, known in state["requests"].items()}
+        self.spoils = state["spoils"]
         self.looked = state["looked"] and [state["looked"][0], *state["looked"][1:]]

@@ -28,8 +28,7 @@ def _counts(state: dict[str, Any]) -> Iterator[str]:
     for block in sorted({*users, *map(int, state["ref"])}):
         count = state["ref"].get(str(block), 0)
         if count != users[block]:
-            never = ": it will never be free again" if count > users[block] else ""
-            yield f"block {block} is in {users[block]} tables but its ref_cnt is {count}{never}"
+            yield f"block {block} is in {users[block]} tables but its ref_cnt is {count}"
         groups = sorted({str(group) for other, group in places if other == block})
         if len(groups) > 1:
             yield f"block {block} is in tables of groups {' and '.join(groups)}"
@@ -57,20 +56,19 @@ def _table(state: dict[str, Any], name: str, group_id: int, table: list[int]) ->
 
 def _large_pages(state: dict[str, Any]) -> Iterator[str]:
     number, ratio = state["geometry"][1:]
+    cut = [
+        (int(small_id) // ratio[page_type], page_type, slot)
+        for page_type, slots in state["slots"].items()
+        for small_id, slot in slots.items()
+    ]
     for page in range(number):
-        slots = [
-            (name, slot)
-            for name, of in state["slots"].items()
-            for small_id, slot in of.items()
-            if int(small_id) // ratio[name] == page
-        ]
-        is_owned = str(page) in state["owner"]
-        if page in state["free_large_pages"]:
-            if slots or is_owned:
-                yield f"large page {page} is free and has {'slots' if slots else 'an owner'}"
-        elif not is_owned:
+        types = {page_type for other, page_type, _ in cut if other == page}
+        is_free, is_owned = page in state["free_large_pages"], str(page) in state["owner"]
+        if is_free and (types or is_owned):
+            yield f"large page {page} is free and has {'slots' if types else 'an owner'}"
+        if not is_free and not is_owned:
             yield f"large page {page} is lost: neither free nor in use"
-        elif all(slot == "empty" for _, slot in slots):
+        if is_owned and all(slot == "empty" for other, _, slot in cut if other == page):
             yield f"large page {page} holds nothing but is not free"
-        if len({name for name, _ in slots}) > 1:
+        if len(types) > 1:
             yield f"large page {page} belongs to two types"

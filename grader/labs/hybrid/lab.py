@@ -19,9 +19,8 @@ TOKENS = Word("tokens", "tokens, each a letter, such as abba", r"[a-z]+")
 ENCODER, K = Number("encoder_tokens", 0, 9999), Number("k", -9, 9999)
 BLOCK_IDS = JsonValue("block_ids", "a list of block ids such as [1,2]")
 SIZES, BUDGET = JsonValue("sizes", 'a list of [type,bytes] such as [["image",256]]'), Number("budget", -9)
-TYPE, SMALL_ID = Word("page_type"), Number("small_id", -9, 9999)
+TYPE, POLICY, SMALL_ID = Word("page_type"), Word("policy"), Number("small_id", -9, 9999)
 TIME, PREFIX = Number("last_access", 0, 9999), Number("prefix_length", 0, 9999)
-POLICY = Word("policy")
 NEEDS = JsonValue("needs", "for each request a list of [type,pages]")
 WEIGHTS = JsonValue("weights", "a list of [type,weight], or null")
 LAYERS = JsonValue("layers", "a list of [name,[kind,block_size,window,token_bytes]]")
@@ -72,17 +71,11 @@ from fractions import Fraction
 from block_pool import BlockPool, Request
 
 pool = manager = allocator = None
+numbers = {}  # of the pool's blocks, by identity
 settings = []  # number of blocks, groups, whether caching is on
-requests, sizes_given = {}, {}  # requests by id; the sizes of the allocator
-looked = []  # request, hits and tokens of a match just before
+requests, sizes_given, looked = {}, {}, []  # looked: request, hits and tokens of a match just before
 lent = []  # lists and dicts that went into the last call, those of a function each with a copy
 spoils = False  # whether they, and what came back, are emptied after each call
-
-
-def begin():
-    """Before each call."""
-    empty_lent()
-    lent.clear()
 
 
 def lend(value, stays=False):
@@ -98,14 +91,6 @@ def copied(value):
     return {key: copied(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def dicts(rows):
-    return [dict(row) for row in rows]
-
-
-def is_intact():
-    return spoils or all(copy is None or copied(value) == copy for value, copy in lent)
-
-
 def emptied(value):
     """Empty a list or dict, and those in it."""
     if isinstance(value, (list, tuple, deque, dict)):
@@ -116,6 +101,7 @@ def emptied(value):
 
 
 def empty_lent():
+    """After a call, and before the next one, because a call may have raised."""
     for value, _ in lent if spoils else ():
         emptied(value)
 
@@ -130,21 +116,17 @@ def read(value, as_what):
             emptied(value)
 
 
-def number_of(block):
-    """The id of the pool's very block."""
-    return next((number for number, own in enumerate(pool._blocks) if own is block), "?")
-
-
 def numbers_of(groups):
-    return [list(map(number_of, blocks)) for blocks in groups]
+    """The ids of the pool's very blocks."""
+    return [[numbers.get(id(block), "?") for block in blocks] for blocks in groups]
 
 
 def new_blocks(value):
     return None if value is None else read(value, numbers_of)
 
 
-def hits_and_tokens(value):
-    return read(value, lambda found: [numbers_of(found[0]), found[1]])
+def hits_and_tokens(found):
+    return read(found, lambda pair: [numbers_of(pair[0]), pair[1]])
 
 
 def kept(request, found):
@@ -153,7 +135,7 @@ def kept(request, found):
     try:
         hits, tokens = found
         looked = [request.request_id, [list(blocks) for blocks in hits], tokens + 0]
-    except TypeError:
+    except Exception:
         looked = [request.request_id, [[] for _ in settings[1]], 0]
     return found
 
@@ -162,23 +144,6 @@ def computed(request, tokens, new):
     """What the caller does after allocate_slots."""
     request._num_computed_tokens += 0 if new is None else tokens
     return new
-
-
-def plain_lists(value):
-    return read(value, copied)
-
-
-def in_a_tuple(value):
-    return list(value) if isinstance(value, tuple) else "?"
-
-
-def as_fraction(value):
-    return f"{value.numerator}/{value.denominator}" if type(value) is Fraction else value
-
-
-def index():
-    keys = pool._index.items() if pool is not None else ()
-    return {f"{block_hash}/{group}": list(map(number_of, blocks)) for (block_hash, group), blocks in keys}
 
 
 def tables():
@@ -198,7 +163,8 @@ _LAYERS = "lend(copied(layers), stays=True)"
 CALLS = {
     "manager": "new_pool = BlockPool(num_blocks)\n"
     "manager = HybridKVCacheManager(new_pool, lend([tuple(group) for group in groups]), caching)\n"
-    "pool, settings, requests = new_pool, [num_blocks, copied(groups), caching], {}",
+    "pool, settings, requests = new_pool, [num_blocks, copied(groups), caching], {}\n"
+    "numbers = {id(block): number for number, block in enumerate(new_pool._blocks)}",
     "new": "requests[name] = Request(name, tokens, encoder_tokens)",
     "append": "request._tokens += tokens",
     "match": "kept(request, manager.get_computed_blocks(request))",
@@ -218,37 +184,41 @@ CALLS = {
     "reuse": "result = allocator.reuse(page_type, small_id)",
     "remove": "result = allocator.remove_request(owner)",
     "offset": "allocator.byte_offset(page_type, small_id)",
-    "fit": "more = [lend(dict(weights), stays=True)] if weights else []\n"
-    "fit(policy, budget, lend(dict(sizes), stays=True), lend(dicts(needs), stays=True), *more)",
+    "fit": "needed = [dict(need) for need in needs]\n"
+    "more = [lend(dict(weights), stays=True)] if weights else []\n"
+    "result = fit(policy, budget, lend(dict(sizes), stays=True), lend(needed, stays=True), *more)\n"
+    'list(result) if isinstance(result, tuple) else "no tuple"',
     "unify": f"unify_page_size({_LAYERS})",
     "group": f"get_kv_cache_groups({_LAYERS})",
     "config": f"more = [] if override is None else [override]\nget_kv_cache_config({_LAYERS}, available, *more)",
-    "waste": "uniform_waste(lend(copied(kinds), stays=True), num_tokens, encoder_tokens)",
+    "waste": "share = uniform_waste(lend(copied(kinds), stays=True), num_tokens, encoder_tokens)\n"
+    'f"{share.numerator}/{share.denominator}" if type(share) is Fraction else share',
 }
-CALLS = {name: ("" if name == "admit" else "looked = []\n") + f"begin()\n{text}" for name, text in CALLS.items()}
+_BEGIN = "empty_lent()\nlent.clear()\n"
+CALLS = {name: _BEGIN + ("" if name == "admit" else "looked = []\n") + text for name, text in CALLS.items()}
 TAKES = {"request": "requests[{}]"}
 GIVES = {
     "match": "hits_and_tokens",
     **dict.fromkeys(("admit", "step"), "new_blocks"),
-    "fit": "in_a_tuple",
-    **dict.fromkeys(("unify", "group", "config"), "plain_lists"),
-    "waste": "as_fraction",
+    **dict.fromkeys(("unify", "group", "config"), "copied"),
 }
 READS = {
-    "free": "[number_of(block) for block in pool._queue] if pool is not None else []",
+    "free": "numbers_of([pool._queue])[0] if pool is not None else []",
     "ref": "{block._block_id: block._ref_cnt for block in pool._blocks if block._ref_cnt} if pool is not None else {}",
-    "index": "index()",
+    "index": "{'/'.join(map(str, key)): numbers_of([blocks])[0] for key, blocks in pool._index.items()}"
+    " if pool is not None else {}",
     "tables": "tables()",
     "geometry": "[allocator.large_page_bytes, allocator.num_large_pages, dict(allocator.ratio)]"
     " if allocator is not None else [0, 0, {}]",
     "free_large_pages": "list(allocator.free_large_pages) if allocator is not None else []",
     "owner": "dict(allocator.owner) if allocator is not None else {}",
     "slots": "slots()",
-    "intact": "is_intact()",
+    "intact": "spoils or all(copy is None or copied(value) == copy for value, copy in lent)",
     "settings": "settings",
     "requests": "{name: [r._tokens, r._num_encoder_tokens, r._num_computed_tokens] for name, r in requests.items()}",
     "looked": "looked and [looked[0], numbers_of(looked[1]), looked[2]]",
     "sizes": "sizes_given",
+    "spoils": "spoils",
 }
 
 _ALLOCATE, _CONFIG = ("admit", "step"), ("config",)

@@ -1,6 +1,5 @@
 """A hybrid memory allocator: fill in the bodies, part by part. Names are fixed."""
 
-
 class HybridKVCacheManager:
     """Gives a request one block table for each group of layers, all from one pool (Part 1)."""
 
@@ -21,12 +20,8 @@ class LcmAllocator:
     """Cuts large pages into slots of several types (Part 2)."""
 
     def __init__(self, page_bytes, budget):
-        self.large_page_bytes = 0
-        self.num_large_pages = 0
-        self.ratio = {}
-        self.free_large_pages = []
-        self.owner = {}
-        self.slots = {}
+        self.large_page_bytes = self.num_large_pages = 0
+        self.ratio, self.free_large_pages, self.owner, self.slots = {}, [], {}, {}
 
     def alloc(self, request_id, page_type):
         """Return the id of a slot that is used from now on, or None."""

@@ -68,9 +68,8 @@ class BlockPool:
             raise ValueError(f"cache_full_blocks: {len(blocks)} blocks and {len(hashes)} hashes")
         for block, block_hash in zip(blocks, hashes):
             if not block.is_null and block._key is None:
-                key = (block_hash, group_id)
-                self._index.setdefault(key, []).append(block)
-                block._key = key
+                block._key = (block_hash, group_id)
+                self._index.setdefault(block._key, []).append(block)
 
     def get_cached_block(self, block_hash, group_id):
         """Return the block that was entered first under (hash, group_id), or None."""
