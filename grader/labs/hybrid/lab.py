@@ -14,19 +14,17 @@ from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, Wor
 
 COUNT, CACHING = Number("num_blocks", 1, 999), JsonValue("caching", "true or false")
 GROUPS = JsonValue("groups", 'a list of [kind,block_size,window] such as [["full",2,0]]')
-NAME, REQUEST, OWNER = Word("name"), Word("request"), Word("owner")
+NAME, REQUEST, OWNER, TYPE, POLICY = map(Word, ("name", "request", "owner", "page_type", "policy"))
 TOKENS = Word("tokens", "tokens, each a letter, such as abba", r"[a-z]+")
-ENCODER, K = Number("encoder_tokens", 0, 9999), Number("k", -9, 9999)
+ENCODER, K, SMALL_ID = Number("encoder_tokens", 0, 9999), Number("k", -9, 9999), Number("small_id", -9, 9999)
 BLOCK_IDS = JsonValue("block_ids", "a list of block ids such as [1,2]")
 SIZES, BUDGET = JsonValue("sizes", 'a list of [type,bytes] such as [["image",256]]'), Number("budget", -9)
-TYPE, POLICY, SMALL_ID = Word("page_type"), Word("policy"), Number("small_id", -9, 9999)
 TIME, PREFIX = Number("last_access", 0, 9999), Number("prefix_length", 0, 9999)
 NEEDS = JsonValue("needs", "for each request a list of [type,pages]")
-WEIGHTS = JsonValue("weights", "a list of [type,weight], or null")
+WEIGHTS, REPLY = JsonValue("weights", "a list of [type,weight], or null"), JsonValue("reply", "JSON without spaces")
 LAYERS = JsonValue("layers", "a list of [name,[kind,block_size,window,token_bytes]]")
 AVAILABLE, OVERRIDE = Number("available"), JsonValue("override", "a number of blocks, or null")
-KINDS = JsonValue("kinds", "a list of [kind,count,window]")
-NUM_TOKENS, REPLY = Number("num_tokens", 0), JsonValue("reply", "JSON without spaces")
+NUM_TOKENS, KINDS = Number("num_tokens", 0), JsonValue("kinds", "a list of [kind,count,window]")
 
 
 def _call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
@@ -78,6 +76,14 @@ lent = []  # lists and dicts that went into the last call, those of a function e
 spoils = False  # whether they, and what came back, are emptied after each call
 
 
+def begin():
+    """Before each call; the one before may have raised."""
+    global looked
+    empty_lent()
+    lent.clear()
+    looked = []
+
+
 def lend(value, stays=False):
     """Remember what goes into a call, to empty it afterwards, or to see whether it stays as it is."""
     lent.append((value, copied(value) if stays else None))
@@ -101,7 +107,6 @@ def emptied(value):
 
 
 def empty_lent():
-    """After a call, and before the next one, because a call may have raised."""
     for value, _ in lent if spoils else ():
         emptied(value)
 
@@ -140,12 +145,6 @@ def kept(request, found):
     return found
 
 
-def computed(request, tokens, new):
-    """What the caller does after allocate_slots."""
-    request._num_computed_tokens += 0 if new is None else tokens
-    return new
-
-
 def tables():
     of_requests = manager.req_to_blocks.items() if manager is not None else ()
     read = {name: numbers_of(tables) for name, tables in of_requests}
@@ -168,14 +167,16 @@ CALLS = {
     "new": "requests[name] = Request(name, tokens, encoder_tokens)",
     "append": "request._tokens += tokens",
     "match": "kept(request, manager.get_computed_blocks(request))",
-    "admit": "(_, hits, found), looked = looked, []\nmore = min(k, request.num_tokens - found)\n"
-    "computed(request, found + more, manager.allocate_slots(request, more, lend(hits), found))",
+    "admit": "_, hits, found = looked\nbegin()\nmore = min(k, request.num_tokens - found)\n"
+    "new = manager.allocate_slots(request, more, lend(hits), found)\n"
+    "request._num_computed_tokens += 0 if new is None else found + more\nnew",
     "step": "more = min(k, request.num_tokens - request.num_computed_tokens)\n"
-    "computed(request, more, manager.allocate_slots(request, more))",
+    "new = manager.allocate_slots(request, more)\n"
+    "request._num_computed_tokens += 0 if new is None else more\nnew",
     "free": "manager.free(request)\ndel requests[request.request_id]",
     "preempt": "result = manager.free(request)\nrequest._num_computed_tokens = 0",
-    "evict": "for block in [pool._blocks[number] for number in block_ids]:\n"
-    "    if block in pool._queue:\n        pool._forget(block)",
+    "evict": "blocks = [pool._blocks[number] for number in block_ids]\n"
+    "result = [pool._forget(block) for block in blocks if block in pool._queue]",
     "spoil": "spoils = True",
     "lcm": "allocator = LcmAllocator(lend(dict(sizes)), budget)\nsizes_given = dict(sizes)",
     "alloc": "allocator.alloc(owner, page_type)",
@@ -190,12 +191,11 @@ CALLS = {
     'list(result) if isinstance(result, tuple) else "no tuple"',
     "unify": f"unify_page_size({_LAYERS})",
     "group": f"get_kv_cache_groups({_LAYERS})",
-    "config": f"more = [] if override is None else [override]\nget_kv_cache_config({_LAYERS}, available, *more)",
+    "config": f"more = [n for n in [override] if n is not None]\nget_kv_cache_config({_LAYERS}, available, *more)",
     "waste": "share = uniform_waste(lend(copied(kinds), stays=True), num_tokens, encoder_tokens)\n"
     'f"{share.numerator}/{share.denominator}" if type(share) is Fraction else share',
 }
-_BEGIN = "empty_lent()\nlent.clear()\n"
-CALLS = {name: _BEGIN + ("" if name == "admit" else "looked = []\n") + text for name, text in CALLS.items()}
+CALLS = {name: text if name == "admit" else f"begin()\n{text}" for name, text in CALLS.items()}
 TAKES = {"request": "requests[{}]"}
 GIVES = {
     "match": "hits_and_tokens",
