@@ -19,6 +19,8 @@ _OWNERS = ("p", "q", "r", "s")
 _TYPES = ("x", "y", "z")
 _LONGEST = 30  # tokens of a request
 _FUNCTIONS = 8  # calls in a trace of functions
+_POWERS = ((1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 4))  # block sizes with the bytes of a token
+_ONE_PAGE = ((1, 6), (2, 3), (3, 2), (6, 1), (1, 2))  # block sizes of which none is a multiple of another
 
 Call = tuple[str, tuple[Argument, ...]]
 
@@ -198,39 +200,44 @@ def _fit(random: Random) -> Call:
     sizes, budget = _sizes_and_budget(random)
     requests = tuple(
         tuple((name, random.randint(0, 5)) for name, _ in sizes if random.random() < 0.8)
-        for _ in range(random.randint(0, 6))
+        for _ in range(random.randint(1, 9))
     )
-    policy = random.choice(POLICIES)
+    policy = random.choice((*POLICIES, *POLICIES, *POLICIES, "best"))
     weights = tuple((name, random.randint(1, 4)) for name, _ in sizes) if policy == "static" else None
     return "fit", (policy, budget, sizes, requests, weights)
 
 
-def _layers(random: Random, *, pages: tuple[int, ...]) -> tuple[tuple[str, tuple[str, int, int, int]], ...]:
-    """Up to 24 layers of one to three specs, mixed."""
-    specs = [
-        (random.choice(("full", "sliding", "mamba")), random.choice(pages), random.choice((0, 4)), random.choice(pages))
-        for _ in range(random.randint(1, 3))
-    ]
+def _layers(random: Random, shapes: tuple[tuple[int, int], ...]) -> tuple[tuple[str, tuple[str, int, int, int]], ...]:
+    """Up to 24 layers of one to three specs, mixed; `shapes` are block sizes with the bytes of a token."""
+    specs = []
+    for _ in range(random.randint(1, 3)):
+        block_size, token_bytes = random.choice(shapes)
+        kind = random.choice(("full", "sliding", "mamba"))
+        specs.append((kind, block_size, random.choice((0, 4)), token_bytes))
     counts = [random.randint(1, 8) for _ in specs]
     drawn = random.sample(specs, sum(counts), counts=counts)
     return tuple((f"l{number}", spec) for number, spec in enumerate(drawn))
 
 
 def _unify(random: Random) -> Call:
-    return "unify", (_layers(random, pages=random.choice(((1, 2, 4), (2, 3)))),)
+    return "unify", (_layers(random, random.choice((_POWERS, _ONE_PAGE, ((2, 1), (1, 3), (2, 2))))),)
 
 
 def _group(random: Random) -> Call:
-    return "group", (_layers(random, pages=(1, 2)),)
+    return "group", (_layers(random, ((1, 1), (1, 2))),)
 
 
 def _config(random: Random) -> Call:
     available = random.randint(-50, 900)
-    return "config", (_layers(random, pages=(1, 2, 4)), available, random.choice((None, None, None, 0, 7)))
+    return "config", (_layers(random, random.choice((_POWERS, _ONE_PAGE))), available, _override(random))
+
+
+def _override(random: Random) -> int | None:
+    return random.choice((None, None, None, 0, 7))
 
 
 def _waste(random: Random) -> Call:
-    kinds = ("full", "sliding", "cross", "mamba") if random.random() < 0.1 else ("full", "sliding", "cross")
+    kinds = ("full", "sliding", "cross", "mamba") if random.random() < 0.4 else ("full", "sliding", "cross")
     layers = tuple(
         (random.choice(kinds), random.randint(1, 9), random.randint(2, 30)) for _ in range(random.randint(1, 4))
     )

@@ -160,7 +160,7 @@ def test_every_kind_of_call_is_accepted_and_refused() -> None:
     assert {pair for pair in seen if pair[1]} == {
         *((name, "null") for name in ("admit", "step", "alloc")),
         *((name, "ValueError") for name in ("manager", "step", "alloc", "free_page", "release", "reuse", "offset")),
-        *((name, "ValueError") for name in ("waste",)),
+        *((name, "ValueError") for name in ("fit", "waste")),
         ("unify", "NotImplementedError"),
     }
     assert {name for name, refused in seen if not refused} == {
