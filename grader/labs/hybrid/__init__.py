@@ -1,0 +1,1 @@
+"""The hybrid assignment: one memory for layers of different kinds."""

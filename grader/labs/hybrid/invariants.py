@@ -1,0 +1,74 @@
+"""What can never be so in the state of the manager and the allocator, each in a sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["broken"]
+
+_NULL = 0
+
+
+def broken(state: dict[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each broken invariant of the handout."""
+    if state["settings"]:
+        yield from _counts(state)
+        for name, tables in state["tables"].items():
+            for group_id, table in enumerate(tables):
+                yield from _table(state, name, group_id, table)
+    if state["sizes"]:
+        yield from _large_pages(state)
+
+
+def _counts(state: dict[str, Any]) -> Iterator[str]:
+    places = [(block, group) for tables in state["tables"].values() for group, t in enumerate(tables) for block in t]
+    users = Counter(block for block, _ in places if block != _NULL)
+    for block in sorted({*users, *map(int, state["ref"])}):
+        count = state["ref"].get(str(block), 0)
+        if count != users[block]:
+            yield f"block {block} is in {users[block]} tables but its ref_cnt is {count}"
+        groups = sorted({str(group) for other, group in places if other == block})
+        if len(groups) > 1:
+            yield f"block {block} is in tables of groups {' and '.join(groups)}"
+
+
+def _table(state: dict[str, Any], name: str, group_id: int, table: list[int]) -> Iterator[str]:
+    kind, block_size, window = state["settings"][1][group_id]
+    tokens, _, computed = state["requests"][name]
+    where = f"request {name}, group {group_id}"
+    if kind in ("full", "cross") and _NULL in table:
+        yield f"{where}: a null in a {kind} table"
+    elif _NULL in table[table.count(_NULL) :]:
+        yield f"{where}: a null stands after a block"
+    if kind != "cross" and computed > len(table) * block_size:
+        yield f"{where}: the table covers {len(table) * block_size} tokens, the request has computed {computed}"
+    needed = max(0, {"sliding": computed - window + 1, "mamba": computed - 1}.get(kind, 0))
+    for position, block in enumerate(table):
+        end = (position + 1) * block_size
+        if block == _NULL and end > needed:
+            yield f"{where}: position {position} is released although token {needed} is still needed"
+        for key in (key for key, blocks in state["index"].items() if block in blocks):
+            if key != f"{tokens[:end]}/{group_id}":
+                yield f"{where}: block {block} stands at position {position} but is indexed as {key}"
+
+
+def _large_pages(state: dict[str, Any]) -> Iterator[str]:
+    number, ratio = state["geometry"][1:]
+    cut = [
+        (int(small_id) // ratio[page_type], page_type, slot)
+        for page_type, slots in state["slots"].items()
+        for small_id, slot in slots.items()
+    ]
+    for page in range(number):
+        types = {page_type for other, page_type, _ in cut if other == page}
+        is_free, is_owned = page in state["free_large_pages"], str(page) in state["owner"]
+        if is_free and (types or is_owned):
+            yield f"large page {page} is free and has {'slots' if types else 'an owner'}"
+        if not is_free and not is_owned:
+            yield f"large page {page} is lost: neither free nor in use"
+        if is_owned and all(slot == "empty" for other, _, slot in cut if other == page):
+            yield f"large page {page} holds nothing but is not free"
+        if len(types) > 1:
+            yield f"large page {page} belongs to two types"

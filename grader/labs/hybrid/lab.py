@@ -1,0 +1,258 @@
+"""The table of the hybrid assignment: how its calls are made, and what is read of a submission after each.
+
+Pool and requests are the given ones, so queue, counts and index are ours to read; blocks are named by identity.
+Sizes are lists of [type,bytes], because the order of types means something. `match` keeps what it returned: `admit`
+hands it on, and is judged from what the program itself had found.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grader.labs.hybrid.invariants import broken
+from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, Word, python_lab
+
+COUNT, CACHING = Number("num_blocks", 1, 999), JsonValue("caching", "true or false")
+GROUPS = JsonValue("groups", 'a list of [kind,block_size,window] such as [["full",2,0]]')
+NAME, REQUEST, OWNER, TYPE, POLICY = map(Word, ("name", "request", "owner", "page_type", "policy"))
+TOKENS = Word("tokens", "tokens, each a letter, such as abba", r"[a-z]+")
+ENCODER, K, SMALL_ID = Number("encoder_tokens", 0, 9999), Number("k", -9, 9999), Number("small_id", -9, 9999)
+BLOCK_IDS = JsonValue("block_ids", "a list of block ids such as [1,2]")
+SIZES, BUDGET = JsonValue("sizes", 'a list of [type,bytes] such as [["image",256]]'), Number("budget", -9)
+TIME, PREFIX = Number("last_access", 0, 9999), Number("prefix_length", 0, 9999)
+NEEDS = JsonValue("needs", "for each request a list of [type,pages]")
+WEIGHTS, REPLY = JsonValue("weights", "a list of [type,weight], or null"), JsonValue("reply", "JSON without spaces")
+LAYERS = JsonValue("layers", "a list of [name,[kind,block_size,window,token_bytes]]")
+AVAILABLE, OVERRIDE = Number("available"), JsonValue("override", "a number of blocks, or null")
+NUM_TOKENS, KINDS = Number("num_tokens", 0), JsonValue("kinds", "a list of [kind,count,window]")
+
+
+def _call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
+    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
+
+
+_ERROR, _OR_NONE = ("ValueError",), ("null", "ValueError")
+OPERATIONS = {
+    "manager": _call(COUNT, GROUPS, CACHING, task="Part 1", refusals=_ERROR),
+    "new": _call(NAME, TOKENS, ENCODER, task="Part 1"),
+    "append": _call(REQUEST, TOKENS, task="Part 1"),
+    "match": _call(REQUEST, task="Part 1"),
+    "admit": _call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
+    "step": _call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
+    "free": _call(REQUEST, task="Part 1"),
+    "preempt": _call(REQUEST, task="Part 1"),
+    "evict": _call(BLOCK_IDS, task="Part 1"),
+    "spoil": _call(task="Constraints"),
+    "lcm": _call(SIZES, BUDGET, task="Part 2", refusals=_ERROR),
+    "alloc": _call(OWNER, TYPE, task="Part 2", refusals=_OR_NONE),
+    "free_page": _call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
+    "release": _call(TYPE, SMALL_ID, TIME, PREFIX, task="Part 2", refusals=_ERROR),
+    "reuse": _call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
+    "remove": _call(OWNER, task="Part 2"),
+    "offset": _call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
+    "fit": _call(POLICY, BUDGET, SIZES, NEEDS, WEIGHTS, task="Part 2", refusals=_ERROR),
+    "unify": _call(LAYERS, task="Part 3", refusals=("NotImplementedError",)),
+    "group": _call(LAYERS, task="Part 3"),
+    "config": _call(LAYERS, AVAILABLE, OVERRIDE, task="Part 3", refusals=("NotImplementedError",)),
+    "waste": _call(KINDS, NUM_TOKENS, ENCODER, task="Part 3", refusals=_ERROR),
+}
+
+SETUP = """\
+from hybrid import HybridKVCacheManager, LcmAllocator, fit, get_kv_cache_config, get_kv_cache_groups
+from hybrid import unify_page_size, uniform_waste
+"""
+
+DEFINES = '''\
+from collections import deque
+from fractions import Fraction
+
+from block_pool import BlockPool, Request
+
+pool = manager = allocator = None
+numbers = {}  # of the pool's blocks, by identity
+settings = []  # number of blocks, groups, whether caching is on
+requests, sizes_given, looked = {}, {}, []  # looked: request, hits and tokens of a match just before
+lent = []  # lists and dicts that went into the last call, those of a function each with a copy
+spoils = False  # whether they, and what came back, are emptied after each call
+
+
+def begin():
+    """Before each call; the one before may have raised."""
+    global looked
+    empty_lent()
+    lent.clear()
+    looked = []
+
+
+def lend(value, stays=False):
+    """Remember what goes into a call, to empty it afterwards, or to see whether it stays as it is."""
+    lent.append((value, copied(value) if stays else None))
+    return value
+
+
+def copied(value):
+    """Lists and tuples as new lists, dicts as new dicts."""
+    if isinstance(value, (list, tuple, deque)):
+        return [copied(item) for item in value]
+    return {key: copied(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def emptied(value):
+    """Empty a list or dict, and those in it."""
+    if isinstance(value, (list, tuple, deque, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            emptied(item)
+        if not isinstance(value, tuple):
+            value.clear()
+
+
+def empty_lent():
+    for value, _ in lent if spoils else ():
+        emptied(value)
+
+
+def read(value, as_what):
+    """The reply, and then what the caller does to it if lists are spoiled."""
+    try:
+        return as_what(value)
+    finally:
+        empty_lent()
+        if spoils:
+            emptied(value)
+
+
+def numbers_of(groups):
+    """The ids of the pool's very blocks."""
+    return [[numbers.get(id(block), "?") for block in blocks] for blocks in groups]
+
+
+def new_blocks(value):
+    return None if value is None else read(value, numbers_of)
+
+
+def hits_and_tokens(found):
+    return read(found, lambda pair: [numbers_of(pair[0]), pair[1]])
+
+
+def kept(request, found):
+    """What get_computed_blocks returned is for admit; what is no such thing counts as nothing found."""
+    global looked
+    try:
+        hits, tokens = found
+        looked = [request.request_id, [list(blocks) for blocks in hits], tokens + 0]
+    except Exception:
+        looked = [request.request_id, [[] for _ in settings[1]], 0]
+    return found
+
+
+def tables():
+    of_requests = manager.req_to_blocks.items() if manager is not None else ()
+    read = {name: numbers_of(tables) for name, tables in of_requests}
+    return {name: tables for name, tables in read.items() if any(tables)}
+
+
+def slots():
+    """Of each type; a list in the place of a tuple is none."""
+    of_types = allocator.slots.items() if allocator is not None else ()
+    marked = lambda slot: {"list": slot} if isinstance(slot, list) else slot
+    return {name: {small_id: marked(slot) for small_id, slot in of.items()} for name, of in of_types}
+'''
+
+_LAYERS = "lend(copied(layers), stays=True)"
+CALLS = {
+    "manager": "new_pool = BlockPool(num_blocks)\n"
+    "manager = HybridKVCacheManager(new_pool, lend([tuple(group) for group in groups]), caching)\n"
+    "pool, settings, requests = new_pool, [num_blocks, copied(groups), caching], {}\n"
+    "numbers = {id(block): number for number, block in enumerate(new_pool._blocks)}",
+    "new": "requests[name] = Request(name, tokens, encoder_tokens)",
+    "append": "request._tokens += tokens",
+    "match": "kept(request, manager.get_computed_blocks(request))",
+    "admit": "_, hits, found = looked\nbegin()\nmore = min(k, request.num_tokens - found)\n"
+    "new = manager.allocate_slots(request, more, lend(hits), found)\n"
+    "request._num_computed_tokens += 0 if new is None else found + more\nnew",
+    "step": "more = min(k, request.num_tokens - request.num_computed_tokens)\n"
+    "new = manager.allocate_slots(request, more)\n"
+    "request._num_computed_tokens += 0 if new is None else more\nnew",
+    "free": "manager.free(request)\ndel requests[request.request_id]",
+    "preempt": "result = manager.free(request)\nrequest._num_computed_tokens = 0",
+    "evict": "blocks = [pool._blocks[number] for number in block_ids]\n"
+    "result = [pool._forget(block) for block in blocks if block in pool._queue]",
+    "spoil": "spoils = True",
+    "lcm": "allocator = LcmAllocator(lend(dict(sizes)), budget)\nsizes_given = dict(sizes)",
+    "alloc": "allocator.alloc(owner, page_type)",
+    "free_page": "result = allocator.free(page_type, small_id)",
+    "release": "result = allocator.release(page_type, small_id, last_access, prefix_length)",
+    "reuse": "result = allocator.reuse(page_type, small_id)",
+    "remove": "result = allocator.remove_request(owner)",
+    "offset": "allocator.byte_offset(page_type, small_id)",
+    "fit": "needed = [dict(need) for need in needs]\n"
+    "more = [lend(dict(weights), stays=True)] if weights else []\n"
+    "result = fit(policy, budget, lend(dict(sizes), stays=True), lend(needed, stays=True), *more)\n"
+    'list(result) if isinstance(result, tuple) else "no tuple"',
+    "unify": f"unify_page_size({_LAYERS})",
+    "group": f"get_kv_cache_groups({_LAYERS})",
+    "config": f"more = [n for n in [override] if n is not None]\nget_kv_cache_config({_LAYERS}, available, *more)",
+    "waste": "share = uniform_waste(lend(copied(kinds), stays=True), num_tokens, encoder_tokens)\n"
+    'f"{share.numerator}/{share.denominator}" if type(share) is Fraction else share',
+}
+CALLS = {name: text if name == "admit" else f"begin()\n{text}" for name, text in CALLS.items()}
+TAKES = {"request": "requests[{}]"}
+GIVES = {
+    "match": "hits_and_tokens",
+    **dict.fromkeys(("admit", "step"), "new_blocks"),
+    **dict.fromkeys(("unify", "group", "config"), "copied"),
+}
+READS = {
+    "free": "numbers_of([pool._queue])[0] if pool is not None else []",
+    "ref": "{block._block_id: block._ref_cnt for block in pool._blocks if block._ref_cnt} if pool is not None else {}",
+    "index": "{'/'.join(map(str, key)): numbers_of([blocks])[0] for key, blocks in pool._index.items()}"
+    " if pool is not None else {}",
+    "tables": "tables()",
+    "geometry": "[allocator.large_page_bytes, allocator.num_large_pages, dict(allocator.ratio)]"
+    " if allocator is not None else [0, 0, {}]",
+    "free_large_pages": "list(allocator.free_large_pages) if allocator is not None else []",
+    "owner": "dict(allocator.owner) if allocator is not None else {}",
+    "slots": "slots()",
+    "intact": "spoils or all(copy is None or copied(value) == copy for value, copy in lent)",
+    "settings": "settings",
+    "requests": "{name: [r._tokens, r._num_encoder_tokens, r._num_computed_tokens] for name, r in requests.items()}",
+    "looked": "looked and [looked[0], numbers_of(looked[1]), looked[2]]",
+    "sizes": "sizes_given",
+    "spoils": "spoils",
+}
+
+_ALLOCATE, _CONFIG = ("admit", "step"), ("config",)
+FACETS = (
+    Facet("fits", path="accepted", calls=_ALLOCATE),
+    Facet("page", path="accepted", calls=("alloc",)),
+    Facet("error", path="accepted"),
+    Facet("hits", path="reply", calls=("match",)),
+    Facet("new", path="reply", calls=_ALLOCATE, title="new blocks"),
+    Facet("page", path="reply", calls=("alloc",)),
+    Facet("groups", path="reply.groups", calls=_CONFIG),
+    Facet("groups", path="reply.tensors", calls=_CONFIG, title="tensors"),
+    Facet("groups", path="reply.padding_layers", calls=_CONFIG, title="padding_layers"),
+    Facet("sizes", path="reply", calls=_CONFIG),
+    Facet("reply", path="reply"),
+    Facet("tables", per="request", title="tables"),
+    Facet("ref", per="block", title="ref_cnt"),
+    Facet("index", per="text/group", title="index"),
+    Facet("free", title="free queue, head to tail"),
+    Facet("geometry", title="large_page_bytes, num_large_pages, ratio"),
+    Facet("free_large_pages"),
+    Facet("owner", per="large page", title="owner"),
+    Facet("slots", per="type", title="slots"),
+    Facet("intact", title="arguments are as they were"),
+)
+
+
+def lab() -> Lab:
+    """Return the lab."""
+    return python_lab(
+        globals(),
+        "hybrid",
+        "A hybrid memory allocator: layers of different kinds in one memory",
+        "reference.hybrid:Hybrid",
+        given={"block_pool": Path(__file__).parent / "given" / "block_pool.py"},
+        invariants=broken,
+    )

@@ -1,0 +1,53 @@
+"""The engine: the manager (Part 1), the allocator (Part 2) and the functions of Parts 2 and 3 side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference.hybrid.fit import Sizes, fit
+from reference.hybrid.grouping import Layers, get_kv_cache_config, get_kv_cache_groups, uniform_waste, unify_page_size
+from reference.hybrid.lcm_allocator import LcmAllocator
+from reference.hybrid.manager import Manager
+
+__all__ = ["Hybrid"]
+
+
+class Hybrid(Manager, LcmAllocator):
+    """A manager and an allocator, which know nothing of each other."""
+
+    def fit(
+        self, policy: str, budget: int, page_bytes: Sizes, requests: tuple[Sizes, ...], weights: Sizes | None
+    ) -> list[int]:
+        """See `reference.hybrid.fit`."""
+        self.because("Part 2/fit", policy)
+        return list(fit(policy, budget, page_bytes, requests, weights))
+
+    def unify(self, layers: Layers) -> list[Any]:
+        """See `unify_page_size`."""
+        self.because("Part 3/unify_page_size")
+        return [[name, list(spec)] for name, spec in unify_page_size(layers)]
+
+    def group(self, layers: Layers) -> list[list[str]]:
+        """See `get_kv_cache_groups`."""
+        self.because("Part 3/get_kv_cache_groups")
+        return get_kv_cache_groups(layers)
+
+    def config(self, layers: Layers, available: int, override: int | None) -> dict[str, Any]:
+        """See `get_kv_cache_config`."""
+        self.because("Part 3/get_kv_cache_config", *(() if override is None else ("override",)))
+        return get_kv_cache_config(layers, available, override)
+
+    def waste(self, layers: tuple[tuple[str, int, int], ...], num_tokens: int, num_encoder_tokens: int) -> str:
+        """See `uniform_waste`; as numerator and denominator."""
+        self.because("Part 3/uniform_waste")
+        share = uniform_waste(layers, num_tokens, num_encoder_tokens)
+        return f"{share.numerator}/{share.denominator}"
+
+    def state(self) -> dict[str, Any]:
+        """Of the manager and the allocator; arguments are as they were."""
+        return {**Manager.state(self), **LcmAllocator.state(self), "intact": True}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        Manager.restore(self, state)
+        LcmAllocator.restore(self, state)

@@ -1,0 +1,203 @@
+"""Part 2: large pages of the least common size, each cut into slots of one type at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import lcm
+from typing import Any
+
+from reference.oracle import Engine, Refused
+
+__all__ = ["EMPTY", "USED", "LcmAllocator"]
+
+EMPTY, USED = "empty", "used"
+Slot = str | tuple[int, int]  # empty, used, or of an evictable one (last access, prefix length)
+Key = tuple[int, int]
+
+
+def _key(slot: Slot) -> Key:
+    """The order of eviction: older first, of equally old ones the longer prefix."""
+    assert not isinstance(slot, str)
+    last_access, prefix_length = slot
+    return last_access, -prefix_length
+
+
+class LcmAllocator(Engine):
+    """The operations on LcmAllocator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.page_bytes: dict[str, int] = {}
+        self.large_page_bytes = 0
+        self.num_large_pages = 0
+        self.ratio: dict[str, int] = {}
+        self.free_large_pages: list[int] = []
+        self.owner: dict[int, str | None] = {}  # of each large page in use
+        self.slots: dict[str, dict[int, Slot]] = {}
+
+    def lcm(self, page_bytes: tuple[tuple[str, int], ...], budget: int) -> None:
+        """LcmAllocator(page_bytes, budget)."""
+        self.because("Part 2/large-pages")
+        if not page_bytes or min(size for _, size in page_bytes) < 1 or budget < 0:
+            raise Refused("ValueError", "Part 2/bad-sizes", "no-type" if not page_bytes else "bad-number")
+        self.page_bytes = dict(page_bytes)
+        self.large_page_bytes = lcm(*self.page_bytes.values())
+        self.num_large_pages = budget // self.large_page_bytes
+        self.ratio = {name: self.large_page_bytes // size for name, size in page_bytes}
+        self.free_large_pages = list(range(self.num_large_pages))
+        self.owner = {}
+        self.slots = {name: {} for name in self.page_bytes}
+
+    def alloc(self, request: str, page_type: str) -> int:
+        """The five steps of alloc, in order."""
+        self._check_type(page_type)
+        own = (page for page, owner in self.owner.items() if owner == request)
+        small_id = self._lowest_empty(page_type, own)
+        if small_id is not None:
+            self.because("Part 2/step-1", "step-1")
+            return self._use(request, page_type, small_id)
+        if self.free_large_pages:
+            self.because("Part 2/step-2", "step-2")
+            return self._open(request, page_type, self.free_large_pages.pop(0))
+        evictable = self._evictable_large_pages()
+        if evictable:
+            self.because("Part 2/step-3", "step-3")
+            _, page = min(evictable)
+            self._close(page)
+            return self._open(request, page_type, page)
+        small_id = self._lowest_empty(page_type, (page for page, owner in self.owner.items() if owner is None))
+        if small_id is not None:
+            self.because("Part 2/step-4", "step-4", "without-owner")
+            return self._use(request, page_type, small_id)
+        small_id = self._lowest_empty(page_type, self.owner)
+        if small_id is not None:
+            self.because("Part 2/step-4", "step-4", "of-another")
+            return self._use(request, page_type, small_id)
+        cached = [(_key(slot), slot_id) for slot_id, slot in self.slots[page_type].items() if slot not in (EMPTY, USED)]
+        if cached:
+            self.because("Part 2/step-5", "step-5")
+            _, small_id = min(cached)
+            return self._use(request, page_type, small_id)
+        raise Refused("null", "Part 2/no-step", "no-step")
+
+    def _check_type(self, page_type: str) -> None:
+        if page_type not in self.page_bytes:
+            raise Refused("ValueError", "Part 2/unknown-type", "unknown-type")
+
+    def _lowest_empty(self, page_type: str, pages: Iterable[int]) -> int | None:
+        """The lowest empty slot of a type on one of these large pages, or None."""
+        allowed, slots = set(pages), self.slots[page_type]
+        empty = [small_id for small_id, slot in slots.items() if slot == EMPTY]
+        return min((small_id for small_id in empty if small_id // self.ratio[page_type] in allowed), default=None)
+
+    def _use(self, request: str, page_type: str, small_id: int) -> int:
+        """The slot is used from now on; a page without owner gets this one."""
+        self.slots[page_type][small_id] = USED
+        page = small_id // self.ratio[page_type]
+        if self.owner[page] is None:
+            self.because("", "adopted")
+            self.owner[page] = request
+        return small_id
+
+    def _open(self, request: str, page_type: str, page: int) -> int:
+        """A large page becomes one of this type; its lowest slot is used."""
+        first = page * self.ratio[page_type]
+        self.owner[page] = request
+        self.slots[page_type].update(dict.fromkeys(range(first, first + self.ratio[page_type]), EMPTY))
+        return self._use(request, page_type, first)
+
+    def _close(self, page: int) -> None:
+        """A large page is of no type any more."""
+        page_type, slots = self._cut(page)
+        del self.owner[page]
+        for small_id in slots:
+            del self.slots[page_type][small_id]
+
+    def _cut(self, page: int) -> tuple[str, dict[int, Slot]]:
+        """The type of a large page in use, and its slots."""
+        for page_type, slots in self.slots.items():
+            own = {small_id: slot for small_id, slot in slots.items() if small_id // self.ratio[page_type] == page}
+            if own:
+                return page_type, own
+        raise ValueError(f"large page {page} is in use but has no slots")
+
+    def _evictable_large_pages(self) -> list[tuple[Key, int]]:
+        """The large pages that only cache, each with its key: that of the slot which would be evicted last."""
+        found = []
+        for page in self.owner:
+            slots = self._cut(page)[1].values()
+            keys = [_key(slot) for slot in slots if slot not in (EMPTY, USED)]
+            if keys and USED not in slots:
+                found.append((max(keys), page))
+        return found
+
+    def _check_slot(self, page_type: str, small_id: int, *, used: bool) -> Slot:
+        """Return the slot. Refuses one that does not exist or is in another state."""
+        self._check_type(page_type)
+        slot = self.slots[page_type].get(small_id)
+        if slot is None or slot == EMPTY or (slot == USED) is not used:
+            word = "no-such-slot" if slot is None else slot if isinstance(slot, str) else "evictable"
+            raise Refused("ValueError", "Part 2/wrong-state", word)
+        return slot
+
+    def free_page(self, page_type: str, small_id: int) -> None:
+        """free(page_type, small_id): used to empty; an empty large page is free again."""
+        self.because("Part 2/free")
+        self._check_slot(page_type, small_id, used=True)
+        self.slots[page_type][small_id] = EMPTY
+        page = small_id // self.ratio[page_type]
+        if all(slot == EMPTY for slot in self._cut(page)[1].values()):
+            self.because("Part 2/free", "last-slot")
+            self._close(page)
+            self.free_large_pages.append(page)
+
+    def release(self, page_type: str, small_id: int, last_access: int, prefix_length: int) -> None:
+        """release(...): used to evictable."""
+        self.because("Part 2/release")
+        self._check_slot(page_type, small_id, used=True)
+        self.slots[page_type][small_id] = (last_access, prefix_length)
+
+    def reuse(self, page_type: str, small_id: int) -> None:
+        """reuse(page_type, small_id): evictable to used."""
+        self.because("Part 2/reuse")
+        self._check_slot(page_type, small_id, used=False)
+        self.slots[page_type][small_id] = USED
+
+    def remove(self, request: str) -> None:
+        """remove_request(request): its pages have no owner any more."""
+        self.because("Part 2/remove_request", *(() if request in self.owner.values() else ("owns-nothing",)))
+        self.owner = {page: None if owner == request else owner for page, owner in self.owner.items()}
+
+    def offset(self, page_type: str, small_id: int) -> int:
+        """byte_offset(page_type, small_id)."""
+        self.because("Part 2/byte_offset")
+        self._check_type(page_type)
+        if not 0 <= small_id < self.num_large_pages * self.ratio[page_type]:
+            raise Refused("ValueError", "Part 2/byte_offset", "outside")
+        return small_id * self.page_bytes[page_type]
+
+    def state(self) -> dict[str, Any]:
+        """What the attributes show, and the sizes that were given."""
+        return {
+            "geometry": [self.large_page_bytes, self.num_large_pages, dict(self.ratio)],
+            "free_large_pages": list(self.free_large_pages),
+            "owner": {str(page): owner for page, owner in self.owner.items()},
+            "slots": {
+                page_type: {
+                    str(small_id): slot if isinstance(slot, str) else list(slot) for small_id, slot in of.items()
+                }
+                for page_type, of in self.slots.items()
+            },
+            "sizes": dict(self.page_bytes),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        self.large_page_bytes, self.num_large_pages, ratio = state["geometry"]
+        self.ratio, self.page_bytes = dict(ratio), dict(state["sizes"])
+        self.free_large_pages = list(state["free_large_pages"])
+        self.owner = {int(page): owner for page, owner in state["owner"].items()}
+        self.slots = {
+            page_type: {int(small_id): slot if isinstance(slot, str) else tuple(slot) for small_id, slot in of.items()}
+            for page_type, of in state["slots"].items()
+        }
