@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from grader.labs.hybrid.charts import charts
 from grader.labs.hybrid.invariants import broken
 from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, Word, python_lab
 
@@ -255,4 +256,5 @@ def lab() -> Lab:
         "reference.hybrid:Hybrid",
         given={"block_pool": Path(__file__).parent / "given" / "block_pool.py"},
         invariants=broken,
+        charts=charts,
     )
