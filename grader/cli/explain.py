@@ -77,6 +77,8 @@ def _lines(parts: Sequence[Part]) -> Iterator[str]:
             cells = next(iter(part.lines.values()), ())
             yield escape(f"{part.title}: {' '.join(cells) or '(empty)'}")
             continue
+        if not part.lines:
+            continue
         heading = "".join(f"  {column:>12}" for column in part.columns)
         yield escape(f"{part.title:<24}{heading}") if part.columns else f"[bold]{escape(part.title)}[/bold]"
         for (depth, label), cells in part.lines.items():

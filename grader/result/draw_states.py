@@ -150,6 +150,8 @@ def _panels(right: Sequence[Part], theirs: Sequence[Part], rows: _Rows) -> Itera
     for title in dict.fromkeys([*wanted, *found]):
         part = wanted.get(title) or found[title]
         every = list(_rows(wanted.get(title), found.get(title)))
+        if not every:
+            continue
         alike = list(_alike(every)) if part.shape is Shape.GRID and len(every) > _MOST_ROWS else every
         shown = _fewer(alike)
         yield Panel(
