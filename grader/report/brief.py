@@ -75,7 +75,7 @@ def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iter
     if groups:
         yield Section(rank=3, versions=(partial(show_states, shown=shown),))
         charts = partial(show_charts, charts=shown.charts if shown is not None else ())
-        yield Section(rank=1, versions=(charts,))
+        yield Section(rank=4, versions=(charts,))
         trace = partial(_first, record=record, group=groups[0])
         yield Section(
             rank=3, versions=tuple(partial(trace, fold=fold) for fold in (Fold(), Fold(1, 3, 1), Fold(1, 1, 0)))

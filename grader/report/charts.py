@@ -24,6 +24,7 @@ def show_charts(page: Page, charts: Sequence[ComparedChart]) -> None:
             continue
         both = (chart.actual, chart.expected)
         room = page.width - _INDENT
+        page.blank()
         page.write(dim(chart.expected.title), indent=2)
         for name, side, wrong in (("yours", chart.actual, chart.wrong), ("expected", chart.expected, None)):
             for line in chart_lines(side, name, wrong, room):
@@ -34,7 +35,7 @@ def show_charts(page: Page, charts: Sequence[ComparedChart]) -> None:
 def chart_lines(chart: Chart, name: str = "", wrong: Place | None = None, room: int = 96) -> Iterator[_Line]:
     """Yield the lines of a chart; the last columns of one that is wider than `room`. `wrong` is the cell to mark."""
     labels = [*(track.label for track in chart.tracks), *(level.label for level in chart.levels)]
-    label = max(map(_wide, [name, *labels]))
+    label = max(map(_wide, [name and "expected", *labels]))
     levels = [[_level(value, level.most) for value in level.values] for level in chart.levels]
     columns = [chart.columns, *(track.cells for track in chart.tracks), *levels]
     wide = max((_wide(text) for column in columns for text in column), default=0) + 2

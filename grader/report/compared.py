@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from grader.core.verdict import Outcome
-from grader.report.drawn import DrawnPanel, DrawnRow, DrawnScene, cell_name
+from grader.report.drawn import DrawnPanel, DrawnRow, DrawnScene, cell_name, field_names
 
 __all__ = ["Compared", "ComparedPanel", "Mark", "compared"]
 
@@ -146,7 +146,7 @@ _Shown = list[tuple[DrawnPanel, list[_Row]]]
 
 def _with_first(shown: _Shown, outcome: Outcome) -> _Shown:
     """Mark one cell as the first: the wrong cell that the difference names, else the first wrong cell."""
-    field = outcome.difference.field if outcome.difference is not None else ""
+    names = field_names(outcome.difference.field) if outcome.difference is not None else ()
     wrong = [
         (panel, one, place)
         for panel, rows in shown
@@ -156,7 +156,7 @@ def _with_first(shown: _Shown, outcome: Outcome) -> _Shown:
     ]
     if not wrong:
         return shown
-    panel, first, place = next((at for at in wrong if cell_name(at[0], at[1].row, at[2]) == field), wrong[0])
+    panel, first, place = next((at for at in wrong if cell_name(at[0], at[1].row, at[2]) in names), wrong[0])
     cells = tuple(cell._replace(mark=Mark.FIRST) if at == place else cell for at, cell in enumerate(first.cells))
     marked = first._replace(cells=cells)
     return [(one, [marked if one is panel and row is first else row for row in rows]) for one, rows in shown]

@@ -9,7 +9,7 @@ from itertools import groupby, zip_longest
 from grader.core.picture import Panel, Picture, Row, Scene, Shape
 from grader.core.verdict import Outcome, StepShown
 
-__all__ = ["DrawnCell", "DrawnPanel", "DrawnRow", "DrawnScene", "cell_name", "drawn"]
+__all__ = ["DrawnCell", "DrawnPanel", "DrawnRow", "DrawnScene", "cell_name", "drawn", "field_names"]
 
 _MOST_WORDS = 6
 
@@ -115,12 +115,17 @@ def cell_name(panel: DrawnPanel, row: DrawnRow, place: int) -> str:
     return row.label + _column(panel, row, [place])
 
 
+def field_names(field: str) -> tuple[str, ...]:
+    """Return the names of a difference's place in a picture: also "request a, blocks" for "request a: blocks"."""
+    return field, field.replace(": ", ", ", 1)
+
+
 def _first(words: list[str], outcome: Outcome) -> list[str]:
     """Put the first difference first. If no panel shows it (a reply, for example), add a sentence for it."""
     difference = outcome.difference
     if difference is None:
         return words
-    place = (f"{difference.field}:", f"{difference.field} to ")
+    place = tuple(f"{name}{behind}" for name in field_names(difference.field) for behind in (":", " to "))
     if not any(text.startswith(place) for text in words):
         return [f"{difference.field}: yours {difference.actual}, should be {difference.expected}", *words]
     return sorted(words, key=lambda text: not text.startswith(place))
@@ -183,7 +188,7 @@ def _words_of(panel: DrawnPanel, row: DrawnRow) -> Iterator[str]:
 
 def _column(panel: DrawnPanel, row: DrawnRow, places: Sequence[int]) -> str:
     """Return the place in the row; "" when the row has one cell, or cells without names."""
-    if len(row.cells) == 1 or places[-1] >= len(panel.columns):
+    if (len(row.cells) == 1 and panel.shape is not Shape.GRID) or places[-1] >= len(panel.columns):
         return ""
     first, last = (panel.columns[place][0] for place in (places[0], places[-1]))
     joint = "" if first.startswith("[") else ", "

@@ -24,6 +24,8 @@ _MOST_COLUMNS = 24
 _AFTER = 4
 """The most columns behind that of the operation that went wrong."""
 _MOST_TRACKS = 16
+_MANY_TRACKS = 6
+"""With more tracks than these, those in which nothing ever happens are left out."""
 _MOST_RECORD = 32_768
 """The most bytes of a record that is read for a chart."""
 
@@ -74,9 +76,10 @@ def _compared(actual: Chart, expected: Chart, bad: int) -> ComparedChart:
     behind = sum(number <= bad for number in operations) + _AFTER if operations else _MOST_COLUMNS
     window = range(max(0, min(behind, width) - _MOST_COLUMNS), min(behind, width))
     sides = [_fitted(chart, labels, window) for chart in (actual, expected)]
-    shown = [place for place in range(len(labels)) if any(any(side.tracks[place].cells) for side in sides)][
-        :_MOST_TRACKS
-    ]
+    shown = [place for place in range(len(labels)) if any(any(side.tracks[place].cells) for side in sides)]
+    if len(shown) > _MANY_TRACKS:
+        shown = [place for place in shown if len({cell for side in sides for cell in side.tracks[place].cells}) > 1]
+    shown = shown[:_MOST_TRACKS]
     actual, expected = (replace(side, tracks=tuple(side.tracks[place] for place in shown)) for side in sides)
     actual = replace(actual, known=())
     return ComparedChart(actual=actual, expected=expected, wrong=_first_wrong(actual.tracks, expected.tracks))

@@ -25,6 +25,8 @@ __all__ = ["find_lines"]
 _MOST = 40
 """The most suspicions that are traced."""
 _MOST_RAN = 200
+_MOST_COMMAS = 3
+"""More lines than a sentence can list are not listed."""
 
 
 def find_lines(
@@ -96,6 +98,8 @@ def _named(suspicion: Suspicion, heard: Mapping[str, Any], table: CallTable) -> 
         return None
     ((function, _),) = Counter(line.function for line in ran).most_common(1)
     spans = _spans([line for line in ran if line.function == function])
+    if spans.count(",") > _MOST_COMMAS:
+        return Named(said=f"No line of {function} that ran changed {difference.in_words}.")
     return Named(said=f"{spans} of {function} ran; none of them changed {difference.in_words}.")
 
 
