@@ -280,13 +280,21 @@ def _entries(facet: Facet, wanted: object, actual: object) -> Iterator[Differenc
 def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator[Difference]:
     if not _equal(wanted, actual, facet.tolerance):
         name = f"{facet.per} {entry}: {facet.heading}" if entry else facet.heading
+        tells = facet.sentences and isinstance(actual, list) and bool(actual)
         yield Difference(
             facet=facet.name,
             field=name,
             entry=entry,
             expected="nothing" if wanted is _ABSENT else _shown(wanted),
             actual=_shown(actual),
+            said=_first_sentence(facet, actual) if tells else "",
         )
+
+
+def _first_sentence(facet: Facet, sentences: Any) -> str:
+    """What is wrong, where a facet says so itself: its first sentence, and how many others there are."""
+    more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
+    return f"{facet.heading}: {str(sentences[0])[:_MOST_SHOWN]}{more}"
 
 
 def _child(value: object, key: str) -> object:

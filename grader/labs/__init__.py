@@ -44,6 +44,7 @@ LABS: dict[str, LabEntry] = {
     "paged_kv": _in("paged_kv", "llm_memory.c"),
     "block_pool": _in("block_pool", "block_pool.py"),
     "scheduler": _in("scheduler", "scheduler.py"),
+    "offload": _in("offload", "offload.py"),
 }
 
 

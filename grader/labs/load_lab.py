@@ -17,7 +17,7 @@ from typing import Any
 
 from grader.assignment import mistakes, rubric
 from grader.assignment.lab import Clue, Lab
-from grader.core.case import Grammar, Number, Signature
+from grader.core.case import EVERY, Grammar, Number, Signature
 from grader.core.facet import Facet
 from grader.core.verdict import Judged
 from grader.judge.plain_judge import Invariants, PlainModel
@@ -50,13 +50,14 @@ def load_lab(
     most_targets: int = 1,
     complete: Complete | None = None,
     code: Sequence[Path] = (),
+    every: int = EVERY,
     **others: Any,
 ) -> Lab:
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
     `oracle` is "module:factory", imported when it is first played. `model` is a judging of the lab's own, `clues` are
     known mistakes of its own, `invariants` tells what can never be so in a state, `code` are files outside the grader's
-    rooms by which cases are read. `settings` to `complete` are those of `Grammar`, `others` are fields of `Lab`.
+    rooms by which cases are read, `every` is that of `Grammar`. `settings` to `complete` are those of `Grammar`, `others` are fields of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules = rubric.load(cases / "rubric.toml", names, calls)
@@ -85,6 +86,7 @@ def load_lab(
             model=factory,
             code=(*code, *files),
             generate=generate if model is None else None,
+            every=every,
         ),
         rubric=rules,
         model=factory,

@@ -1,0 +1,123 @@
+"""An engine's calls, made by the grader: the rows that it knows, and whether they lie where they must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from grader.labs.offload.device.dense import Array, rows_of_fill
+from grader.labs.offload.judging.replay import Replay
+from grader.labs.offload.judging.rows import agreeing, held
+from grader.labs.offload.judging.sentences import CPU, DECODE, RING, Wrong
+
+__all__ = ["EngineCase"]
+
+_PARTS = {**dict.fromkeys(CPU, "cpu"), **dict.fromkeys(RING, "ring"), **dict.fromkeys(DECODE, "decode")}
+_MOST_SHOWN = 3
+
+
+@dataclass(slots=True)
+class EngineCase:
+    """What must lie in each buffer of the storage; garbage where nothing is known."""
+
+    replay: Replay
+    fills: int = 0
+    """How many calls the driver filled rows for."""
+    known: dict[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with garbage everywhere."""
+        config = self.replay.config
+        cpu = config.num_layers * config.num_cpu_blocks * config.block_size
+        sizes = (cpu, config.num_kv_buffers * config.max_seq_len, config.num_layers * config.block_size)
+        for names, rows in zip((CPU, RING, DECODE), sizes, strict=True):
+            for name in names:
+                self.known[name] = np.full((rows, config.kv_width), np.nan)
+
+    def offload(self, layer: int, num_tokens: int, ids: Sequence[int]) -> None:
+        """The driver's rows go to blocks."""
+        filled = self._filled(max(num_tokens, 1))
+        config = self.replay.config
+        if num_tokens < 1 or len(ids) * config.block_size < num_tokens:
+            return
+        places = [
+            self._cpu(layer, ids[token // config.block_size], token % config.block_size) for token in range(num_tokens)
+        ]
+        for name, rows in zip(CPU, filled, strict=True):
+            self.known[name][places] = rows
+
+    def load(self, buffer: int, layer: int, ids: Sequence[int], num_tokens: int) -> None:
+        """Blocks go to the ring."""
+        config = self.replay.config
+        if not 1 <= num_tokens <= config.max_seq_len or len(ids) * config.block_size < num_tokens:
+            return
+        places = [
+            self._cpu(layer, ids[token // config.block_size], token % config.block_size) for token in range(num_tokens)
+        ]
+        first = buffer * config.max_seq_len
+        for name, source in zip(RING, CPU, strict=True):
+            self.known[name][first : first + num_tokens] = self.known[source][places]
+
+    def store(self, layer: int, pos: int) -> None:
+        """The driver's row goes to the decode buffers."""
+        filled = self._filled(1)
+        if 0 <= pos < self.replay.config.block_size:
+            for name, rows in zip(DECODE, filled, strict=True):
+                self.known[name][layer * self.replay.config.block_size + pos] = rows[0]
+
+    def flush(self, block: int, start: int) -> None:
+        """Rows of the decode buffers go to a block of every layer."""
+        config = self.replay.config
+        for layer in range(config.num_layers if 0 <= start < config.block_size else 0):
+            for row in range(start, config.block_size):
+                for name, source in zip(CPU, DECODE, strict=True):
+                    at = layer * config.block_size + row
+                    self.known[name][self._cpu(layer, block, row)] = self.known[source][at]
+
+    def follow(self, name: str, arguments: Sequence[object]) -> None:
+        """Do an operation; one that touches no memory does nothing."""
+        follow: Callable[..., None] | None = {
+            "offload": self.offload,
+            "load": self.load,
+            "store": self.store,
+            "flush": self.flush,
+        }.get(name)
+        if follow is not None:
+            follow(*arguments)
+
+    def compare(self) -> list[tuple[str, Wrong]]:
+        """What is known and does not lie there. The right rows are put there, so that each is told once."""
+        found = []
+        for name, known in self.known.items():
+            number = self.replay.storage.get(name)
+            contents = None if number is None else self.replay.memory.contents[number]
+            if contents is None or contents.shape != known.shape:
+                continue  # that is told of the storage
+            wrong = ~np.isnan(known).any(axis=-1) & ~agreeing(contents, known)
+            for row in np.flatnonzero(wrong)[:_MOST_SHOWN]:
+                text = f"{self._place(name, int(row))} of {name} {held(contents[row : row + 1])}"
+                found.append((_PARTS[name], Wrong(text)))
+            contents[wrong] = known[wrong]
+        return found
+
+    def _filled(self, rows: int) -> tuple[Array, Array]:
+        """The rows that the driver filled for a call: keys and values."""
+        self.fills += 1
+        width = self.replay.config.kv_width
+        return rows_of_fill(2 * self.fills - 1, rows, width), rows_of_fill(2 * self.fills, rows, width)
+
+    def _cpu(self, layer: int, block: int, row: int) -> int:
+        config = self.replay.config
+        return (layer * config.num_cpu_blocks + block) * config.block_size + row
+
+    def _place(self, name: str, row: int) -> str:
+        """A row in the words of the handout."""
+        config = self.replay.config
+        if name in RING:
+            return f"token {row % config.max_seq_len} in buffer {row // config.max_seq_len}"
+        layer, rest = divmod(row, config.block_size * (config.num_cpu_blocks if name in CPU else 1))
+        block, rest = divmod(rest, config.block_size)
+        where = f" of block {block}" if name in CPU else ""
+        return f"row {rest}{where} of layer {layer}"
