@@ -15,7 +15,7 @@ from typing import Any
 
 from grader.core.case import Signature
 from grader.core.facet import Facet
-from reference.model import CannotGoOn, Difference, Judgement, Span
+from reference.model import SENTENCE, CannotGoOn, Difference, Judgement, Span
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import Oracle, OracleFactory, Plain, text_of
 
@@ -288,6 +288,7 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
             expected="nothing" if wanted is _ABSENT else _shown(wanted),
             actual=_shown(actual),
             said=_first_sentence(facet, actual) if tells else "",
+            tags=frozenset({SENTENCE} if tells else ()),
         )
 
 

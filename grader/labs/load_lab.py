@@ -57,7 +57,8 @@ def load_lab(
 
     `oracle` is "module:factory", imported when it is first played. `model` is a judging of the lab's own, `clues` are
     known mistakes of its own, `invariants` tells what can never be so in a state, `code` are files outside the grader's
-    rooms by which cases are read, `every` is that of `Grammar`. `settings` to `complete` are those of `Grammar`, `others` are fields of `Lab`.
+    rooms by which cases are read, `every` is that of `Grammar`. `settings` to `complete` are those of `Grammar`,
+    `others` are fields of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules = rubric.load(cases / "rubric.toml", names, calls)

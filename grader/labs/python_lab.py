@@ -50,8 +50,9 @@ def python_lab(
     them TAKES, GIVES and DEFINES (see `CallTable`). `oracle` is "module:factory", `cases` the folder of cases (default:
     `cases/NAME`), `starter` the file that students begin with (default: `starter.py` beside the module), `given` maps
     the names of modules that submissions may import to their files. `derive` is "module:function" of a `Derive`, which
-    makes the states of FACETS of what READS reads, and is imported when it is first needed. Raises `ValueError` for a table that does not fit
-    together, `RubricError` for wrong files.
+    makes the states of FACETS of what READS reads, and is imported when it is first needed.
+
+    Raises `ValueError` for a table that does not fit together, `RubricError` for wrong files.
     """
     operations: dict[str, Signature] = table["OPERATIONS"]
     facets: tuple[Facet, ...] = table["FACETS"]

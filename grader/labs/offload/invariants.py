@@ -24,18 +24,18 @@ def broken(state: dict[str, Any]) -> Iterator[str]:
         if table is not None and len(table) != -(-length // size):
             yield f"{seq} has {length} tokens in {len(table)} blocks of {size}"
         if entry is not None:
-            yield from _of_tracking(str(seq), length, size, entry, table or [])
+            yield from _of_tracking(str(seq), length, entry, (table or [])[: -(-entry[1] // size)], size=size)
 
 
 _SIZE = {"manager": 1, "runner": 2}
 """Where the block size is in the settings."""
 
 
-def _of_tracking(seq: str, length: int, size: int, entry: list[Any], table: list[Any]) -> Iterator[str]:
+def _of_tracking(seq: str, length: int, entry: list[Any], first: list[Any], *, size: int) -> Iterator[str]:
     prefilled, offloaded, start = entry
     if offloaded > length:
         yield f"{seq} has {offloaded} offloaded tokens of {length}"
     if start != offloaded % size:
         yield f"{seq} has P {offloaded}, but start {start} with blocks of {size}"
-    if prefilled != table[: -(-offloaded // size)]:
+    if prefilled != first:
         yield f"{seq} has P {offloaded}, but its prefilled blocks are {prefilled}"

@@ -15,7 +15,7 @@ from grader.runtime.python.endings import lines_of
 from grader.runtime.python.play import line_of
 from grader.runtime.python.process import decoded, frames, run
 from grader.runtime.python.table import CallTable
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.source_lines import Named
 from grader.runtime.suspicion import Suspicion
 from grader.runtime.visibility import by_visibility
 from grader.system.sandbox import Workspace

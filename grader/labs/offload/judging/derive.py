@@ -14,7 +14,7 @@ import numpy as np
 from grader.labs.offload.device.device import VALUE_BYTES, Config
 from grader.labs.offload.judging.engine_case import EngineCase
 from grader.labs.offload.judging.replay import Log, Replay, Stopped, numbers_of
-from grader.labs.offload.judging.runner_case import Before, Finding, RunnerCase, loads_of
+from grader.labs.offload.judging.runner_case import IDLE, Before, Finding, RunnerCase, loads_of
 from grader.labs.offload.judging.sentences import Wrong, facet_of_race, race
 from grader.runtime.python.derived import Derived, DerivedStep
 from reference.operation import Operation
@@ -29,7 +29,6 @@ _MOST_FINDINGS = 5
 _MOST_LAYERS = 2
 _DRIVER = {"offload": 6, "store": 6}
 """The entries that the driver itself writes for a call: it allocates, fills and frees two buffers."""
-_CONTENT = ("cpu", "ring", "decode", "flush")
 _ORDER = ("race_workspace", "race_ring", "race_cache", "overlap", "memory")
 _JUDGED = {
     "prefill": ("race_workspace", "race_cache", "memory"),
@@ -146,16 +145,13 @@ class _Case:
         found = self._content(operation, log, raw, prepared) if accepted else []
         if self.engine is not None and not accepted and operation.name in _DRIVER:
             self.engine.fills += 1  # the driver fills before it calls
-        idle = [part for part, _ in found if part in _CONTENT]
         found += [(facet_of_race(one, self.replay), race(one, self.replay)) for one in log.races]
         if accepted and operation.name in ("prefill", "decode") and self.runner is not None:
             span = self.runner.host_span()
             races = [] if span is None else [*self.replay.races.host_reads(span)]
             found += [(facet_of_race(one, self.replay), race(one, self.replay)) for one in races]
-            if any(wrong.sentence.startswith(("self.logits holds", "there are")) for _, wrong in found):
-                idle.append("logits")
         found += self._sizes(operation, log)
-        if idle and accepted:
+        if any(part == IDLE for part, _ in found):
             found += [(part, _NOT_JUDGED) for part in _JUDGED.get(operation.name, ())]
         return found
 
@@ -164,9 +160,10 @@ class _Case:
     ) -> list[Finding]:
         if self.engine is not None:
             self.engine.follow(operation.name, operation.arguments)
-            return self.engine.compare()
+            found, idle = self.engine.compare()
+            return [*found, (IDLE, Wrong(""))] if idle else found
         assert self.runner is not None
-        found: list[Finding] = []
+        found = []
         if operation.name == "prefill":
             seq, tokens = operation.arguments
             assert isinstance(tokens, tuple)
@@ -178,7 +175,7 @@ class _Case:
             found += self.runner.overlap(log)
             loads, _ = loads_of(self.replay, log, {}) if self.replay is not None else ([], {})
             if len({layer for layer, _ in loads}) < self.settings[0] and prepared.offloaded:
-                found.append(("ring", Wrong("not every layer was loaded")))
+                found += [("ring", Wrong("not every layer was loaded")), (IDLE, Wrong(""))]
         return found
 
     def _sizes(self, operation: Operation, log: Log) -> list[Finding]:
@@ -243,7 +240,7 @@ class _Case:
         tokens, layers = 0, range(0)
         if operation.name == "load":
             _, layer, ids, tokens = operation.arguments  # type: ignore[assignment]
-            table, layers = [*ids], range(_int(layer), _int(layer) + 1)  # type: ignore[misc, has-type]
+            table, layers = [*ids], range(_int(layer), _int(layer) + 1)  # type: ignore[misc]
         elif operation.name == "decode":
             seq = operation.arguments[0]
             table, tokens, layers = self._table(self.before, seq), self._offloaded(seq), range(config.num_layers)

@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 
 from grader.labs.offload.device.dense import Array, pair_lengths
 from grader.labs.offload.judging.replay import Replay
-from grader.labs.offload.judging.sentences import CPU, DECODE
+from grader.labs.offload.judging.sentences import CPU, DECODE, RING
 
-__all__ = ["agreeing", "cpu_rows", "decode_rows", "fill_gaps", "held", "same", "same_keys"]
+__all__ = ["Cache", "agreeing", "contents_of", "cpu_rows", "decode_rows", "fill_gaps", "held", "same", "same_keys"]
 
 _TOLERANCE = 1e-9
+Cache = tuple[str, int]
+"""The keys ("k") or values ("v") of a layer."""
+
 _Places = NDArray[np.int64]
 
 
@@ -39,25 +42,23 @@ def held(row: Array) -> str:
     return "was not copied there (garbage)" if np.isnan(row).all() else "is not what was computed"
 
 
-def cpu_rows(replay: Replay, kind: str, layer: int, table: Sequence[int], tokens: range) -> Array:
-    """The rows of some tokens of a sequence in a layer's CPU cache of "k" or "v": a copy; garbage without a place."""
-    return _rows(replay, CPU["kv".index(kind)], _cpu_places(replay, layer, table, tokens))
+def cpu_rows(replay: Replay, of: Cache, table: Sequence[int], tokens: range) -> Array:
+    """The rows of some tokens of a sequence in the CPU cache: a copy; garbage for a token without a place."""
+    return _rows(replay, CPU["kv".index(of[0])], _cpu_places(replay, of[1], table, tokens))
 
 
-def decode_rows(replay: Replay, kind: str, layer: int, rows: range) -> Array:
-    """Some rows of a layer's decode buffer: a copy; garbage without a place."""
-    return _rows(replay, DECODE["kv".index(kind)], _decode_places(replay, layer, rows))
+def decode_rows(replay: Replay, of: Cache, rows: range) -> Array:
+    """Some rows of a layer's decode buffer: a copy; garbage without a buffer."""
+    return _rows(replay, DECODE["kv".index(of[0])], _decode_places(replay, of[1], rows))
 
 
-def fill_gaps(
-    replay: Replay, kind: str, layer: int, table: Sequence[int], cached: range, rows: range, right: Array
-) -> None:
+def fill_gaps(replay: Replay, of: Cache, *, table: Sequence[int], cached: range, rows: range, right: Array) -> None:
     """Put the reference's rows where the program's hold garbage: `right` has those of the CPU cache, then of decode."""
     for name, places, wanted in (
-        (CPU["kv".index(kind)], _cpu_places(replay, layer, table, cached), right[: len(cached)]),
-        (DECODE["kv".index(kind)], _decode_places(replay, layer, rows), right[len(cached) :]),
+        (CPU["kv".index(of[0])], _cpu_places(replay, of[1], table, cached), right[: len(cached)]),
+        (DECODE["kv".index(of[0])], _decode_places(replay, of[1], rows), right[len(cached) :]),
     ):
-        contents = _contents(replay, name)
+        contents = contents_of(replay, name)
         if contents is None or not len(places):
             continue
         holes = (places >= 0) & np.isnan(contents[np.maximum(places, 0)]).any(axis=-1)
@@ -65,7 +66,7 @@ def fill_gaps(
 
 
 def _rows(replay: Replay, name: str, places: _Places) -> Array:
-    contents = _contents(replay, name)
+    contents = contents_of(replay, name)
     if contents is None or not len(places):
         return np.full((len(places), replay.config.kv_width), np.nan)
     rows = contents[np.maximum(places, 0)]
@@ -73,14 +74,13 @@ def _rows(replay: Replay, name: str, places: _Places) -> Array:
     return rows
 
 
-def _contents(replay: Replay, name: str) -> Array | None:
+def contents_of(replay: Replay, name: str) -> Array | None:
     """All rows of a buffer of the storage; None where the program has none of the right size."""
     config, number = replay.config, replay.storage.get(name)
     per_layer = config.num_cpu_blocks * config.block_size if name in CPU else config.block_size
+    rows = config.num_kv_buffers * config.max_seq_len if name in RING else config.num_layers * per_layer
     contents = None if number is None else replay.memory.contents[number]
-    if contents is None or contents.shape != (config.num_layers * per_layer, config.kv_width):
-        return None
-    return contents
+    return None if contents is None or contents.shape != (rows, config.kv_width) else contents
 
 
 def _cpu_places(replay: Replay, layer: int, table: Sequence[int], tokens: range) -> _Places:

@@ -13,10 +13,13 @@ from grader.labs.offload.device.device import Span
 from grader.labs.offload.device.overlap import serialised
 from grader.labs.offload.device.races import Work
 from grader.labs.offload.judging.replay import Log, Replay
-from grader.labs.offload.judging.rows import agreeing, cpu_rows, decode_rows, fill_gaps, held, same, same_keys
+from grader.labs.offload.judging.rows import Cache, agreeing, cpu_rows, decode_rows, fill_gaps, held, same, same_keys
 from grader.labs.offload.judging.sentences import CPU, RING, Wrong, serial
 
-__all__ = ["Before", "Finding", "RunnerCase", "loads_of"]
+__all__ = ["IDLE", "Before", "Finding", "RunnerCase", "loads_of"]
+
+IDLE = "idle"
+"""The part of a finding that says that a call wrote nothing of what it had to."""
 
 Finding = tuple[str, Wrong]
 """A part of the state, and what is wrong with it."""
@@ -58,8 +61,8 @@ class RunnerCase:
             self.rows["k", number], self.rows["v", number] = model.rotary(layer.keys, 0), layer.values
             own = self._own(log, number, layer, found)
             for kind, mine in (("k", own.keys), ("v", own.values)):
-                rows = cpu_rows(self.replay, kind, number, table, range(len(tokens)))
-                found += self._stored(kind, number, (rows, mine), 0, "cpu", "the CPU cache")
+                rows = cpu_rows(self.replay, (kind, number), table, range(len(tokens)))
+                found += self._stored((kind, number), (rows, mine), 0, "cpu")
         return [*found, *self._logits(logits)]
 
     def begin_decode(self, position: int, table: list[int], offloaded: int) -> Before:
@@ -73,9 +76,9 @@ class RunnerCase:
                 cached, waiting = range(offloaded), range(start, max(start, end))
                 right = self.rows.get((kind, layer))
                 if before.consistent and right is not None and len(right) == position:
-                    fill_gaps(self.replay, kind, layer, table, cached, waiting, right)
-                before.cached[kind, layer] = cpu_rows(self.replay, kind, layer, table, cached)
-                before.waiting[kind, layer] = decode_rows(self.replay, kind, layer, waiting)
+                    fill_gaps(self.replay, (kind, layer), table=table, cached=cached, rows=waiting, right=right)
+                before.cached[kind, layer] = cpu_rows(self.replay, (kind, layer), table, cached)
+                before.waiting[kind, layer] = decode_rows(self.replay, (kind, layer), waiting)
         return before
 
     def decode(self, log: Log, token: int, before: Before, table: list[int]) -> list[Finding]:
@@ -95,8 +98,8 @@ class RunnerCase:
             own = self._own(log, number, layer, found)
             new = {"k": model.rotary(layer.keys, before.position), "v": layer.values}
             for kind, mine in (("k", own.keys), ("v", own.values)):
-                rows = decode_rows(self.replay, kind, number, range(row, row + 1))
-                found += self._stored(kind, number, (rows, mine), before.position, "decode", "the decode buffer")
+                rows = decode_rows(self.replay, (kind, number), range(row, row + 1))
+                found += self._stored((kind, number), (rows, mine), before.position, "decode")
                 right = self.rows.get((kind, number))
                 self.rows[kind, number] = new[kind] if right is None else np.concatenate([right, new[kind]])
         found += self._flushed(before, table)
@@ -122,14 +125,13 @@ class RunnerCase:
             own.append(rows)
         return Layer(*own)
 
-    def _stored(
-        self, kind: str, layer: int, rows: tuple[Array, Array], first: int, part: str, where: str
-    ) -> list[Finding]:
+    def _stored(self, of: Cache, rows: tuple[Array, Array], first: int, part: str) -> list[Finding]:
         """What is wrong with stored rows: their place, and where that is right their rotation."""
+        (kind, layer), where = of, "the CPU cache" if part == "cpu" else "the decode buffer"
         stored, mine = rows
         config, model = self.replay.config, self.replay.memory.model
         placed = same_keys(stored, mine, config.head_dim) if kind == "k" else agreeing(stored, mine)
-        found: list[Finding] = []
+        found: list[Finding] = [(IDLE, Wrong(""))] if not placed.any() else []
         for place in np.flatnonzero(~placed)[:3]:
             text = f"layer {layer}: {kind} of token {first + place} {held(stored[place])}, in {where}"
             found.append((part, Wrong(text)))
@@ -150,15 +152,15 @@ class RunnerCase:
         found: list[Finding] = []
         for layer in range(self.replay.config.num_layers):
             for kind in "kv":
-                now = cpu_rows(self.replay, kind, layer, before.table, range(before.offloaded))
+                now = cpu_rows(self.replay, (kind, layer), before.table, range(before.offloaded))
                 for token in np.flatnonzero(~same(now, before.cached[kind, layer]))[:1]:
                     text = f"layer {layer}: {kind} of token {token}, which was offloaded before, was overwritten"
                     found.append(("flush", Wrong(text)))
                 if full:
                     rows = range(before.start(size), size)
                     tokens = range(block + rows.start, block + size)
-                    arrived = cpu_rows(self.replay, kind, layer, table, tokens)
-                    right = agreeing(arrived, decode_rows(self.replay, kind, layer, rows))
+                    arrived = cpu_rows(self.replay, (kind, layer), table, tokens)
+                    right = agreeing(arrived, decode_rows(self.replay, (kind, layer), rows))
                     for place in np.flatnonzero(~right)[:1]:
                         where = f"row {rows[place]} of block {before.position // size} of the table"
                         text = f"layer {layer}: {kind} of token {tokens[place]} was not flushed to {where}"
@@ -168,11 +170,12 @@ class RunnerCase:
     def _logits(self, right: Array) -> list[Finding]:
         held_row = self.replay.rows("logits", 0, 1)
         if held_row is None or held_row.shape != right.shape:
-            return [("logits", Wrong("there are no logits in self.logits"))]
+            return [(IDLE, Wrong("")), ("logits", Wrong("there are no logits in self.logits"))]
         if agreeing(held_row, right)[0]:
             return []
-        what = "self.logits holds garbage" if np.isnan(held_row).any() else "the logits are not the model's"
-        return [("logits", Wrong(what))]
+        if np.isnan(held_row).any():
+            return [(IDLE, Wrong("")), ("logits", Wrong("self.logits holds garbage"))]
+        return [("logits", Wrong("the logits are not the model's"))]
 
     def overlap(self, log: Log) -> list[Finding]:
         """What a decode step orders too much."""

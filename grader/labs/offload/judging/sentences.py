@@ -50,8 +50,8 @@ def race(found: Race, replay: Replay) -> Wrong:
 def serial(found: Serial, replay: Replay) -> Wrong:
     """A load and a kernel that must be able to run at the same time."""
     first, second = found.first.call, found.second.call
-    text = f"{_who(second, replay)} of layer {found.second_layer} waits for {_who(first, replay)} of layer "
-    text += f"{found.first_layer}: {_why(first)}"
+    layers = f" (layer {found.second_layer})" if second.name == "attention" else ""
+    text = f"{_who(second, replay)}{layers} waits for {_who(first, replay)}: {_why(first)}"
     return Wrong(text, (second.line, first.line))
 
 
@@ -79,8 +79,8 @@ def _rows(lo: int, hi: int) -> str:
 
 
 def _buffer(number: int, replay: Replay) -> str:
-    name = replay.name_of(number)
-    return name or f"the buffer of line {replay.device.buffers[number].line}"
+    name, line = replay.name_of(number), replay.device.buffers[number].line
+    return name or (f"the buffer of line {line}" if line else "the caller's k or v")
 
 
 def _who(call: Call, replay: Replay) -> str:
