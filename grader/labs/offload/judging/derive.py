@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.labs.offload.device.device import VALUE_BYTES, Config
+from grader.labs.offload.device.device import VALUE_BYTES, Config, Span
 from grader.labs.offload.judging.engine_case import EngineCase
 from grader.labs.offload.judging.replay import Log, Replay, Stopped, numbers_of
 from grader.labs.offload.judging.runner_case import IDLE, Before, Finding, RunnerCase, loads_of
@@ -67,6 +67,7 @@ class _Case:
     replay: Replay | None = None
     engine: EngineCase | None = None
     runner: RunnerCase | None = None
+    has_raced: bool = False
 
     def take(self, operation: Operation, record: Mapping[str, Any]) -> DerivedStep:
         """Return the state after an operation. Raises `Stopped`."""
@@ -150,9 +151,25 @@ class _Case:
             span = self.runner.host_span()
             races = [] if span is None else [*self.replay.races.host_reads(span)]
             found += [(facet_of_race(one, self.replay), race(one, self.replay)) for one in races]
+            if span is not None and (log.races or races):
+                found = self._shown_wrong(found, span)
         found += self._sizes(operation, log)
         if any(part == IDLE for part, _ in found):
             found += [(part, _NOT_JUDGED) for part in _JUDGED.get(operation.name, ())]
+        return found
+
+    def _shown_wrong(self, found: list[Finding], span: Span) -> list[Finding]:
+        """Say with the first race of a case under which schedules the logits are wrong."""
+        if self.has_raced:
+            return found
+        assert self.replay is not None
+        self.has_raced = True
+        schedules = self.replay.wrong_under(span)
+        place = next(number for number, (part, _) in enumerate(found) if part.startswith("race_"))
+        part, wrong = found[place]
+        if schedules:
+            text = f"{wrong.sentence}; the logits are wrong on a device that runs {' or '.join(schedules)}"
+            found[place] = part, Wrong(text, wrong.lines)
         return found
 
     def _content(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from grader.labs.offload.device.dense import Array, model_of
 from grader.labs.offload.device.device import VALUE_BYTES, Call, Config, Device, Span, WrongEntry
 from grader.labs.offload.device.races import Race, Races, Work
 from grader.labs.offload.device.schedules import SCHEDULES, Memory, Schedule
 
-__all__ = ["Log", "Replay", "Stopped"]
+__all__ = ["Log", "Replay", "Stopped", "numbers_of"]
 
 _MOST_COST = 1 << 22
 """What all calls of a case may cost: a thousand times what a right program's do."""
@@ -97,16 +98,23 @@ class Replay:
         """The attribute that a buffer is, "" for workspace."""
         return next((name for name, other in self.storage.items() if other == number), "")
 
-    def other_schedules(self) -> Mapping[str, Schedule]:
-        """Run the whole case under the schedules besides eager; what the host did not wait for is left undone."""
-        schedules = {name: SCHEDULES[name](Memory(self.memory.model)) for name in _SCHEDULES}
+    def wrong_under(self, span: Span) -> list[str]:
+        """The schedules under which rows of pinned memory now hold something else than under the eager one.
+
+        All calls so far are run again. Without a race no schedule can compute anything else.
+        """
+        right = self.memory.rows(span)
+        return [name for name in _SCHEDULES if not _equal(self._held_under(SCHEDULES[name], span), right)]
+
+    def _held_under(self, schedule: type[Schedule], span: Span) -> Array:
+        """What rows hold when the host looks at them now."""
+        running = schedule(Memory(self.memory.model))
         for call in self.calls:
-            for schedule in schedules.values():
-                if call.name in ("alloc", "alloc_pinned"):
-                    buffer = self.device.buffers[call.buffer]
-                    schedule.memory.create(call.buffer, buffer.rows, buffer.width)
-                schedule.take(call)
-        return schedules
+            if call.name in ("alloc", "alloc_pinned"):
+                buffer = self.device.buffers[call.buffer]
+                running.memory.create(call.buffer, buffer.rows, buffer.width)
+            running.take(call)
+        return running.memory.rows(span)
 
     def _pay(self, call: Call) -> None:
         """Raise `Stopped` when a case costs more than a program can need."""
@@ -161,3 +169,7 @@ def numbers_of(storage: Any, device: Device) -> dict[str, int]:
         for name, number in pairs
         if name != "compute_stream" and type(number) is int and 0 <= number < len(device.buffers)
     }
+
+
+def _equal(rows: Array, others: Array) -> bool:
+    return bool(np.allclose(rows, others, rtol=1e-9, atol=1e-9, equal_nan=True))
