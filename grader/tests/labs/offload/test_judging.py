@@ -170,7 +170,12 @@ def test_records_of_anything_are_judged(name: str) -> None:
         random = Random(seed)
         case, records = random.choice(sent)
         number = random.randrange(len(records))
-        changed = [*records[:number], _changed(records[number], random, _OTHERS), *records[number + 1 :]]
+        wrong = json.loads(json.dumps(records[number]))
+        if random.random() < 0.6:
+            wrong["state"]["log"] = _changed(wrong["state"]["log"], random, _OTHERS)
+        else:
+            wrong = _changed(wrong, random, _OTHERS)
+        changed = [*records[:number], wrong, *records[number + 1 :]]
         derived = derive(case.trace.operations, [one if isinstance(one, dict) else {} for one in changed])
         stopped += bool(derived.stopped)
         steps = [PlayedStep(record=text_of(step.record).encode(), lines=step.lines) for step in derived.steps]
