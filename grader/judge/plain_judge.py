@@ -33,6 +33,7 @@ Invariants = Callable[[dict[str, Any]], Iterable[str]]
 _ABSENT = object()
 _MOST_DIFFERENCES = 100
 _MOST_SHOWN = 300
+_MOST_OF_A_SENTENCE = 600
 
 
 def record_of(reply: Reply, state: dict[str, Plain]) -> bytes:
@@ -295,7 +296,7 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
 def _first_sentence(facet: Facet, sentences: Any) -> str:
     """What is wrong, where a facet says so itself: its first sentence, and how many others there are."""
     more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
-    return f"{facet.heading}: {str(sentences[0])[:_MOST_SHOWN]}{more}"
+    return f"{facet.heading}: {str(sentences[0])[:_MOST_OF_A_SENTENCE]}{more}"
 
 
 def _child(value: object, key: str) -> object:

@@ -132,7 +132,7 @@ def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
     for per in dict.fromkeys(facet.per for facet in values if facet.per):
         yield _grid(per, {facet: value for facet, value in values.items() if facet.per == per})
     for facet, value in values.items():
-        if not facet.per and isinstance(value, list):
+        if not facet.per and isinstance(value, list) and (value or not facet.sentences):
             yield Part(title=facet.heading, shape=Shape.CHAIN, lines={(0, ""): tuple(map(_cell, value))})
 
 

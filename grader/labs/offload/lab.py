@@ -172,7 +172,7 @@ def tracking():
     }
 
 
-def storage():
+def handles():
     """Which buffers and which stream the engine has, by their numbers on the device."""
     if engine is None:
         return {}
@@ -233,7 +233,7 @@ READS = {
     "free": "free_blocks()",
     "tables": "tables()",
     "tracking": "tracking()",
-    "storage": "storage()",
+    "handles": "handles()",
     "log": "new_entries()",
 }
 
@@ -251,9 +251,9 @@ FACETS = (
     Facet("ring", path="state.loads", title="[layer, buffer] of each load"),
     Facet("ring", per="layer and cache", path="state.load_rows", title="rows loaded"),
     Facet("ring", path="state.ring", sentences=True, title="ring"),
-    Facet("race-workspace", path="state.race_workspace", sentences=True, title="race"),
-    Facet("race-ring", path="state.race_ring", sentences=True, title="race"),
-    Facet("race-cache", path="state.race_cache", sentences=True, title="race"),
+    Facet("race-workspace", path="state.race_workspace", sentences=True, title="race on workspace"),
+    Facet("race-ring", path="state.race_ring", sentences=True, title="race on the ring"),
+    Facet("race-cache", path="state.race_cache", sentences=True, title="race on a cache"),
     Facet("overlap", sentences=True),
     Facet("memory", sentences=True, title="device memory"),
     Facet("values", sentences=True),

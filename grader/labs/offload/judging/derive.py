@@ -82,7 +82,7 @@ class _Case:
         if self.replay is not None:
             log = self.replay.take(raw.get("log"))
             if operation.name in ("engine", "runner"):
-                self.replay.storage = numbers_of(raw.get("storage"), self.replay.device)
+                self.replay.storage = numbers_of(raw.get("handles"), self.replay.device)
         if accepted:
             self._count(operation)
         found = self._findings(operation, log, raw, prepared, accepted=accepted)
@@ -227,7 +227,7 @@ class _Case:
 
     def _storage(self, raw: Mapping[str, Any], log: Log) -> dict[str, Any]:
         """The storage after the constructor: rows, width and place of each buffer, and what else was allocated."""
-        replay, read = self.replay, raw.get("storage")
+        replay, read = self.replay, raw.get("handles")
         assert replay is not None
         owner = read.get("compute_stream") if isinstance(read, dict) else None
         shown: dict[str, Any] = {}

@@ -98,7 +98,7 @@ def test_an_accepted_program_computes_the_same_under_every_schedule(name: str) -
             before = len(replay.calls)
             log = replay.take(record["state"]["log"])
             if operation.name == "runner":
-                replay.storage = numbers_of(record["state"]["storage"], replay.device)
+                replay.storage = numbers_of(record["state"]["handles"], replay.device)
             for call in replay.calls[before:]:
                 for schedule in schedules.values():
                     if call.name in ("alloc", "alloc_pinned"):
