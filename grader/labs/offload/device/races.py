@@ -123,6 +123,7 @@ class Races:
         mine += [Access(work, span, True) for span in call.writes if span.rows]
         for access in mine:
             races += self._races(access)
+        self._forget([race.first for race in races])
         for access in mine:
             self._note(access)
         if call.name == "free":
@@ -140,6 +141,11 @@ class Races:
             conflict = access.is_write or earlier.is_write
             if conflict and _overlap(earlier.span, access.span) and not is_before(earlier.work, access.work):
                 yield Race(earlier, access)
+
+    def _forget(self, raced: list[Access]) -> None:
+        """Forget accesses that raced: each is told with the first that it races with, and a list stays short."""
+        for buffer in {access.span.buffer for access in raced}:
+            self.accesses[buffer] = [other for other in self.accesses[buffer] if other not in raced]
 
     def _note(self, access: Access) -> None:
         """Remember an access, and forget those behind which no later access can race unless it races with this one.

@@ -27,18 +27,22 @@ _PARTS = (
 )
 _MOST_FINDINGS = 5
 _MOST_LAYERS = 2
+_MOST_RACES = 40
+"""Of an operation; more are not put into words."""
 _DRIVER = {"offload": 6, "store": 6}
 """The entries that the driver itself writes for a call: it allocates, fills and frees two buffers."""
-_ORDER = ("race_workspace", "race_ring", "race_cache", "overlap", "memory")
 _JUDGED = {
-    "prefill": ("race_workspace", "race_cache", "memory"),
-    "decode": _ORDER,
+    "offloaded": ("race_workspace", "memory"),
+    "stored": ("race_cache",),
+    "loaded": ("race_ring", "overlap"),
+    "logits": ("race_workspace", "race_cache", "memory"),
     "offload": ("race_workspace", "memory"),
     "load": ("race_ring", "race_cache"),
     "store": ("race_workspace", "race_cache"),
     "flush": ("race_cache",),
 }
-"""Of each call the parts that are judged only where it did its work: a program that does nothing has no race."""
+"""What a call did not do, or an engine's call that did nothing, and the parts that are not judged then: a program that
+does nothing has no race."""
 
 
 def derive(operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]) -> Derived:
@@ -146,7 +150,7 @@ class _Case:
         found = self._content(operation, log, raw, prepared) if accepted else []
         if self.engine is not None and not accepted and operation.name in _DRIVER:
             self.engine.fills += 1  # the driver fills before it calls
-        found += [(facet_of_race(one, self.replay), race(one, self.replay)) for one in log.races]
+        found += [(facet_of_race(one, self.replay), race(one, self.replay)) for one in log.races[:_MOST_RACES]]
         if accepted and operation.name in ("prefill", "decode") and self.runner is not None:
             span = self.runner.host_span()
             races = [] if span is None else [*self.replay.races.host_reads(span)]
@@ -154,8 +158,8 @@ class _Case:
             if span is not None and (log.races or races):
                 found = self._shown_wrong(found, span)
         found += self._sizes(operation, log)
-        if any(part == IDLE for part, _ in found):
-            found += [(part, _NOT_JUDGED) for part in _JUDGED.get(operation.name, ())]
+        words = {wrong.sentence for part, wrong in found if part == IDLE}
+        found += [(part, _NOT_JUDGED) for word in sorted(words) for part in _JUDGED.get(word, ())]
         return found
 
     def _shown_wrong(self, found: list[Finding], span: Span) -> list[Finding]:
@@ -178,7 +182,7 @@ class _Case:
         if self.engine is not None:
             self.engine.follow(operation.name, operation.arguments)
             found, idle = self.engine.compare()
-            return [*found, (IDLE, Wrong(""))] if idle else found
+            return [*found, (IDLE, Wrong(operation.name))] if idle else found
         assert self.runner is not None
         found = []
         if operation.name == "prefill":
@@ -192,7 +196,7 @@ class _Case:
             found += self.runner.overlap(log)
             loads, _ = loads_of(self.replay, log, {}) if self.replay is not None else ([], {})
             if len({layer for layer, _ in loads}) < self.settings[0] and prepared.offloaded:
-                found += [("ring", Wrong("not every layer was loaded")), (IDLE, Wrong(""))]
+                found += [("ring", Wrong("not every layer was loaded")), (IDLE, Wrong("loaded"))]
         return found
 
     def _sizes(self, operation: Operation, log: Log) -> list[Finding]:

@@ -100,7 +100,7 @@ class EngineCase:
                     idle = True
                 continue
             right = agreeing(contents, known)
-            idle = idle or (bool(places) and not right[places].any())
+            idle = idle or (bool(places) and bool(np.isnan(contents[places]).all()))
             wrong = ~np.isnan(known).any(axis=-1) & ~right
             for row in np.flatnonzero(wrong)[:_MOST_SHOWN]:
                 text = f"{self._place(name, int(row))} of {name} {held(contents[row : row + 1])}"

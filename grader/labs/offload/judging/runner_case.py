@@ -19,7 +19,7 @@ from grader.labs.offload.judging.sentences import CPU, RING, Wrong, serial
 __all__ = ["IDLE", "Before", "Finding", "RunnerCase", "loads_of"]
 
 IDLE = "idle"
-"""The part of a finding that says that a call wrote nothing of what it had to."""
+"""The part of a finding that says what a call did not do at all: its sentence is one word."""
 
 Finding = tuple[str, Wrong]
 """A part of the state, and what is wrong with it."""
@@ -131,7 +131,8 @@ class RunnerCase:
         stored, mine = rows
         config, model = self.replay.config, self.replay.memory.model
         placed = same_keys(stored, mine, config.head_dim) if kind == "k" else agreeing(stored, mine)
-        found: list[Finding] = [(IDLE, Wrong(""))] if not placed.any() else []
+        idle = "offloaded" if part == "cpu" else "stored"
+        found: list[Finding] = [(IDLE, Wrong(idle))] if np.isnan(stored).all() else []
         for place in np.flatnonzero(~placed)[:3]:
             text = f"layer {layer}: {kind} of token {first + place} {held(stored[place])}, in {where}"
             found.append((part, Wrong(text)))
@@ -170,11 +171,11 @@ class RunnerCase:
     def _logits(self, right: Array) -> list[Finding]:
         held_row = self.replay.rows("logits", 0, 1)
         if held_row is None or held_row.shape != right.shape:
-            return [(IDLE, Wrong("")), ("logits", Wrong("there are no logits in self.logits"))]
+            return [(IDLE, Wrong("logits")), ("logits", Wrong("there are no logits in self.logits"))]
         if agreeing(held_row, right)[0]:
             return []
         if np.isnan(held_row).any():
-            return [(IDLE, Wrong("")), ("logits", Wrong("self.logits holds garbage"))]
+            return [(IDLE, Wrong("logits")), ("logits", Wrong("self.logits holds garbage"))]
         return [("logits", Wrong("the logits are not the model's"))]
 
     def overlap(self, log: Log) -> list[Finding]:
