@@ -12,6 +12,7 @@ from reference.operation import Operation, Reply, Trace
 __all__ = [
     "COPIED_MEMORY",
     "NEVER_SET",
+    "SENTENCE",
     "SHARED_MEMORY",
     "STILL_EMPTY",
     "UNFILLED",
@@ -39,6 +40,10 @@ UNFILLED = "fill"
 
 NEVER_SET = "never-set"
 """Tag of a difference where the program's memory still holds what it held when it was allocated."""
+
+
+SENTENCE = "sentence"
+"""Tag of a difference that says itself what is wrong, so that "must be ..., not ..." tells nothing."""
 
 
 STILL_EMPTY = "none-stored"
@@ -109,7 +114,11 @@ class Difference:
     @property
     def wanted(self) -> str:
         """What must be there instead, in one sentence."""
-        return self.seen if NEVER_SET in self.tags else f"{self.field} must be {self.expected}, not {self.actual}"
+        return (
+            self.seen
+            if self.tags & {NEVER_SET, SENTENCE}
+            else f"{self.field} must be {self.expected}, not {self.actual}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,8 @@ class _Reader:
             traces.append(tuple(replace(one, line=line) for one in generator(number, length)))
             trace = Trace(operations=traces[-1], settings=settings)
             try:
-                digests.append(Generated.digest(step.record for step in play(self.grammar.model(trace), trace)))
+                records = (step.record for step in play(self.grammar.model(trace), trace))
+                digests.append(Generated.digest(records, self.grammar.every))
             except (CannotPoke, CannotGoOn) as error:
                 table.complain("seeds", f"the reference cannot play the trace of seed {number}: {error}")
                 break

@@ -83,7 +83,9 @@ def _cases(lab: Lab) -> list[Case]:
     assert generator is not None
     traces = tuple(tuple(generator(seed, _LENGTH)) for seed in range(_TRACES))
     played = [Trace(operations=operations) for operations in traces]
-    digests = tuple(Generated.digest(step.record for step in play(lab.model(one), one)) for one in played)
+    digests = tuple(
+        Generated.digest((step.record for step in play(lab.model(one), one)), lab.grammar.every) for one in played
+    )
     generated = Generated(seeds=range(_TRACES), length=_LENGTH, traces=traces, digests=digests)
     random = replace(
         written[0], name="case/random", trace=Trace(operations=()), expected=Expected.of(()), generated=generated

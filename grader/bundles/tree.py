@@ -43,8 +43,15 @@ def tree(lab: Lab, cases: Iterable[Case], *, without: Collection[Path] = ()) -> 
         yield _file(path)
     for case in cases:
         yield _file(case.path)
-    for name in _SINGLE:
+    for name in (*_SINGLE, *_locks(lab)):
         yield _file(_ROOT / name)
+
+
+def _locks(lab: Lab) -> Iterator[str]:
+    """Yield the locks of what a lab needs besides, by its `needs.txt`."""
+    needs = _ROOT / "grader" / "labs" / lab.name / "needs.txt"
+    if needs.is_file():
+        yield from (f".ci/{word}.lock" for word in needs.read_text(encoding="utf-8").split())
 
 
 def _is_of_another(path: Path, lab: Lab) -> bool:

@@ -24,6 +24,8 @@ class Facet:
     "accepted" is whether a call did its work, "refused" whatever a call changed in the state although it refused."""
     tolerance: float = 0.0
     """The largest difference of two fractions that counts as equal."""
+    sentences: bool = False
+    """Whether it is a list of sentences on what is wrong, of which a right program has none."""
     calls: tuple[str, ...] = ()
     """Of a reply, or of "accepted": the operations that it belongs to; empty: all that no other facet names."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from grader.core.case import Signature
 from grader.core.facet import Facet
-from reference.model import CannotGoOn, Difference, Judgement, Span
+from reference.model import SENTENCE, CannotGoOn, Difference, Judgement, Span
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import Oracle, OracleFactory, Plain, text_of
 
@@ -36,6 +36,7 @@ _EACH = "*"
 _ABSENT = object()
 _MOST_DIFFERENCES = 100
 _MOST_SHOWN = 300
+_MOST_OF_A_SENTENCE = 600
 
 
 def record_of(reply: Reply, state: dict[str, Plain]) -> bytes:
@@ -288,13 +289,22 @@ def _entries(facet: Facet, wanted: object, actual: object) -> Iterator[Differenc
 def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator[Difference]:
     if not _equal(wanted, actual, facet.tolerance):
         name = f"{facet.per} {entry}: {facet.heading}" if entry else facet.heading
+        tells = facet.sentences and isinstance(actual, list) and bool(actual)
         yield Difference(
             facet=facet.name,
             field=name,
             entry=entry,
             expected="nothing" if wanted is _ABSENT else _shown(wanted),
             actual=_shown(actual),
+            said=_first_sentence(facet, actual) if tells else "",
+            tags=frozenset({SENTENCE} if tells else ()),
         )
+
+
+def _first_sentence(facet: Facet, sentences: Any) -> str:
+    """What is wrong, where a facet says so itself: its first sentence, and how many others there are."""
+    more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
+    return f"{facet.heading}: {str(sentences[0])[:_MOST_OF_A_SENTENCE]}{more}"
 
 
 def _child(value: object, key: str) -> object:

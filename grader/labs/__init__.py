@@ -45,6 +45,7 @@ LABS: dict[str, LabEntry] = {
     "block_pool": _in("block_pool", "block_pool.py"),
     "scheduler": _in("scheduler", "scheduler.py"),
     "hybrid": _in("hybrid", "hybrid.py"),
+    "offload": _in("offload", "offload.py"),
 }
 
 

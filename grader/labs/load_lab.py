@@ -17,7 +17,7 @@ from typing import Any
 
 from grader.assignment import mistakes, rubric
 from grader.assignment.lab import Clue, Lab
-from grader.core.case import Grammar, Number, Signature
+from grader.core.case import EVERY, Grammar, Number, Signature
 from grader.core.facet import Facet
 from grader.core.verdict import Judged
 from grader.judge.plain_judge import Invariants, PlainModel
@@ -49,6 +49,7 @@ def load_lab(
     example: str = "",
     most_targets: int = 1,
     complete: Complete | None = None,
+    every: int = EVERY,
     code: Sequence[Path] = (),
     **others: Any,
 ) -> Lab:
@@ -56,16 +57,14 @@ def load_lab(
 
     `oracle` is "module:factory", imported when it is first played. `model` is a judging of the lab's own, `clues` are
     known mistakes of its own, `invariants` tells what can never be so in a state, `code` are files outside the grader's
-    rooms by which cases are read. `settings` to `complete` are those of `Grammar`, `others` are fields of `Lab`.
+    rooms by which cases are read. `settings` to `every` are those of `Grammar`, `others` are fields of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules = rubric.load(cases / "rubric.toml", names, calls)
     clauses = rubric.load_clauses(cases / "handout.toml")
-    known_only = cases / FILE
-    is_recorded = model is None and known_only.exists()
-    files = (known_only,) if is_recorded else _code(oracle)
-    engine = partial(RecordedOracle, known_only) if is_recorded else partial(_engine, oracle)
-    generate = partial(recorded_traces, known_only) if is_recorded else partial(_generate, oracle)
+    recorded = cases / FILE if model is None and (cases / FILE).exists() else None
+    files = (recorded,) if recorded else _code(oracle)
+    engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
     factory = model or partial(PlainModel, oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants)
     if clues is None:
         ids = [rule.id for rule in rules.rules]
@@ -84,13 +83,14 @@ def load_lab(
             complete=complete or _complete,
             model=factory,
             code=(*code, *files),
-            generate=generate if model is None else None,
+            generate=_traces(oracle, recorded) if model is None else None,
+            every=every,
         ),
         rubric=rules,
         model=factory,
         runtime=runtime,
         clues=clues,
-        oracle_files=files if model is None and not is_recorded else (),
+        oracle_files=files if model is None and not recorded else (),
         **others,
     )
 
@@ -106,6 +106,11 @@ def _generate(oracle: str) -> Generator | None:
     """Return what makes random traces with the generator in the oracle's module; None where it has none."""
     generator = getattr(import_module(oracle.partition(":")[0]), "generate", None)
     return None if generator is None else lambda seed, length: tuple(generator(Random(seed), length))
+
+
+def _traces(oracle: str, recorded: Path | None) -> Callable[[], Generator | None]:
+    """Return what looks for the generator of random traces: in a file of recorded ones, or beside the oracle."""
+    return partial(_generate, oracle) if recorded is None else partial(recorded_traces, recorded)
 
 
 def _code(oracle: str) -> tuple[Path, ...]:

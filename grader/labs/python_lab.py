@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Charts, Lab
-from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.case import EVERY, JsonValue, Number, Signature, Word
+from grader.core.errors import ToolMissing
 from grader.core.facet import Facet
 from grader.core.picture import Part, Shape
 from grader.judge.plain_judge import UNREADABLE, Invariants
 from grader.labs.load_lab import load_lab
 from grader.labs.python_reproduction import COMMAND, reproduce
+from grader.runtime.python.derived import Derived
 from grader.runtime.python.runtime import PythonRuntime
 from grader.runtime.python.table import CallTable
+from reference.operation import Operation
 from reference.oracle import text_of
 
 __all__ = ["Facet", "JsonValue", "Lab", "Number", "Signature", "Word", "python_lab"]
@@ -39,14 +43,18 @@ def python_lab(
     given: Mapping[str, Path] = _NO_FILES,
     invariants: Invariants | None = None,
     charts: Charts | None = None,
+    derive: str = "",
 ) -> Lab:
     """Return the lab whose table is in a module: `table` is its `globals()`.
 
     The module defines OPERATIONS (a `Signature` for each operation), SETUP, CALLS, READS, FACETS, and where it needs
     them TAKES, GIVES and DEFINES (see `CallTable`). `oracle` is "module:factory", `cases` the folder of cases (default:
     `cases/NAME`), `starter` the file that students begin with (default: `starter.py` beside the module), `given` maps
-    the names of modules that submissions may import to their files, `charts` draws a whole run. Raises `ValueError` for
-    a table that does not fit together, `RubricError` for wrong files.
+    the names of modules that submissions may import to their files, `charts` draws a whole run. `derive` is
+    "module:function" of a `Derive`, which makes the states of FACETS of what READS reads, and is imported when it is
+    first needed.
+
+    Raises `ValueError` for a table that does not fit together, `RubricError` for wrong files.
     """
     operations: dict[str, Signature] = table["OPERATIONS"]
     facets: tuple[Facet, ...] = table["FACETS"]
@@ -59,9 +67,10 @@ def python_lab(
         reads=table["READS"],
         parts={facet.name: facet.steps[1] for facet in facets if facet.steps[0] == "state"},
         defines=table.get("DEFINES", ""),
+        every=1 if derive else EVERY,
         errors=tuple(sorted({word for call in operations.values() for word in call.refusals if word[:1].isupper()})),
     )
-    _check(calls, operations)
+    _check(calls, operations, is_derived=bool(derive))
     hidden = calls.defined & {name for names in calls.parameters.values() for name in names}
     if hidden:
         raise ValueError(f"an argument hides a function of DEFINES: {', '.join(sorted(hidden))}; rename one of them")
@@ -74,7 +83,8 @@ def python_lab(
         calls=operations,
         facets=facets,
         oracle=oracle,
-        runtime=PythonRuntime(table=calls, given=given),
+        runtime=PythonRuntime(table=calls, given=given, derive=partial(_derived, derive) if derive else None),
+        every=calls.every,
         invariants=invariants,
         picture=partial(picture, facets),
         charts=charts,
@@ -85,14 +95,24 @@ def python_lab(
     )
 
 
-def _check(table: CallTable, operations: Mapping[str, Signature]) -> None:
+def _derived(derive: str, operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]) -> Derived:
+    """Call what derives states. Raises `ToolMissing` where a package that it needs is not installed."""
+    module, _, function = derive.partition(":")
+    try:
+        derived: Derived = getattr(import_module(module), function)(operations, records)
+    except ModuleNotFoundError as error:
+        raise ToolMissing(f"{error.name} (for this lab)", f"scripts/setup --{error.name}") from error
+    return derived
+
+
+def _check(table: CallTable, operations: Mapping[str, Signature], *, is_derived: bool) -> None:
     """Raise `ValueError` where the parts of a table do not name the same things."""
     pairs: Iterable[tuple[str, Iterable[str], Iterable[str]]] = (
         ("CALLS and OPERATIONS name the same operations", table.calls, operations),
         (
             "READS have what FACETS show of the state",
             set(table.reads) & set(table.parts.values()),
-            table.parts.values(),
+            set(table.parts.values()) & set(table.reads) if is_derived else table.parts.values(),
         ),
         ("GIVES names only operations", table.gives, set(table.gives) & set(operations)),
     )
@@ -115,7 +135,7 @@ def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
     for per in dict.fromkeys(facet.per for facet in values if facet.per):
         yield _grid(per, {facet: value for facet, value in values.items() if facet.per == per})
     for facet, value in values.items():
-        if not facet.per and isinstance(value, list):
+        if not facet.per and isinstance(value, list) and (value or not facet.sentences):
             yield Part(title=facet.heading, shape=Shape.CHAIN, lines={(0, ""): tuple(map(_cell, value))})
 
 

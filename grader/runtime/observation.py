@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grader.core.case import Case
@@ -9,6 +10,8 @@ from grader.core.verdict import SourceLine, Verdict
 from grader.runtime.heap_events import BlockEvent
 
 __all__ = ["NO_TIME", "Ending", "Played", "PlayedStep", "Replayed"]
+
+_NO_LINES: Mapping[str, tuple[int, ...]] = {}
 
 NO_TIME = "no-time"
 """The kind of an ending that says nothing about its own case: others used up the time for all."""
@@ -39,6 +42,8 @@ class PlayedStep:
     bad_frees: int = 0
     broken: int = 0
     live: int = 0
+    lines: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _NO_LINES)
+    """The submission's lines behind wrong parts of the state, by their names there, where a lab derives them."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from grader.runtime.python.endings import lines_of
 from grader.runtime.python.play import line_of
 from grader.runtime.python.process import decoded, frames, run
 from grader.runtime.python.table import CallTable
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.source_lines import Named
 from grader.runtime.suspicion import Suspicion
 from grader.runtime.visibility import by_visibility
 from grader.system.sandbox import Workspace
@@ -40,7 +40,11 @@ def find_lines(
 ) -> Observations:
     """Return the observations with the lines that could be found; public and hidden cases in processes of their own."""
     wanted = {one.case: one for one in suspect(observed).suspicions[:_MOST] if one.difference is not None}
-    named: dict[Place, Named] = {}
+    derived = {case: one for case, one in wanted.items() if _is_derived(one, table)}
+    wanted = {case: one for case, one in wanted.items() if case not in derived}
+    named = {
+        (case, one.operation): Named(lines=lines) for case, one in derived.items() if (lines := _known(one, table))
+    }
     spent = 0.0
     cases = [one.case for one in observed.comparisons]
     modules = program.modules if isinstance(program, PythonProgram) else ()
@@ -54,6 +58,24 @@ def find_lines(
             if lines_known is not None:
                 named[number, wanted[number].operation] = lines_known
     return replace(observed, named=named, spent={**observed.spent, "find lines": spent})
+
+
+def _part(suspicion: Suspicion, table: CallTable) -> str:
+    """The name in the state that the wrong facet is in; "" for a reply."""
+    difference = suspicion.difference
+    return table.parts.get(difference.place or difference.facet, "") if difference is not None else ""
+
+
+def _is_derived(suspicion: Suspicion, table: CallTable) -> bool:
+    """Whether the wrong part of the state is none that is read of the program, so that nothing of it can be traced."""
+    part = _part(suspicion, table)
+    return part != "" and part not in table.reads
+
+
+def _known(suspicion: Suspicion, table: CallTable) -> tuple[SourceLine, ...]:
+    """The lines that the lab itself knows of."""
+    lines = suspicion.comparison.played.steps[suspicion.operation].lines.get(_part(suspicion, table), ())
+    return tuple(SourceLine(file=f"{table.module}.py", line=line) for line in lines if line)
 
 
 def _watched(suspicion: Suspicion, table: CallTable) -> dict[str, object]:

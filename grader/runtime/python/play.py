@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from grader.core.case import Case
+from grader.core.case import Case, Generated
 from grader.core.errors import TooBusy
-from grader.core.verdict import Visibility
-from grader.runtime.observation import Played, PlayedStep, Replayed
+from grader.core.verdict import SourceLine, Verdict, Visibility
+from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
 from grader.runtime.program import Program
 from grader.runtime.python.build import PythonProgram
+from grader.runtime.python.derived import Derive, Derived, DerivedStep
 from grader.runtime.python.endings import ending
 from grader.runtime.python.process import Frame, decoded, frames, run
 from grader.runtime.python.table import CallTable
@@ -21,6 +24,7 @@ from grader.runtime.visibility import by_visibility
 from grader.system.process import Completed
 from grader.system.sandbox import Workspace
 from reference.operation import Operation
+from reference.oracle import text_of
 
 __all__ = ["line_of", "play"]
 
@@ -32,6 +36,8 @@ _MOST_OUTPUT = 2000
 _STARTS = 100
 """All cases may take as long as so many starts of a harness, on a slow machine more than `TimeLimits.replay`; a right
 program needs 40."""
+_MOST_DERIVING = 30.0
+"""CPU seconds that all cases may take to be made what is judged; a right program's take a few."""
 _MOST_IMPORTING = 3.0
 """Seconds that all cases may take for the execution of the module alone."""
 
@@ -41,6 +47,8 @@ class _Heard:
     """What one attempt at a case sent."""
 
     records: list[bytes] = field(default_factory=list)
+    derive_trace: Callable[[int, bytes], bytes] | None = None
+    """Returns the digest of a trace whose records are not what is judged."""
     digests: dict[int, bytes] = field(default_factory=dict)
     """Of random traces, by their places: SHA-256 of all their records."""
     error: dict[str, Any] | None = None
@@ -52,7 +60,11 @@ class _Heard:
             self.records.append(frame.body)
         elif frame.kind == "T" and len(frame.body) >= _PLACE.size:
             (place,) = _PLACE.unpack_from(frame.body)
-            self.digests[place] = hashlib.sha256(memoryview(frame.body)[_PLACE.size :]).digest()
+            records = memoryview(frame.body)[_PLACE.size :]
+            if self.derive_trace is None:
+                self.digests[place] = hashlib.sha256(records).digest()
+            else:
+                self.digests[place] = self.derive_trace(place, bytes(records))
         elif frame.kind == "X" and self.error is None:
             self.error = decoded(frame.body)
         elif frame.kind == "H" and self.asked is None:
@@ -80,10 +92,76 @@ def _plan(number: int, case: Case) -> Iterator[dict[str, object]]:
         yield {"case": number, "first": first, "traces": traces[first : first + _TOGETHER]}
 
 
+@dataclass(slots=True)
+class _Deriving:
+    """Derives records (see `Derive`), as long as there is time."""
+
+    derive: Derive
+    file: str
+    spent: float = 0.0
+
+    def case(self, case: Case, records: Sequence[bytes]) -> tuple[list[PlayedStep], Ending | None]:
+        """Return the steps of a case as they are judged; with an ending where one of them cannot be."""
+        operations = case.trace.operations
+        derived = self._derived(operations, [decoded(record) for record in records])
+        if derived is None:
+            return [], Ending(
+                kind=NO_TIME, verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence="not judged: no time was left"
+            )
+        steps = [PlayedStep(record=_canonical(step), lines=step.lines) for step in derived.steps]
+        if not derived.stopped:
+            return steps, None
+        lines = tuple(SourceLine(file=self.file, line=line) for line in derived.lines)
+        return steps, Ending(
+            kind="stopped",
+            verdict=Verdict.RUN_TIME_ERROR,
+            sentence=f"{operations[len(steps)].name} cannot be judged: {derived.stopped}",
+            lines=lines,
+        )
+
+    def trace(self, case: Case, place: int, records: bytes) -> bytes:
+        """Return the digest of a random trace as it is judged; "" where it cannot be."""
+        generated = case.generated
+        sent = decoded(b'{"all":%b}' % records).get("all")
+        if generated is None or place >= len(generated.traces) or not isinstance(sent, list):
+            return b""
+        whole = [record if isinstance(record, dict) else {} for record in sent]
+        derived = self._derived(generated.traces[place], whole)
+        if derived is None or derived.stopped:
+            return b""
+        return Generated.digest(map(_canonical, derived.steps), every=1)
+
+    def _derived(self, operations: Sequence[Operation], records: Sequence[dict[str, Any]]) -> Derived | None:
+        if self.spent > _MOST_DERIVING:
+            return None
+        before = time.process_time()
+        derived = self.derive(operations, records)
+        self.spent += time.process_time() - before
+        return derived
+
+
+def _canonical(step: DerivedStep) -> bytes:
+    """The bytes of a derived record; none for one that is nested too deep to be written."""
+    try:
+        return text_of(step.record).encode()
+    except RecursionError:
+        return b""
+
+
 def play(
-    work: Workspace, program: Program, cases: Sequence[Case], *, table: CallTable, given: Mapping[str, str]
+    work: Workspace,
+    program: Program,
+    cases: Sequence[Case],
+    *,
+    table: CallTable,
+    given: Mapping[str, str],
+    derive: Derive | None = None,
 ) -> Replayed:
-    """Play all cases, each in a process of its own. Raises `TooBusy` when the machine is too busy to tell anything."""
+    """Play all cases, each in a process of its own. Raises `TooBusy` when the machine is too busy to tell anything.
+
+    `derive` makes the records that are judged of those that the program sent.
+    """
+    deriving = _Deriving(derive, f"{table.module}.py") if derive is not None else None
     heard: dict[int, _Heard] = {}
     output, spent = b"", 0.0
     importing = program.import_seconds if isinstance(program, PythonProgram) else 0.0
@@ -109,25 +187,28 @@ def play(
             if done.timed_out and not done.silent:
                 raise TooBusy("the machine is too busy: the cases were not done in minutes, although no call was slow")
             spent += done.cpu_seconds
-            begun = _listen(done, heard, left)
+            begun = _listen(done, heard, {number: cases[number] for number in left}, deriving)
             if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
                 output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]
             left = [number for number in left if number not in begun]
     file = f"{table.module}.py"
     slow = importing * len(cases) > _MOST_IMPORTING
-    played = tuple(_played(case, heard.get(number), file, slow=slow) for number, case in enumerate(cases))
+    played = tuple(_played(case, heard.get(number), file, deriving, slow=slow) for number, case in enumerate(cases))
     return Replayed(played=played, output=output, cpu_seconds=spent)
 
 
-def _listen(done: Completed, heard: dict[int, _Heard], left: Sequence[int]) -> set[int]:
+def _listen(
+    done: Completed, heard: dict[int, _Heard], wanted: Mapping[int, Case], deriving: _Deriving | None
+) -> set[int]:
     """Take down what a harness sent, and return the cases that it began; a second attempt replaces the first."""
-    wanted, begun = set(left), set()
+    begun: set[int] = set()
     for frame in frames(done.channels[0]):
         if frame.case not in wanted:
             continue
         if frame.kind == "B":
             begun.add(frame.case)
-            heard[frame.case] = _Heard()
+            derive = partial(deriving.trace, wanted[frame.case]) if deriving is not None else None
+            heard[frame.case] = _Heard(derive_trace=derive)
         elif frame.case in begun:
             heard[frame.case].take(frame)
     for number in begun:
@@ -136,16 +217,21 @@ def _listen(done: Completed, heard: dict[int, _Heard], left: Sequence[int]) -> s
     return begun
 
 
-def _played(case: Case, heard: _Heard | None, file: str, *, slow: bool) -> Played:
+def _played(case: Case, heard: _Heard | None, file: str, deriving: _Deriving | None, *, slow: bool) -> Played:
     """Return what was observed of a case; one that no process began had no time, perhaps for a slow import."""
     operations = case.trace.operations
     heard = heard or _Heard(end={"no_time": True})
-    steps = [PlayedStep(record=record) for record in heard.records[: len(operations)]]
+    records, stopped = heard.records[: len(operations)], None
+    steps = [PlayedStep(record=record) for record in records]
+    if deriving is not None and records:
+        steps, stopped = deriving.case(case, records)
     played = Played(case, steps=steps)
     if case.generated is not None:
         right = enumerate(case.generated.digests)
         played.failing = tuple(place for place, digest in right if heard.digests.get(place) != digest)
-    if len(steps) < len(operations):
+    if stopped is not None:
+        played.bad_end = stopped
+    elif len(steps) < len(operations):
         call = operations[len(steps)].name
         played.bad_end = ending(call, file, error=heard.error, asked=heard.asked, end=heard.end or {}, slow_import=slow)
     return played

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grader.core.case import EVERY
 from grader.runtime.python.table import CallTable
 from grader.system.process import Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
@@ -63,7 +62,7 @@ def run(
     names = tuple(modules)
     header = {
         "check": check,
-        "every": EVERY,
+        "every": table.every,
         "module": table.module,
         "file": f"{table.module}.py",
         "source": source.decode("latin-1"),

@@ -18,6 +18,7 @@ from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
 from grader.runtime.protocol import Advised, Observations, Suspect
 from grader.runtime.python import build as checking, play as playing
+from grader.runtime.python.derived import Derive
 from grader.runtime.python.lines import find_lines
 from grader.runtime.python.process import INTERPRETER
 from grader.runtime.python.table import CallTable
@@ -38,6 +39,8 @@ class PythonRuntime:
     table: CallTable
     given: Mapping[str, Path] = field(default_factory=dict)
     """Modules that a submission may import besides the standard library, by name."""
+    derive: Derive | None = None
+    """Makes the records that are judged of those that a program sent; None: they are the same."""
 
     @property
     def source_name(self) -> str:
@@ -89,7 +92,7 @@ class PythonRuntime:
         """Play all cases, each in a process of its own."""
 
         def run(work: Workspace, program: Program) -> Replayed:
-            return playing.play(work, program, cases, table=self.table, given=self._given)
+            return playing.play(work, program, cases, table=self.table, given=self._given, derive=self.derive)
 
         return run_confirmed(work, program, run, known_good=self.known_good)
 

@@ -9,6 +9,8 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from grader.core.case import EVERY
+
 __all__ = ["CallTable"]
 
 
@@ -32,9 +34,11 @@ class CallTable:
     `places_of(objects, among)` name objects by identity; `calls_of(MODULE)` returns the calls on a given module since
     it was read last."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """The name in `reads` that each facet of the state is in."""
+    """The name in the state that each facet is in; one that is not in `reads` was derived (see `Derive`)."""
     defines: str = ""
     """Functions that calls and reads use, executed after `setup`."""
+    every: int = EVERY
+    """Of random traces the state is read after so many operations."""
     errors: tuple[str, ...] = ()
     """The names of the built-in error classes by which calls refuse. A subclass counts as the class above it."""
 

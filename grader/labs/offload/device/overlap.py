@@ -1,0 +1,40 @@
+"""Whether loads run beside compute in a decode step (Constraint 8 of the handout)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from grader.labs.offload.device.races import Work, is_before
+
+__all__ = ["Serial", "serialised"]
+
+
+class Serial(NamedTuple):
+    """Two pieces of work that the program orders although they must be able to run at the same time."""
+
+    first: Work
+    second: Work
+    first_layer: int
+    second_layer: int
+
+
+def serialised(
+    loads: Mapping[int, Sequence[Work]],
+    attentions: Mapping[int, Work],
+    ends: Mapping[int, Work],
+    num_buffers: int,
+) -> Iterator[Serial]:
+    """Yield what a step orders too much, at most one pair for each two layers.
+
+    `loads` are the copies of each layer into the ring, `attentions` its attention, `ends` its `o_proj`.
+    """
+    for layer, copies in loads.items():
+        for before, attention in attentions.items():
+            late = next((copy for copy in copies if is_before(copy, attention)), None)
+            if before < layer and late is not None:
+                yield Serial(late, attention, layer, before)
+        for before, end in ends.items():
+            late = next((copy for copy in copies if is_before(end, copy)), None)
+            if layer - num_buffers < before < layer and late is not None:
+                yield Serial(end, late, before, layer)

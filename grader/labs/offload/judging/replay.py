@@ -1,0 +1,175 @@
+"""Follow a log, one operation after the other, on the grader's device: contents, order, and memory in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from grader.labs.offload.device.dense import Array, model_of
+from grader.labs.offload.device.device import VALUE_BYTES, Call, Config, Device, Span, WrongEntry
+from grader.labs.offload.device.races import Race, Races, Work
+from grader.labs.offload.device.schedules import SCHEDULES, Memory, Schedule
+
+__all__ = ["Log", "Replay", "Stopped", "numbers_of"]
+
+_MOST_COST = 1 << 22
+"""What all calls of a case may cost: a thousand times what a right program's do."""
+_ENTRY_COST = 200
+_SCHEDULES = tuple(name for name in SCHEDULES if name != "eager")
+
+
+class Stopped(Exception):
+    """The rest of a case cannot be judged; the message says why, the line is the submission's."""
+
+    def __init__(self, why: str, line: int = 0) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+@dataclass(slots=True)
+class Log:
+    """What one operation did."""
+
+    works: list[Work] = field(default_factory=list)
+    races: list[Race] = field(default_factory=list)
+    entries: int = 0
+    created: list[int] = field(default_factory=list)
+    """The buffers that were allocated, pinned ones too."""
+    keys: dict[int, list[Array]] = field(default_factory=dict)
+    """The results of `k_proj`, by layer, in order of launch."""
+    values: dict[int, list[Array]] = field(default_factory=dict)
+    most_bytes: int = 0
+    """The most device memory that was allocated at a time, and the line that allocated last then."""
+    most_line: int = 0
+    most_layers: int = 0
+    """The most layers whose keys or values were in allocated memory outside the storage."""
+    layers_line: int = 0
+
+
+@dataclass(slots=True)
+class Replay:
+    """The grader's device in a case."""
+
+    config: Config
+    device: Device = field(init=False)
+    memory: Memory = field(init=False)
+    """What it holds under the eager schedule."""
+    races: Races = field(default_factory=Races)
+    calls: list[Call] = field(default_factory=list)
+    storage: dict[str, int] = field(default_factory=dict)
+    """The numbers of the program's buffers by the names of its attributes."""
+    cost: int = 0
+    _layers: dict[int, int] = field(default_factory=dict)
+    """The layer that wrote each allocated buffer last, outside the storage."""
+
+    def __post_init__(self) -> None:
+        """Begin with nothing."""
+        self.device = Device(self.config)
+        self.memory = Memory(model_of(self.config))
+
+    def take(self, entries: object) -> Log:
+        """Follow the part of a log that an operation wrote. Raises `Stopped` where the device never writes that."""
+        log = Log(most_bytes=self.device.device_bytes)
+        if not isinstance(entries, list):
+            raise Stopped("its log cannot be read")
+        for number, entry in enumerate(entries):
+            try:
+                call = self.device.take(entry)
+            except WrongEntry as error:
+                name = entry[0] if isinstance(entry, list) and entry and isinstance(entry[0], str) else "it"
+                raise Stopped(
+                    f"entry {number + 1} of its log is none that the device writes: {name[:20]} {error}"
+                ) from error
+            self._pay(call)
+            self._do(call, log)
+        log.entries = len(entries)
+        return log
+
+    def rows(self, name: str, lo: int, hi: int) -> Array | None:
+        """Rows of a buffer of the storage; None where the program has no such."""
+        number = self.storage.get(name)
+        if number is None or self.device.buffers[number].is_freed or hi > self.device.buffers[number].rows or lo < 0:
+            return None
+        return self.memory.rows(Span(number, lo, hi))
+
+    def name_of(self, number: int) -> str:
+        """The attribute that a buffer is, "" for workspace."""
+        return next((name for name, other in self.storage.items() if other == number), "")
+
+    def wrong_under(self, span: Span) -> list[str]:
+        """The schedules under which rows of pinned memory now hold something else than under the eager one.
+
+        All calls so far are run again. Without a race no schedule can compute anything else.
+        """
+        right = self.memory.rows(span)
+        return [name for name in _SCHEDULES if not _equal(self._held_under(SCHEDULES[name], span), right)]
+
+    def _held_under(self, schedule: type[Schedule], span: Span) -> Array:
+        """What rows hold when the host looks at them now."""
+        running = schedule(Memory(self.memory.model))
+        for call in self.calls:
+            if call.name in ("alloc", "alloc_pinned"):
+                buffer = self.device.buffers[call.buffer]
+                running.memory.create(call.buffer, buffer.rows, buffer.width)
+            running.take(call)
+        return running.memory.rows(span)
+
+    def _pay(self, call: Call) -> None:
+        """Raise `Stopped` when a case costs more than a program can need."""
+        rows = sum(span.rows for span in (*call.reads, *call.writes))
+        self.cost += _ENTRY_COST + rows
+        if call.name == "attention":
+            self.cost += call.arguments["q"].rows * sum(span.rows for span in call.arguments["k"])
+        elif call.buffer >= 0:
+            self.cost += self.device.buffers[call.buffer].values
+        if self.cost > _MOST_COST:
+            raise Stopped("the device's work in this case is a thousand times what it needs", call.line)
+
+    def _do(self, call: Call, log: Log) -> None:
+        self.calls.append(call)
+        if call.name in ("alloc", "alloc_pinned"):
+            buffer = self.device.buffers[call.buffer]
+            self.memory.create(call.buffer, buffer.rows, buffer.width)
+            log.created.append(call.buffer)
+        work, races = self.races.take(call)
+        log.races += races
+        if work is not None:
+            log.works.append(work)
+            result = self.memory.run(call)
+            if call.name in ("k_proj", "v_proj") and result is not None:
+                results = log.keys if call.name == "k_proj" else log.values
+                results.setdefault(call.arguments["layer"], []).append(result.copy())
+        self._account(call, log)
+
+    def _account(self, call: Call, log: Log) -> None:
+        if call.name == "alloc" and self.device.device_bytes > log.most_bytes:
+            log.most_bytes, log.most_line = self.device.device_bytes, call.line
+        elif call.name == "free":
+            self._layers.pop(call.buffer, None)
+        elif call.name in ("k_proj", "v_proj"):
+            target = call.writes[0].buffer
+            if target not in self.storage.values():
+                self._layers[target] = call.arguments["layer"]
+            layers = len(set(self._layers.values()))
+            if layers > log.most_layers:
+                log.most_layers, log.layers_line = layers, call.line
+
+    def bytes_of(self, buffers: list[int]) -> int:
+        """The size of some buffers."""
+        return VALUE_BYTES * sum(self.device.buffers[number].values for number in buffers)
+
+
+def numbers_of(storage: Any, device: Device) -> dict[str, int]:
+    """The numbers in what was read of a program's attributes; what is no buffer of the device is left out."""
+    pairs = storage.items() if isinstance(storage, dict) else ()
+    return {
+        name: number
+        for name, number in pairs
+        if name != "compute_stream" and type(number) is int and 0 <= number < len(device.buffers)
+    }
+
+
+def _equal(rows: Array, others: Array) -> bool:
+    return bool(np.allclose(rows, others, rtol=1e-9, atol=1e-9, equal_nan=True))

@@ -1,0 +1,112 @@
+"""What is wrong, as sentences with lines: races, loads that wait too long, memory that stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grader.labs.offload.device.device import Call
+from grader.labs.offload.device.overlap import Serial
+from grader.labs.offload.device.races import Race
+from grader.labs.offload.judging.replay import Replay
+
+__all__ = ["CPU", "DECODE", "RING", "Wrong", "described", "facet_of_race", "race", "serial"]
+
+CPU = ("k_cache_cpu", "v_cache_cpu")
+RING = ("layer_k_cache", "layer_v_cache")
+DECODE = ("decode_k_buffer", "decode_v_buffer")
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A sentence on what is wrong, and the lines that it speaks of."""
+
+    sentence: str
+    lines: tuple[int, ...] = ()
+
+
+def facet_of_race(race: Race, replay: Replay) -> str:
+    """The part of the state that a race belongs to, by its buffer."""
+    name = replay.name_of(race.first.span.buffer)
+    return "race_ring" if name in RING else "race_cache" if name else "race_workspace"
+
+
+def race(found: Race, replay: Replay) -> Wrong:
+    """Two accesses that nothing orders, and the edge that is missing."""
+    first = found.first.work.call
+    buffer = _buffer(found.first.span.buffer, replay)
+    if found.second is None:
+        edge = "let the host wait for it before the call returns"
+        text = f"the host reads {buffer} when the call returns, but {_who(first, replay)} may still be running: {edge}"
+        return Wrong(text, (first.line,))
+    second = found.second.work.call
+    lo = max(found.first.span.lo, found.second.span.lo)
+    hi = min(found.first.span.hi, found.second.span.hi)
+    where = f"{_rows(lo, hi)} of {buffer}"
+    does, did = _verb(is_write=found.second.is_write), _verb(is_write=found.first.is_write)
+    text = f"{_who(second, replay)} {does} {where} and may run before {_who(first, replay)}, which {did}: "
+    return Wrong(f"{text}{_edge(first, second, replay)}", (second.line, first.line))
+
+
+def serial(found: Serial, replay: Replay) -> Wrong:
+    """A load and a kernel that must be able to run at the same time."""
+    first, second = found.first.call, found.second.call
+    layers = f" (layer {found.second_layer})" if second.name == "attention" else ""
+    text = f"{_who(second, replay)}{layers} waits for {_who(first, replay)}: {_why(first)}"
+    return Wrong(text, (second.line, first.line))
+
+
+def _why(first: Call) -> str:
+    if first.name == "copy":
+        return "wait only for the load of its own layer"
+    return "a load waits for the last reader of its own buffer only"
+
+
+def _edge(first: Call, second: Call, replay: Replay) -> str:
+    """What would order the two."""
+    streams = replay.device.streams
+    if second.name == "free":
+        return f"wait for it before the free, or name the buffer to stream {streams[first.stream]!r} by record_stream"
+    mine, theirs = streams[first.stream], streams[second.stream]
+    return f"record an event on stream {mine!r} behind it, and let stream {theirs!r} wait for that event first"
+
+
+def _verb(*, is_write: bool) -> str:
+    return "writes" if is_write else "reads"
+
+
+def _rows(lo: int, hi: int) -> str:
+    return f"row {lo}" if hi == lo + 1 else f"rows {lo} to {hi - 1}"
+
+
+def _buffer(number: int, replay: Replay) -> str:
+    name, line = replay.name_of(number), replay.device.buffers[number].line
+    return name or (f"the buffer of line {line}" if line else "the caller's k or v")
+
+
+def _who(call: Call, replay: Replay) -> str:
+    """A call, its stream and its line."""
+    where = f"stream {replay.device.streams[call.stream]!r}" + (f", line {call.line}" if call.line else "")
+    return f"{described(call, replay)} ({where})"
+
+
+def described(call: Call, replay: Replay) -> str:
+    """What a call does, in the words of the assignment."""
+    if call.name == "copy":
+        return _copy(call, replay)
+    if call.name in ("alloc", "free"):
+        return f"{call.name} of {_buffer(call.buffer, replay)}"
+    layer = call.arguments.get("layer")
+    return f"{call.name} of layer {layer}" if layer is not None else call.name
+
+
+def _copy(call: Call, replay: Replay) -> str:
+    config = replay.config
+    to, of = replay.name_of(call.writes[0].buffer), replay.name_of(call.reads[0].buffer)
+    if of in CPU and to in RING:
+        layer = call.reads[0].lo // (config.num_cpu_blocks * config.block_size)
+        return f"load of layer {layer} into buffer {call.writes[0].lo // config.max_seq_len}"
+    if to in CPU:
+        layer, row = divmod(call.writes[0].lo, config.num_cpu_blocks * config.block_size)
+        kind = "flush" if of in DECODE else "copy"
+        return f"{kind} to block {row // config.block_size} of layer {layer} in {to}"
+    return f"copy to {to}" if to else f"copy from {of}" if of else "copy"

@@ -1,0 +1,39 @@
+"""What a lab makes of the records of a case before they are judged, where a program reports something else than states.
+
+Such is a lab whose programs write a log: what the log means is worked out here, in the grader's process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reference.operation import Operation
+
+__all__ = ["Derive", "Derived", "DerivedStep"]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStep:
+    """An operation: the record that is judged, and the submission's lines behind the parts of its state."""
+
+    record: dict[str, Any]
+    lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By the name that a part has in the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A case, as far as it can be judged."""
+
+    steps: Sequence[DerivedStep]
+    stopped: str = ""
+    """Why the operation behind the last step cannot be judged; "" where all can."""
+    lines: tuple[int, ...] = ()
+    """The submission's lines that this is about."""
+
+
+Derive = Callable[[Sequence[Operation], Sequence[Mapping[str, Any]]], Derived]
+"""Makes the records that are judged of the operations of a case and the records that a program sent. These may be
+anything: whatever is wrong with them is a step's or `Derived.stopped`, never an exception."""

@@ -1,0 +1,1 @@
+"""Tests of the offload lab: its device, its checker, its judging."""

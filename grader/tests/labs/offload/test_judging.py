@@ -1,0 +1,205 @@
+"""From logs to states: the reference handed in as a submission, every schedule, and logs that no device wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grader import pipeline
+from grader.assignment.stored_cases import load_folder
+from grader.core.case import Case
+from grader.core.record import Record
+from grader.judge.compare import compare
+from grader.labs import open_lab
+from grader.labs.offload.device.device import Config, Device, Span
+from grader.labs.offload.device.schedules import SCHEDULES, Memory
+from grader.labs.offload.judging.derive import derive
+from grader.labs.offload.judging.replay import Replay, numbers_of
+from grader.runtime.observation import Played, PlayedStep
+from grader.runtime.python.derived import Derived
+from grader.runtime.python.runtime import PythonRuntime
+from grader.tests.labs.offload.programs import given
+from reference.offload.engine import OffloadEngine
+from reference.operation import Operation
+from reference.oracle import text_of
+
+_ROOT = Path(__file__).parents[4]
+_ACCEPTED = _ROOT / "submissions" / "offload" / "accepted"
+_PARTS = ("block_manager", "engine", "runner")
+_ERRORS = (
+    "def Refused(name, *_):\n    return {'KeyError': KeyError, 'ValueError': ValueError}.get(name, RuntimeError)()\n"
+)
+_SETTINGS = ("num_layers", "num_cpu_blocks", "block_size", "num_kv_buffers", "max_seq_len")
+_MIB = 1 << 20
+
+Sent = tuple[Sequence[Operation], Sequence[Mapping[str, Any]]]
+
+
+@cache
+def _cases() -> tuple[Case, ...]:
+    lab = open_lab("offload")
+    return tuple(load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
+
+
+def _graded(path: Path) -> tuple[Record, list[Sent]]:
+    """Grade a program. Return the record, and what it sent in each case and each random trace."""
+    lab, sent = open_lab("offload"), list[Sent]()
+
+    def spy(operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]) -> Derived:
+        sent.append((operations, records))
+        return derive(operations, records)
+
+    assert isinstance(lab.runtime, PythonRuntime)
+    spied = replace(lab, runtime=replace(lab.runtime, derive=spy))
+    return pipeline.grade(path, spied, _cases()), sent
+
+
+@cache
+def _sent(name: str) -> list[Sent]:
+    record, sent = _graded(_ACCEPTED / name)
+
+    assert (record.score, record.max_score) == (100, 100)
+
+    return sent
+
+
+def test_the_reference_is_accepted(tmp_path: Path) -> None:
+    """Its three classes, handed in as they are: by way of the log they leave the oracle's states."""
+    lines = [_ERRORS]
+    for part in _PARTS:
+        text = (_ROOT / "reference" / "offload" / f"{part}.py").read_text(encoding="utf-8")
+        lines += [line for line in text.splitlines() if not line.startswith(("from ", "import ", "__all__"))]
+    (tmp_path / "offload.py").write_text("from __future__ import annotations\n" + "\n".join(lines), encoding="utf-8")
+    record, _ = _graded(tmp_path)
+
+    assert [(finding.case, finding.message) for finding in record.findings] == []
+    assert (record.score, record.max_score) == (100, 100)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in _ACCEPTED.iterdir()))
+def test_an_accepted_program_computes_the_same_under_every_schedule(name: str) -> None:
+    """The logits that the host reads, to 1e-9, after each call of a runner: what a race-free log must do."""
+    compared = 0
+    for operations, records in _sent(name):
+        if operations[0].name != "runner":
+            continue
+        config = Config(**dict(zip(_SETTINGS, operations[0].numbers, strict=True)))
+        replay = Replay(config)
+        schedules = {name: make(Memory(replay.memory.model)) for name, make in SCHEDULES.items()}
+        for operation, record in zip(operations, records, strict=True):
+            before = len(replay.calls)
+            log = replay.take(record["state"]["log"])
+            if operation.name == "runner":
+                replay.storage = numbers_of(record["state"]["handles"], replay.device)
+            for call in replay.calls[before:]:
+                for schedule in schedules.values():
+                    if call.name in ("alloc", "alloc_pinned"):
+                        buffer = replay.device.buffers[call.buffer]
+                        schedule.memory.create(call.buffer, buffer.rows, buffer.width)
+                    schedule.take(call)
+
+            assert log.races == []
+
+            if operation.name in ("prefill", "decode") and "returned" in record["reply"]:
+                span = Span(replay.storage["logits"], 0, 1)
+                right = schedules["eager"].memory.rows(span)
+                for schedule in schedules.values():
+                    assert np.allclose(right, schedule.memory.rows(span), rtol=1e-9, atol=1e-9)
+                compared += 1
+    assert compared > 300
+
+
+def test_the_storage_has_the_sizes_of_a_large_model() -> None:
+    """Qwen3-4B with 128K tokens: ring, decode buffers and CPU cache in values of two bytes; nothing is allocated."""
+    sizes = {"num_layers": 36, "num_kv_buffers": 4, "max_seq_len": 131072, "num_kv_heads": 8, "head_dim": 128}
+    for size, decode in ((1024, 144), (4096, 576)):
+        blocks = 131072 // size
+        dev = given().Device(given().Config(num_cpu_blocks=blocks, block_size=size, **sizes))
+        dev._left = {False: 1 << 50, True: 1 << 50}
+        config = Config(num_cpu_blocks=blocks, block_size=size, **sizes)
+        OffloadEngine(dev, config)  # type: ignore[arg-type]  # a config has the same attributes
+        device = Device(config, most_values=1 << 50)
+        for entry in dev._log:
+            device.take(entry)
+
+        assert 2 * device.device_values == (2048 + decode) * _MIB
+        assert 2 * device.pinned_values == 18432 * _MIB
+
+
+def _changed(value: Any, random: Random, others: Sequence[Any]) -> Any:
+    """A value of JSON with a part replaced, removed or doubled."""
+    value = json.loads(json.dumps(value))
+    place: Any = [value]
+    while True:
+        key = random.choice([*place] if isinstance(place, dict) else range(len(place)))
+        if not isinstance(place[key], list | dict) or not place[key] or random.random() < 0.15:
+            break
+        place = place[key]
+    drawn = random.random()
+    if drawn < 0.5 or isinstance(place, dict):
+        place[key] = random.choice(others)
+    elif drawn < 0.75:
+        del place[key]
+    else:
+        place.insert(key, place[key])
+    return value
+
+
+_OTHERS: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1, 3, 10**40, 0.5, float("nan"), "", "copy", "free", "a", [], {}, [[]], {"a": [[0], 1, 1]}),
+    *(["free", [0], [], 3], ["alloc", [9, 0], [400, 8], 4], ["sync", [], [], 0], {"!": "AttributeError"}, [0, 1, 2]),
+)
+
+
+@pytest.mark.parametrize("name", ["compact_io_stream", "generator_pipeline"])
+def test_records_of_anything_are_judged(name: str) -> None:
+    """Right records with parts replaced by anything: whatever comes of it is the program's, never an exception."""
+    lab = open_lab("offload")
+    cases = {case.trace.operations: case for case in _cases() if case.generated is None}
+    sent = [(cases[tuple(operations)], records) for operations, records in _sent(name) if tuple(operations) in cases]
+    stopped = differ = 0
+    for seed in range(300):
+        random = Random(seed)
+        case, records = random.choice(sent)
+        number = random.randrange(len(records))
+        wrong = json.loads(json.dumps(records[number]))
+        if random.random() < 0.6:
+            wrong["state"]["log"] = _changed(wrong["state"]["log"], random, _OTHERS)
+        else:
+            wrong = _changed(wrong, random, _OTHERS)
+        changed = [*records[:number], wrong, *records[number + 1 :]]
+        derived = derive(case.trace.operations, [one if isinstance(one, dict) else {} for one in changed])
+        stopped += bool(derived.stopped)
+        steps = [PlayedStep(record=text_of(step.record).encode(), lines=step.lines) for step in derived.steps]
+        differ += bool(compare(Played(case, steps=steps), lab.model).deviations)
+
+    assert stopped > 80
+    assert differ > 50
+
+
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [
+        ([["alloc", [9, 0], [1 << 40, 1], 3]], "is not the next buffer"),
+        ([["gemm", [0], {}, 3]], "is no call of the device"),
+        ("log", "its log cannot be read"),
+        ([["sync", [], [], 1]] * 30_000, "a thousand times"),
+    ],
+)
+def test_a_log_that_no_device_writes_ends_the_case(entries: Any, why: str) -> None:
+    """With the reason, at the call in which it was written."""
+    operations = [Operation(name="engine", arguments=(1, 1, 1, 1, 1)), Operation(name="flush", arguments=(0, 0))]
+    begin = [["stream", [0, "compute"], [], 3]]
+    records = [{"reply": {"returned": None}, "state": {"log": log}} for log in (begin, entries)]
+    derived = derive(operations, records)
+
+    assert len(derived.steps) == 1
+    assert why in derived.stopped

@@ -1,0 +1,167 @@
+"""Random traces: managers with few blocks, engines, and runners with sequences in succession.
+
+What the handout leaves open occurs in none of them: a loaded buffer is used before it is loaded again and before any
+offload or flush, and only rows that were written are loaded.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from reference.offload.oracle import Offload
+from reference.operation import Argument, Operation
+
+__all__ = ["generate"]
+
+_Line = tuple[str, tuple[Argument, ...]]
+_SEQS = "abcde"
+_VOCAB = 23
+_MANAGER = (
+    *("allocate", "allocate", "may_append", "may_append", "may_append", "may_append", "can_append", "mark", "mark"),
+    *("deallocate", "blocks", "prefilled", "prefill_len", "decode_start"),
+)
+"""The operations on a manager, the frequent ones several times."""
+
+
+def generate(random: Random, length: int) -> list[Operation]:
+    """Return a trace of at most `length` operations: of a manager, an engine or a runner."""
+    maker = random.choice((_manager, _engine, _runner, _runner))
+    return [Operation(name=name, arguments=arguments) for name, arguments in maker(random, length)]
+
+
+def _manager(random: Random, length: int) -> list[_Line]:
+    blocks, size = random.randint(1, 8), random.randint(1, 4)
+    lines: list[_Line] = [("manager", (blocks, size))]
+    reference = Offload()
+    reference.apply(Operation(name="manager", arguments=(blocks, size)))
+    while len(lines) < length:
+        name = random.choice(_MANAGER)
+        known = list(reference.alone.block_tables)
+        seq = random.choice(known) if known and name != "allocate" else random.choice(_SEQS)
+        if random.random() < 1 / 7:
+            seq = random.choice(_SEQS)
+        more: tuple[Argument, ...] = ()
+        if name == "allocate":
+            more = (random.randint(0, 2 * size + 2),)
+        elif name == "mark":
+            tokens, offloaded = reference.alone.lengths.get(seq, 0), reference.alone.offloaded.get(seq, 0)
+            more = (random.randint(max(offloaded - 1, 0), tokens + random.randint(0, 1)),) if tokens else (0,)
+        lines.append((name, (seq, *more)))
+        reference.apply(Operation(name=name, arguments=(seq, *more)))
+    return lines
+
+
+def _engine(random: Random, length: int) -> list[_Line]:
+    layers, blocks, size = random.randint(1, 3), random.randint(2, 5), random.randint(1, 4)
+    buffers, longest = random.choice((1, 2, 3, layers, layers + 1)), random.randint(size, 12)
+    maker = _EngineLines(random, layers, blocks, size, buffers, longest)
+    lines: list[_Line] = [("engine", (layers, blocks, size, buffers, longest))]
+    while len(lines) < length:
+        lines += maker.next()
+    return lines[:length]
+
+
+class _EngineLines:
+    """Makes operations of an engine, and remembers which rows were written."""
+
+    def __init__(self, random: Random, layers: int, blocks: int, size: int, buffers: int, longest: int) -> None:
+        self.random = random
+        self.layers, self.blocks, self.size, self.buffers, self.longest = layers, blocks, size, buffers, longest
+        self.cpu: dict[tuple[int, int], int] = {}  # of layer and block, how many rows from row 0 on were written
+        self.stored: dict[int, set[int]] = {}  # of each layer the rows of the decode buffers that were written
+
+    def next(self) -> list[_Line]:
+        """Some lines."""
+        drawn = self.random.random()
+        if drawn < 0.25:
+            return [self._offload()]
+        if drawn < 0.6 and self.cpu:
+            return self._load()
+        if drawn < 0.8:
+            layer, pos = self.random.randrange(self.layers), self.random.randrange(self.size)
+            self.stored.setdefault(layer, set()).add(pos)
+            return [("store", (layer, pos))]
+        if drawn < 0.88:
+            start, end = sorted((self.random.randint(0, self.size), self.random.randint(0, self.size)))
+            return [("decode_rows", (self.random.randrange(self.layers), start, end))]
+        return [self._flush()] if drawn < 0.94 else [self._refused()]
+
+    def _offload(self) -> _Line:
+        layer, tokens = self.random.randrange(self.layers), self.random.randint(1, self.blocks * self.size)
+        needed = -(-tokens // self.size)
+        ids = self.random.sample(range(self.blocks), self.random.randint(needed, self.blocks))
+        for place, block in enumerate(ids[:needed]):
+            rows = min(self.size, tokens - place * self.size)
+            self.cpu[layer, block] = max(rows, self.cpu.get((layer, block), 0))
+        return "offload", (layer, tokens, tuple(ids))
+
+    def _load(self) -> list[_Line]:
+        """Load rows that were written into a buffer or two, and use each."""
+        lines: list[_Line] = []
+        uses: list[_Line] = []
+        for buffer in self.random.sample(range(self.buffers), self.random.randint(1, min(2, self.buffers))):
+            layer = self.random.choice([layer for layer, _ in self.cpu])
+            full = [block for (of, block), rows in self.cpu.items() if of == layer and rows == self.size]
+            part = [block for (of, block), rows in self.cpu.items() if of == layer and rows < self.size]
+            ids = self.random.sample(full, self.random.randint(0, min(len(full), self.longest // self.size)))
+            tokens = len(ids) * self.size
+            if part and tokens < self.longest:
+                ids.append(self.random.choice(part))
+                tokens += min(self.cpu[layer, ids[-1]], self.longest - tokens)
+            if tokens:
+                lines.append(("load", (buffer, layer, tuple(ids), tokens)))
+                uses.append(("use", (buffer, self.random.choice((tokens, self.random.randint(0, tokens))))))
+        return [*lines, *uses]
+
+    def _flush(self) -> _Line:
+        block, start = self.random.randrange(self.blocks), self.random.randrange(self.size)
+        for layer in range(self.layers):
+            before = self.cpu.pop((layer, block), 0)
+            written = set(range(min(before, start))) | {row for row in self.stored.get(layer, ()) if row >= start}
+            rows = next(row for row in range(self.size + 1) if row not in written)
+            if rows:
+                self.cpu[layer, block] = rows
+        return "flush", (block, start)
+
+    def _refused(self) -> _Line:
+        """A call with an argument that is refused."""
+        few = tuple(range(self.blocks))
+        return self.random.choice(
+            (
+                ("offload", (0, 0, few)),
+                ("offload", (0, self.size + 1, (0,))),
+                ("load", (0, 0, few, 0)),
+                ("load", (0, 0, tuple(range(self.longest + 1)), self.longest + 1)),
+                ("load", (0, 0, (), 1)),
+                ("store", (0, self.random.choice((-1, self.size)))),
+                ("flush", (0, self.random.choice((-1, self.size)))),
+            )
+        )
+
+
+def _runner(random: Random, length: int) -> list[_Line]:
+    layers, blocks, size = random.randint(1, 4), random.randint(3, 6), random.randint(1, 4)
+    settings = (layers, blocks, size, random.choice((1, 2, 3, layers, layers + 2)), size * random.randint(3, 4))
+    lines: list[_Line] = [("runner", settings)]
+    reference = Offload()
+
+    def add(name: str, *arguments: Argument) -> None:
+        lines.append((name, arguments))
+        reference.apply(Operation(name=name, arguments=arguments))
+
+    reference.apply(Operation(name="runner", arguments=settings))
+    for _ in range(random.randint(2, 3)):
+        seq = random.choice("ab")
+        wanted = random.choice((1, size - 1, size, size + 1, 2 * size - 1, 2 * size + 1))
+        add("prefill", seq, tuple(random.randrange(_VOCAB) for _ in range(wanted)))
+        for _ in range(random.randint(1, 2 * size + 2)):
+            if random.random() < 1 / 9:
+                add(*_refused_by_a_runner(random, seq))
+            add("decode", seq, random.randrange(_VOCAB))
+        add("finish", seq)
+    return lines[:length]
+
+
+def _refused_by_a_runner(random: Random, seq: str) -> tuple[str, str, Argument] | tuple[str, str]:
+    other = "b" if seq == "a" else "a"
+    return random.choice((("prefill", other, (1,)), ("prefill", seq, (1,)), ("decode", other, 1), ("finish", other)))

@@ -1,0 +1,303 @@
+"""The operations of case files, played on the block manager, the engine and the runner of Parts 1 to 3.
+
+What a right program leaves is plain: blocks, tables and offloaded lengths, and which rows each step loads. Of all that
+lies in memory a state only says what disagrees with what the program itself computed; of a right program that is
+nothing, so the lists below are empty.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference.model import CannotGoOn
+from reference.offload.block_manager import HybridKVCacheManager, SeqId
+from reference.offload.device import Buf, Config, Notes, Range
+from reference.offload.engine import OffloadEngine
+from reference.offload.runner import ModelRunner
+from reference.operation import Operation, Reply
+from reference.oracle import Engine, Plain
+
+__all__ = ["NOTHING_WRONG", "Offload"]
+
+NOTHING_WRONG = (
+    *("cpu", "ring", "decode", "flush", "values", "logits"),
+    *("race_workspace", "race_ring", "race_cache", "overlap", "memory"),
+)
+"""The parts of a state that list what is wrong in memory, its order and its size."""
+
+_STORAGE = (
+    *("k_cache_cpu", "v_cache_cpu", "layer_k_cache", "layer_v_cache"),
+    *("decode_k_buffer", "decode_v_buffer"),
+)
+
+
+class Offload(Engine):
+    """The reference: a manager alone, an engine alone, or a runner with both."""
+
+    def __init__(self) -> None:
+        self.kind = ""
+        self.settings: list[int] = []
+        self.notes = Notes()
+        self.alone = HybridKVCacheManager(1, 1)
+        self.engine_alone: OffloadEngine | None = None
+        self.model_runner: ModelRunner | None = None
+        self.storage: dict[str, Plain] = {}
+
+    def apply(self, operation: Operation) -> Reply:
+        """Do one operation; what the device notes are the calls of this operation."""
+        self.notes.calls.clear()
+        self.storage = {}
+        return super().apply(operation)
+
+    # Part 1
+
+    def manager(self, num_cpu_blocks: int, block_size: int) -> None:
+        """HybridKVCacheManager(num_cpu_blocks, block_size)."""
+        self.because("Part 1/manager")
+        self.alone = HybridKVCacheManager(num_cpu_blocks, block_size)
+        self.kind, self.settings = "manager", [num_cpu_blocks, block_size]
+
+    def another_manager(self, num_cpu_blocks: int, block_size: int, num_tokens: int) -> list[Plain]:
+        """A second manager, and its table and queue after an allocation. The first one is as it was."""
+        self.because("Part 1/manager", "another")
+        other = HybridKVCacheManager(num_cpu_blocks, block_size)
+        return [other.allocate_cpu_only("z", num_tokens), list(other.free_cpu_blocks)]
+
+    def allocate(self, seq: SeqId, num_tokens: int) -> list[int]:
+        """allocate_cpu_only."""
+        self.because("Part 1/allocate")
+        return self._manager.allocate_cpu_only(seq, num_tokens)
+
+    def can_append(self, seq: SeqId) -> bool:
+        """can_append."""
+        self.because("Part 1/append")
+        return self._manager.can_append(seq)
+
+    def may_append(self, seq: SeqId) -> int:
+        """may_append."""
+        self.because("Part 1/append")
+        return self._manager.may_append(seq)
+
+    def mark(self, seq: SeqId, num_tokens: int) -> None:
+        """mark_offloaded."""
+        self.because("Part 1/mark")
+        self._manager.mark_offloaded(seq, num_tokens)
+
+    def deallocate(self, seq: SeqId) -> None:
+        """deallocate."""
+        self.because("Part 1/deallocate")
+        self._manager.deallocate(seq)
+
+    def blocks(self, seq: SeqId) -> list[int]:
+        """get_all_cpu_blocks."""
+        self.because("Part 1/getters")
+        return self._manager.get_all_cpu_blocks(seq)
+
+    def prefilled(self, seq: SeqId) -> list[int]:
+        """get_prefilled_cpu_blocks."""
+        self.because("Part 1/getters")
+        return self._manager.get_prefilled_cpu_blocks(seq)
+
+    def prefill_len(self, seq: SeqId) -> int:
+        """get_prefill_len."""
+        self.because("Part 1/getters")
+        return self._manager.get_prefill_len(seq)
+
+    def decode_start(self, seq: SeqId) -> int:
+        """get_decode_start_pos."""
+        self.because("Part 1/getters")
+        return self._manager.get_decode_start_pos(seq)
+
+    # Part 2
+
+    def engine(self, layers: int, blocks: int, block_size: int, buffers: int, max_seq_len: int) -> None:
+        """OffloadEngine(Device(cfg), cfg)."""
+        self.because("Part 2/storage")
+        self._begin("engine", [layers, blocks, block_size, buffers, max_seq_len])
+        self.storage = self._described()
+
+    def offload(self, layer: int, num_tokens: int, ids: tuple[int, ...]) -> None:
+        """offload_layer_kv_to_cpu of rows that the caller frees at once."""
+        self.because("Part 2/offload")
+        k, v = (Buf(max(num_tokens, 1), self._engine.cfg.kv_width, pinned=False) for _ in "kv")
+        self._engine.offload_layer_kv_to_cpu(layer, k, v, ids, num_tokens)
+
+    def load(self, buffer: int, layer: int, ids: tuple[int, ...], num_tokens: int) -> None:
+        """load_layer_kv_to_buffer."""
+        self.because("Part 2/load")
+        self._engine.load_layer_kv_to_buffer(buffer, layer, ids, num_tokens)
+
+    def use(self, buffer: int, num_tokens: int) -> list[Plain]:
+        """wait_buffer_load, get_buffer_kv, a kernel that reads both, record_buffer_compute_done."""
+        self.because("Part 2/get-buffer")
+        self._engine.wait_buffer_load(buffer)
+        ranges = self._engine.get_buffer_kv(buffer, num_tokens)
+        self._engine.record_buffer_compute_done(buffer)
+        return self._named(ranges)
+
+    def store(self, layer: int, pos: int) -> None:
+        """store_decode_kv of rows that the caller frees at once."""
+        self.because("Part 2/store")
+        k, v = (Buf(1, self._engine.cfg.kv_width, pinned=False) for _ in "kv")
+        self._engine.store_decode_kv(layer, pos, k, v)
+
+    def decode_rows(self, layer: int, start: int, end: int) -> list[Plain]:
+        """get_decode_kv."""
+        self.because("Part 2/get-decode")
+        return self._named(self._engine.get_decode_kv(layer, start, end))
+
+    def flush(self, block: int, start: int) -> None:
+        """offload_decode_buffer."""
+        self.because("Part 2/flush")
+        self._engine.offload_decode_buffer(block, start)
+
+    # Part 3
+
+    def runner(self, layers: int, blocks: int, block_size: int, buffers: int, max_seq_len: int) -> None:
+        """ModelRunner(Device(cfg), cfg)."""
+        self.because("Part 3/runner")
+        self._begin("runner", [layers, blocks, block_size, buffers, max_seq_len])
+        self.storage = self._described()
+
+    def another_runner(self, seq: SeqId, tokens: tuple[int, ...]) -> list[Plain]:
+        """A second runner on a device of its own: its table and queue after a prefill, its queue after finish."""
+        self.because("Part 3/prefill", "another")
+        other = ModelRunner(Notes(), self._runner.cfg)
+        other.run_layerwise_offload_prefill(seq, tokens)
+        after = [other.manager.get_all_cpu_blocks(seq), list(other.manager.free_cpu_blocks)]
+        other.finish(seq)
+        return [*after, list(other.manager.free_cpu_blocks)]
+
+    def prefill(self, seq: SeqId, tokens: tuple[int, ...]) -> None:
+        """run_layerwise_offload_prefill."""
+        self.because("Part 3/prefill")
+        self._runner.run_layerwise_offload_prefill(seq, tokens)
+
+    def decode(self, seq: SeqId, token: int) -> None:
+        """run_layerwise_offload_decode."""
+        self.because("Part 3/decode")
+        position, size = self._runner.length, self._runner.cfg.block_size
+        if self._runner.running == [seq] and position % size in (0, size - 1):
+            self.because("", "new-block" if position % size == 0 else "", "flushes" * (position % size == size - 1))
+        self._runner.run_layerwise_offload_decode(seq, token)
+
+    def finish(self, seq: SeqId) -> None:
+        """finish."""
+        self.because("Part 3/finish")
+        self._runner.finish(seq)
+
+    # The state
+
+    def state(self) -> dict[str, Plain]:
+        """Blocks, tables, offloaded lengths, what the last call loaded; and nothing that is wrong."""
+        manager, running = self._manager, self.model_runner.running if self.model_runner is not None else []
+        loads, rows = self._loads()
+        tracking: dict[str, Plain] = {
+            str(seq): [manager.get_prefilled_cpu_blocks(seq), manager.offloaded[seq], manager.get_decode_start_pos(seq)]
+            for seq in manager.block_tables
+        }
+        known = self.kind in ("manager", "runner")
+        wrong: dict[str, Plain] = {name: [] for name in NOTHING_WRONG}
+        return {
+            **wrong,
+            "kind": self.kind,
+            "settings": list(self.settings),
+            "free": list(manager.free_cpu_blocks) if known else [],
+            "tables": {str(seq): list(table) for seq, table in manager.block_tables.items()},
+            "tracking": tracking,
+            "lengths": [[seq, length] for seq, length in manager.lengths.items()],
+            "running": list(running),
+            "storage": self.storage,
+            "loads": loads,
+            "load_rows": rows,
+            "calls": 0,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state: what the program's manager says, and the lengths that the caller counted."""
+        self.__init__()  # type: ignore[misc]  # forgets what was before
+        self.kind = state["kind"]
+        if self.kind == "manager":
+            self.alone = HybridKVCacheManager(*state["settings"])
+            self.settings = list(state["settings"])
+        elif self.kind:
+            self._begin(self.kind, list(state["settings"]))
+        manager = self._manager
+        manager.free_cpu_blocks = [_number(block) for block in state["free"]]
+        for seq, length in state["lengths"]:
+            if str(seq) not in state["tables"] or str(seq) not in state["tracking"]:
+                raise CannotGoOn(f"nothing is known of the sequence {seq}")
+            manager.block_tables[seq] = [_number(block) for block in state["tables"][str(seq)]]
+            manager.lengths[seq], manager.offloaded[seq] = length, _number(state["tracking"][str(seq)][1])
+        if self.model_runner is not None:
+            self.model_runner.running = list(state["running"])
+            self.model_runner.length = next((manager.lengths[seq] for seq in state["running"]), 0)
+        self.notes.calls.clear()
+
+    @property
+    def _manager(self) -> HybridKVCacheManager:
+        return self.alone if self.model_runner is None else self.model_runner.manager
+
+    @property
+    def _runner(self) -> ModelRunner:
+        if self.model_runner is None:
+            raise CannotGoOn("there is no runner")
+        return self.model_runner
+
+    @property
+    def _engine(self) -> OffloadEngine:
+        if self.engine_alone is None:
+            raise CannotGoOn("there is no engine")
+        return self.engine_alone
+
+    def _begin(self, kind: str, settings: list[int]) -> None:
+        self.kind, self.settings = kind, settings
+        config = Config(*settings)
+        self.model_runner = ModelRunner(self.notes, config) if kind == "runner" else None
+        self.engine_alone = OffloadEngine(self.notes, config) if self.model_runner is None else self.model_runner.engine
+
+    def _buffers(self) -> dict[str, Buf]:
+        engine = self._engine
+        return {name: getattr(engine, name) for name in _STORAGE}
+
+    def _named(self, ranges: tuple[Range, Range]) -> list[Plain]:
+        """Ranges as [name of the buffer, from, to]."""
+        names = {id(buf): name for name, buf in self._buffers().items()}
+        return [[names[id(buf)], lo, hi] for buf, lo, hi in ranges]
+
+    def _described(self) -> dict[str, Plain]:
+        """The storage: rows, width and place of each buffer, and what else was allocated."""
+        shown: dict[str, Plain] = {
+            name: [buf.rows, buf.width, "pinned" if buf.pinned else "compute_stream"]
+            for name, buf in self._buffers().items()
+        }
+        if self.model_runner is not None:
+            shown["logits"] = [1, self.model_runner.cfg.vocab, "pinned"]
+        return {**shown, "others": []}
+
+    def _loads(self) -> tuple[list[Plain], dict[str, Plain]]:
+        """Which layer was loaded into which buffer, in order, and how many rows of its keys and values."""
+        loads: list[Plain] = []
+        rows: dict[str, Plain] = {}
+        if self.engine_alone is None:
+            return loads, rows
+        engine, cfg = self.engine_alone, self.engine_alone.cfg
+        for name, arguments, _ in self.notes.calls:
+            if name != "copy" or arguments[1][0] not in (engine.k_cache_cpu, engine.v_cache_cpu):
+                continue
+            (_, place, _), (source, row, end), _ = arguments
+            layer = row // (cfg.num_cpu_blocks * cfg.block_size)
+            if [layer, place // cfg.max_seq_len] not in loads:
+                loads.append([layer, place // cfg.max_seq_len])
+            key = f"{layer} {'k' if source is engine.k_cache_cpu else 'v'}"
+            before = rows.get(key, 0)
+            assert isinstance(before, int)
+            rows[key] = before + end - row
+        return loads, rows
+
+
+def _number(value: object) -> int:
+    """Return a number of a program's state. Raises `CannotGoOn` for anything else."""
+    if type(value) is not int:
+        raise CannotGoOn(f"{value!r} is no number")
+    return value

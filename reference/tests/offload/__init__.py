@@ -1,0 +1,1 @@
+"""Tests of the reference engine of the offload assignment."""
