@@ -21,6 +21,7 @@ from grader.runtime.python.endings import ending
 from grader.runtime.python.process import Frame, decoded, frames, run
 from grader.runtime.python.table import CallTable
 from grader.runtime.visibility import by_visibility
+from grader.system.budget import Budget
 from grader.system.process import Completed
 from grader.system.sandbox import Workspace
 from reference.operation import Operation
@@ -94,10 +95,11 @@ def _plan(number: int, case: Case) -> Iterator[dict[str, object]]:
 
 @dataclass(slots=True)
 class _Deriving:
-    """Derives records (see `Derive`), as long as there is time."""
+    """Derives records (see `Derive`), as long as there is time: its own, which the submission's budget does not pay."""
 
     derive: Derive
     file: str
+    budget: Budget
     spent: float = 0.0
 
     def case(self, case: Case, records: Sequence[bytes]) -> tuple[list[PlayedStep], Ending | None]:
@@ -134,9 +136,11 @@ class _Deriving:
     def _derived(self, operations: Sequence[Operation], records: Sequence[dict[str, Any]]) -> Derived | None:
         if self.spent > _MOST_DERIVING:
             return None
-        before = time.process_time()
+        before = time.thread_time()
         derived = self.derive(operations, records)
-        self.spent += time.process_time() - before
+        seconds = time.thread_time() - before
+        self.spent += seconds
+        self.budget.leave_out(seconds)
         return derived
 
 
@@ -161,7 +165,7 @@ def play(
 
     `derive` makes the records that are judged of those that the program sent.
     """
-    deriving = _Deriving(derive, f"{table.module}.py") if derive is not None else None
+    deriving = _Deriving(derive, f"{table.module}.py", work.budget) if derive is not None else None
     heard: dict[int, _Heard] = {}
     output, spent = b"", 0.0
     importing = program.import_seconds if isinstance(program, PythonProgram) else 0.0
