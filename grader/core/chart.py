@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Chart", "ComparedChart", "Level", "Place", "Shares", "Track"]
+__all__ = ["Arrow", "Chart", "ComparedChart", "Level", "Place", "Shares", "Track"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,22 @@ class Shares:
     """Not negative. What they add up to is the whole."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A cell: the positions of its column and its track, from 0."""
+
+    column: int
+    track: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """From the cell that something waits for to the cell that waits."""
+
+    start: Place
+    end: Place
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """A chart of one run of a case: tracks and levels below common columns, or bars."""
@@ -48,23 +64,20 @@ class Chart:
     operations: tuple[int, ...] = ()
     """For each column the number of its operation, from 1, in ascending order; empty: columns are something else."""
     tracks: tuple[Track, ...] = ()
+    marks: tuple[Place, ...] = ()
+    """Cells that are wrong together, such as two accesses in the wrong order."""
+    arrows: tuple[Arrow, ...] = ()
     levels: tuple[Level, ...] = ()
     bars: tuple[Shares, ...] = ()
     known: tuple[Shares, ...] = ()
     """Bars of published figures, to compare with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A cell: the positions of its column and its track, from 0."""
-
-    column: int
-    track: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedChart:
-    """The chart of the program's run, and that of the reference's. Both have the same columns and labels."""
+    """The chart of the program's run, and that of the reference's: with the same columns and labels, or empty where
+    only the program's own run can be drawn.
+    """
 
     actual: Chart
     expected: Chart

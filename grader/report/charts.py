@@ -8,7 +8,7 @@ from grader.core.chart import Chart, ComparedChart, Place, Shares
 from grader.report.escape import cells, escape
 from grader.report.page import Page, Span, Style, dim, pad, strong
 
-__all__ = ["chart_lines", "legend_of", "percent", "show_charts"]
+__all__ = ["chart_lines", "has_content", "legend_of", "percent", "show_charts"]
 
 _INDENT = 4
 _BAR = 40
@@ -20,14 +20,14 @@ _Line = list[Span]
 def show_charts(page: Page, charts: Sequence[ComparedChart]) -> None:
     """Write the charts in which something is wrong, as far as they fit in the width."""
     for chart in charts:
-        if chart.wrong is None and not chart.actual.bars:
+        if chart.wrong is None and not chart.actual.bars and not chart.actual.marks:
             continue
         both = (chart.actual, chart.expected)
         room = page.width - _INDENT
         page.blank()
         page.write(dim(chart.expected.title), indent=2)
         for name, side, wrong in (("yours", chart.actual, chart.wrong), ("expected", chart.expected, None)):
-            for line in chart_lines(side, name, wrong, room):
+            for line in chart_lines(side, name, wrong, room) if has_content(side) else ():
                 page.crop(*line, indent=_INDENT)
         page.write(dim(legend_of(*both)), indent=_INDENT)
 
@@ -39,6 +39,7 @@ def chart_lines(chart: Chart, name: str = "", wrong: Place | None = None, room: 
     levels = [[_level(value, level.most) for value in level.values] for level in chart.levels]
     columns = [chart.columns, *(track.cells for track in chart.tracks), *levels]
     wide = max((_wide(text) for column in columns for text in column), default=0) + 2
+    wrong_cells = {wrong, *chart.marks}
     first = max(0, len(chart.columns) - max(1, (room - label) // wide))
     if chart.columns:
         yield [strong(pad(name, label)), *(dim(f"{name:^{wide}}") for name in chart.columns[first:])]
@@ -46,14 +47,28 @@ def chart_lines(chart: Chart, name: str = "", wrong: Place | None = None, room: 
         yield [
             Span(pad(track.label, label)),
             *(
-                _cell(text, wide, is_wrong=Place(column, place) == wrong)
+                _cell(text, wide, is_wrong=Place(column, place) in wrong_cells)
                 for column, text in enumerate(track.cells)
                 if column >= first
             ),
         ]
     for level, texts in zip(chart.levels, levels, strict=True):
         yield [dim(pad(level.label, label)), *(dim(f"{text:^{wide}}") for text in texts[first:])]
+    if chart.arrows:
+        words = [f"{_name_of(chart, arrow.start)} → {_name_of(chart, arrow.end)}" for arrow in chart.arrows]
+        yield [dim("events: " + ", ".join(words))]
     yield from _bars(chart, name)
+
+
+def _name_of(chart: Chart, place: Place) -> str:
+    """Return the names of a cell's track and column; one that the chart lacks has none."""
+    tracks = [track.label for track in chart.tracks[place.track : place.track + 1]]
+    return " ".join([*tracks, *chart.columns[place.column : place.column + 1]])
+
+
+def has_content(chart: Chart) -> bool:
+    """Whether there is anything to draw."""
+    return bool(chart.tracks or chart.levels or chart.bars)
 
 
 def legend_of(*charts: Chart) -> str:

@@ -52,8 +52,10 @@ def charts(comparison: Comparison, bad: int, lab: Lab) -> Iterator[ComparedChart
     trace = comparison.case.trace
     own = {chart.title: chart for chart in lab.charts(trace, list(_described(comparison, lab)), bad)}
     for wanted in expected_charts(trace, lab, bad):
-        actual = own.get(wanted.title, Chart(title=wanted.title, legend=wanted.legend))
+        actual = own.pop(wanted.title, Chart(title=wanted.title, legend=wanted.legend))
         yield _compared(actual, wanted, bad)
+    for alone in own.values():
+        yield ComparedChart(actual=alone, expected=Chart(title=alone.title, legend=alone.legend))
 
 
 def _described(comparison: Comparison, lab: Lab) -> Iterator[dict[str, Any]]:
@@ -63,7 +65,7 @@ def _described(comparison: Comparison, lab: Lab) -> Iterator[dict[str, Any]]:
         if len(step.record) > _MOST_RECORD:
             return
         try:
-            yield model.describe(step.record)
+            yield {**model.describe(step.record), "notes": step.notes}
         except CannotGoOn:
             return
 

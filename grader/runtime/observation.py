@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from grader.core.case import Case
 from grader.core.verdict import SourceLine, Verdict
@@ -44,6 +45,8 @@ class PlayedStep:
     live: int = 0
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _NO_LINES)
     """The submission's lines behind wrong parts of the state, by their names there, where a lab derives them."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What pictures show besides, where a lab derives it; nothing of it is judged."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from grader.labs.offload.charts import charts
 from grader.labs.offload.invariants import broken
 from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, python_lab
 from reference.operation import Argument
@@ -271,5 +272,6 @@ def lab() -> Lab:
         "reference.offload:Offload",
         given={"offload_device": Path(__file__).parent / "given" / "offload_device.py"},
         invariants=broken,
+        charts=charts,
         derive="grader.labs.offload.judging.derive:derive",
     )

@@ -21,6 +21,8 @@ class DerivedStep:
     record: dict[str, Any]
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By the name that a part has in the state."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What pictures show besides; nothing of it is judged."""
 
 
 @dataclass(frozen=True, slots=True)

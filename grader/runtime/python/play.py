@@ -110,7 +110,7 @@ class _Deriving:
             return [], Ending(
                 kind=NO_TIME, verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence="not judged: no time was left"
             )
-        steps = [PlayedStep(record=_canonical(step), lines=step.lines) for step in derived.steps]
+        steps = [PlayedStep(record=_canonical(step), lines=step.lines, notes=step.notes) for step in derived.steps]
         if not derived.stopped:
             return steps, None
         lines = tuple(SourceLine(file=self.file, line=line) for line in derived.lines)

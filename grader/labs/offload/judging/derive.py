@@ -13,6 +13,7 @@ import numpy as np
 
 from grader.labs.offload.device.device import VALUE_BYTES, Config, Span
 from grader.labs.offload.judging.engine_case import EngineCase
+from grader.labs.offload.judging.lanes import lanes
 from grader.labs.offload.judging.replay import Log, Replay, Stopped, numbers_of
 from grader.labs.offload.judging.runner_case import IDLE, Before, Finding, RunnerCase, loads_of
 from grader.labs.offload.judging.sentences import Wrong, facet_of_race, race
@@ -72,6 +73,8 @@ class _Case:
     engine: EngineCase | None = None
     runner: RunnerCase | None = None
     has_raced: bool = False
+    memory: tuple[int, int] = (0, 0)
+    """The most bytes beyond the storage in the last call, and how many are allowed."""
 
     def take(self, operation: Operation, record: Mapping[str, Any]) -> DerivedStep:
         """Return the state after an operation. Raises `Stopped`."""
@@ -107,7 +110,14 @@ class _Case:
         }
         self.before = raw
         lines = {part: _lines(found, part) for part in _PARTS if any(of == part for of, _ in found)}
-        return DerivedStep({"reply": reply, "state": state}, lines)
+        return DerivedStep({"reply": reply, "state": state}, lines, self._notes(found))
+
+    def _notes(self, found: Sequence[Finding]) -> dict[str, Any]:
+        """What pictures show besides: memory, and the streams around the first two calls that are out of order."""
+        if self.replay is None:
+            return {}
+        pair = next((wrong.pair for _, wrong in found if wrong.pair is not None), None)
+        return {"memory": list(self.memory), "lanes": lanes(self.replay, pair) if pair is not None else {}}
 
     def _begin(self, operation: Operation) -> None:
         """Begin with a new manager, engine or runner."""
@@ -173,7 +183,7 @@ class _Case:
         part, wrong = found[place]
         if schedules:
             text = f"{wrong.sentence}; the logits are wrong on a device that runs {' or '.join(schedules)}"
-            found[place] = part, Wrong(text, wrong.lines)
+            found[place] = part, Wrong(text, wrong.lines, wrong.pair)
         return found
 
     def _content(
@@ -224,6 +234,7 @@ class _Case:
         driver = log.created[:2] if operation.name in _DRIVER else []
         storage = [number for number in replay.storage.values() if device.buffers[number].stream is not None]
         used = log.most_bytes - replay.bytes_of([*storage, *driver])
+        self.memory = used, limit
         if used > limit:
             text = f"{used} bytes of device memory are allocated beyond the storage, and {limit} are allowed"
             found.append(("memory", Wrong(text, (log.most_line,))))

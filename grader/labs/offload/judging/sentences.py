@@ -22,6 +22,8 @@ class Wrong:
 
     sentence: str
     lines: tuple[int, ...] = ()
+    pair: tuple[Call, Call | None] | None = None
+    """The two calls that nothing orders, or that must not be ordered; None for the second: the host."""
 
 
 def facet_of_race(race: Race, replay: Replay) -> str:
@@ -37,14 +39,14 @@ def race(found: Race, replay: Replay) -> Wrong:
     if found.second is None:
         edge = "let the host wait for it before the call returns"
         text = f"the host reads {buffer} when the call returns, but {_who(first, replay)} may still be running: {edge}"
-        return Wrong(text, (first.line,))
+        return Wrong(text, (first.line,), (first, None))
     second = found.second.work.call
     lo = max(found.first.span.lo, found.second.span.lo)
     hi = min(found.first.span.hi, found.second.span.hi)
     where = f"{_rows(lo, hi)} of {buffer}"
     does, did = _verb(is_write=found.second.is_write), _verb(is_write=found.first.is_write)
     text = f"{_who(second, replay)} {does} {where} and may run before {_who(first, replay)}, which {did}: "
-    return Wrong(f"{text}{_edge(first, second, replay)}", (second.line, first.line))
+    return Wrong(f"{text}{_edge(first, second, replay)}", (second.line, first.line), (first, second))
 
 
 def serial(found: Serial, replay: Replay) -> Wrong:
@@ -52,7 +54,7 @@ def serial(found: Serial, replay: Replay) -> Wrong:
     first, second = found.first.call, found.second.call
     layers = f" (layer {found.second_layer})" if second.name == "attention" else ""
     text = f"{_who(second, replay)}{layers} waits for {_who(first, replay)}: {_why(first)}"
-    return Wrong(text, (second.line, first.line))
+    return Wrong(text, (second.line, first.line), (first, second))
 
 
 def _why(first: Call) -> str:
