@@ -9,7 +9,7 @@ from grader.labs.offload.judging.replay import Replay
 
 __all__ = ["lanes"]
 
-_MOST = 11
+_MOST = 7
 """The most calls that are shown from the first of the two on, and up to the second."""
 _HOST = -1
 _SIGNS = {"alloc": "A", "free": "F", "copy": "C", "record": "R", "wait": "W", "sync": "S"}
