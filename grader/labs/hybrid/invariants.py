@@ -1,4 +1,8 @@
-"""What can never be so in the state of the manager and the allocator, each in a sentence."""
+"""What can never be so in the state of the manager and the allocator, each in a sentence.
+
+A block that stays in a table too long is none of it: a state does not say how much was computed when the last call
+released blocks. Neither is a refusal without need, or a look that changes something, for which it takes two states.
+"""
 
 from __future__ import annotations
 
