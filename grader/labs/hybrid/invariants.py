@@ -1,9 +1,15 @@
-"""What can never be so in the state of the manager and the allocator, each in a sentence."""
+"""What can never be so in the state of the manager and the allocator, each in a sentence.
+
+A block that stays in a table too long is none of it: a state does not say how much was computed when the last call
+released blocks. Neither is a refusal without need, or a look that changes something, for which it takes two states.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import combinations
+from math import lcm
 from typing import Any
 
 __all__ = ["broken"]
@@ -15,11 +21,15 @@ def broken(state: dict[str, Any]) -> Iterator[str]:
     """Yield a sentence for each broken invariant of the handout."""
     if state["settings"]:
         yield from _counts(state)
-        for name, tables in state["tables"].items():
-            for group_id, table in enumerate(tables):
+        yield from _hit(state)
+        for name in sorted(state["tables"].keys() - state["requests"].keys()):
+            yield f"request {name} is freed but its tables still have blocks"
+        for name in state["requests"]:
+            for group_id, table in enumerate(state["tables"].get(name) or [[] for _ in state["settings"][1]]):
                 yield from _table(state, name, group_id, table)
     if state["sizes"]:
         yield from _large_pages(state)
+        yield from _overlaps(state)
 
 
 def _counts(state: dict[str, Any]) -> Iterator[str]:
@@ -34,20 +44,34 @@ def _counts(state: dict[str, Any]) -> Iterator[str]:
             yield f"block {block} is in tables of groups {' and '.join(groups)}"
 
 
+def _hit(state: dict[str, Any]) -> Iterator[str]:
+    """What `match` returned, if it was the last call."""
+    if not state["looked"]:
+        return
+    name, _, tokens = state["looked"]
+    alignment = lcm(*(block_size for _, block_size, _ in state["settings"][1]))
+    if tokens % alignment:
+        yield f"a hit of {tokens} tokens is no multiple of {alignment}"
+    if tokens >= len(state["requests"][name][0]):
+        yield f"a hit of {tokens} tokens leaves no token of request {name} to compute"
+
+
 def _table(state: dict[str, Any], name: str, group_id: int, table: list[int]) -> Iterator[str]:
     kind, block_size, window = state["settings"][1][group_id]
-    tokens, _, computed = state["requests"][name]
+    tokens, num_encoder_tokens, computed = state["requests"][name]
     where = f"request {name}, group {group_id}"
     if kind in ("full", "cross") and _NULL in table:
         yield f"{where}: a null in a {kind} table"
     elif _NULL in table[table.count(_NULL) :]:
         yield f"{where}: a null stands after a block"
-    if kind != "cross" and computed > len(table) * block_size:
-        yield f"{where}: the table covers {len(table) * block_size} tokens, the request has computed {computed}"
+    slots = num_encoder_tokens if kind == "cross" and computed else computed
+    if len(table) != -(-slots // block_size):
+        has = f"has {slots} encoder tokens" if kind == "cross" and computed else f"has computed {computed}"
+        yield f"{where}: the table covers {len(table) * block_size} tokens, the request {has}"
     needed = max(0, {"sliding": computed - window + 1, "mamba": computed - 1}.get(kind, 0))
     for position, block in enumerate(table):
         end = (position + 1) * block_size
-        if block == _NULL and end > needed:
+        if block == _NULL and kind in ("sliding", "mamba") and end > needed:
             yield f"{where}: position {position} is released although token {needed} is still needed"
         for key in (key for key, blocks in state["index"].items() if block in blocks):
             if key != f"{tokens[:end]}/{group_id}":
@@ -66,9 +90,25 @@ def _large_pages(state: dict[str, Any]) -> Iterator[str]:
         is_free, is_owned = page in state["free_large_pages"], str(page) in state["owner"]
         if is_free and (types or is_owned):
             yield f"large page {page} is free and has {'slots' if types else 'an owner'}"
+        if state["free_large_pages"].count(page) > 1:
+            yield f"large page {page} is free twice"
         if not is_free and not is_owned:
             yield f"large page {page} is lost: neither free nor in use"
         if is_owned and all(slot == "empty" for other, _, slot in cut if other == page):
             yield f"large page {page} holds nothing but is not free"
         if len(types) > 1:
             yield f"large page {page} belongs to two types"
+
+
+def _overlaps(state: dict[str, Any]) -> Iterator[str]:
+    """Slots of different types that hold something in the same bytes."""
+    ranges = [
+        (page_type, int(small_id), int(small_id) * state["sizes"][page_type])
+        for page_type, slots in state["slots"].items()
+        for small_id, slot in slots.items()
+        if slot != "empty"
+    ]
+    for (page_type, small_id, start), (other_type, other_id, other_start) in combinations(ranges, 2):
+        end, other_end = start + state["sizes"][page_type], other_start + state["sizes"][other_type]
+        if page_type != other_type and start < other_end and other_start < end:
+            yield f"page {small_id} of type {page_type} overlaps page {other_id} of type {other_type}"

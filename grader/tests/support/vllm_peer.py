@@ -50,6 +50,9 @@ class Play(Protocol):
 class VllmSide(ABC):
     """vLLM with one full-attention group; a subclass has one method for each operation of the handout's driver."""
 
+    without_known = False
+    """Whether vLLM is asked without what it is known to do otherwise."""
+
     def __init__(self) -> None:
         self.utils = import_module("vllm.v1.core.kv_cache_utils")
         self.interface = import_module("vllm.v1.kv_cache_interface")
@@ -212,14 +215,14 @@ class PeerTrial:
         parser = self._parser()
         asked = parser.parse_args()
         if asked.serve is not None:
-            return self._serve(asked.serve)
+            return self._serve(asked.serve, without_known=asked.without_known)
         if asked.archive is None or not asked.archive.is_file():
             where = "--archive PATH says where it is" if asked.archive is None else "there is no such file"
             sys.stdout.write(f"skipped: this compares with vLLM's source archive, {ARCHIVE}; {where}\n")
             return 0
         comparison, seeds = Comparison(), iter(self.seeds)
         try:
-            with self._child(asked.archive) as vllm:
+            with self._child(asked.archive, without_known=asked.without_known) as vllm:
                 for number in range(1, asked.traces + 1):
                     if sys.stderr.isatty():
                         sys.stderr.write(f"\r{number} of {asked.traces}")
@@ -250,10 +253,11 @@ class PeerTrial:
         parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
         return parser
 
-    def _serve(self, folder: Path) -> int:
+    def _serve(self, folder: Path, *, without_known: bool) -> int:
         """The child process: a trace comes in on a line, its replies and states go out on a line."""
         install(folder)
         side = self.side()
+        side.without_known = without_known
         for line in sys.stdin:
             after = [[side.apply(name, arguments), side.state()] for name, arguments in json.loads(line)]
             sys.stdout.write(json.dumps(after, separators=(",", ":")) + "\n")
@@ -261,11 +265,12 @@ class PeerTrial:
         return 0
 
     @contextmanager
-    def _child(self, archive: Path) -> Iterator[Child]:
+    def _child(self, archive: Path, *, without_known: bool) -> Iterator[Child]:
         """Start vLLM's side. Raises `NotTheArchive`."""
         with tempfile.TemporaryDirectory(prefix="vllm-source-") as folder:
             unpack(archive, Path(folder))
             command = [sys.executable, "-I", "-m", self.module, "--serve", folder]
+            command += ["--without-known"] if without_known else []
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdin is not None
                 assert process.stdout is not None

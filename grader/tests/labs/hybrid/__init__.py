@@ -1,0 +1,1 @@
+"""Tests of the table of the hybrid assignment."""
