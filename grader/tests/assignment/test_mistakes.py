@@ -9,6 +9,8 @@ import pytest
 from grader.assignment import mistakes
 from grader.assignment.lab import Clue, Predicate
 from grader.core.errors import RubricError
+from grader.labs import LABS, open_lab
+from grader.labs.paged_kv import predicates
 from grader.tests.support.toy_lab import lab
 from reference.model import Judgement
 
@@ -138,3 +140,14 @@ def test_an_entry_that_can_never_be_used_is_told(tmp_path: Path, later: str) -> 
     )
     if later != _FIRST:
         assert len(loaded(tmp_path, f"{later}\n{_FIRST}")) == 2
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_every_hint_is_a_sentence(name: str) -> None:
+    """Or ends with what fills a blank, or with code."""
+    assert [clue.hint for clue in open_lab(name).clues if not clue.hint.endswith((".", "}", ")", ";", "?"))] == []
+
+
+def test_every_predicate_is_named_by_a_mistake() -> None:
+    """Else it is code for nothing."""
+    assert {clue.where for clue in open_lab("paged_kv").clues} - {None} == set(predicates.PREDICATES.values())
