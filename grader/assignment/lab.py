@@ -18,7 +18,7 @@ from grader.runtime.protocol import Runtime
 from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
-__all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Charts", "Clue", "Lab"]
+__all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Charts", "Clue", "Lab", "Predicate"]
 
 ONLY = "only-"
 """Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.patterns)."""
@@ -28,6 +28,9 @@ SEVERAL_TARGETS = "several-targets"
 
 STORED = "stored"
 """The circumstance that the call is known to store the wrong value, other than by filling a new table."""
+
+Predicate = Callable[[Judgement], bool]
+"""Whether something holds of a judged call. A lab gives its predicates names, for `where` in its known mistakes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +45,9 @@ class Clue:
 
     rule: str
     hint: str
-    calls: tuple[str, ...] = ()
-    facets: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
+    calls: frozenset[str] = frozenset()
+    facets: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
     """Kinds of findings, such as "crash" or "leak"."""
     circumstances: frozenset[str] = frozenset()
     """Words of the reference's reply, `SEVERAL_TARGETS` in a case with more than one, `STORED` where the wrong value
@@ -56,9 +59,10 @@ class Clue:
     clause: str | Mapping[str, str] = field(default="", hash=False)
     """The name of the broken sentence of the handout; a mapping from call to name where it depends on the call.
     Omitted: the sentence by which the reference decided."""
-    never: tuple[str, ...] = ()
+    never: frozenset[str] = frozenset()
     """The clue matches only if none of these calls did its work in any case, although it had to."""
-    where: Callable[[Judgement], bool] | None = None
+    where: Predicate | None = None
+    """A condition that needs code: one of the lab's predicates."""
 
 
 def _no_situations(trace: Trace) -> tuple[frozenset[str], ...]:

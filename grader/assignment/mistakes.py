@@ -10,18 +10,23 @@
     part     = "block 0"             # a part of the name of the field that differs
     never    = ["get_new_blocks"]    # calls that did their work in no case
     rule     = "free"                # a rule of rubric.toml
+    where    = "no-copy-needed"      # a condition that needs code: one of the predicates that the lab gives
     sentence = "Task 2/free_blocks"  # a name of handout.toml; omitted: the one by which the reference decided
     hint     = "..."                 # may use {call}, {field}, {expected} and others (`grader.assignment.lab.Clue`)
+
+Where the sentence depends on the call, it is a table: sentence = { touch = "Task 2/touch", reset = "Task 3/reset" }.
+A table [kinds] before the first entry has words that stand for several kinds: stops = ["crash", "hang"].
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.assignment import toml_source
-from grader.assignment.lab import Clue
+from grader.assignment.lab import Clue, Predicate
 from grader.assignment.toml_table import Table
 from grader.core.errors import RubricError
 from grader.system.text_file import short
@@ -29,11 +34,13 @@ from grader.system.text_file import short
 __all__ = ["load"]
 
 _LISTS = ("calls", "facets", "kinds", "circumstances", "tags", "never")
-_KEYS = (*_LISTS, "part", "rule", "sentence", "hint")
+_KEYS = (*_LISTS, "part", "where", "rule", "sentence", "hint")
 _NAMES = frozenset(
     "call field expected actual wanted refusal line clause reply note said".split()  # noqa: SIM905 - reads as a list
 )
 """What a hint may name in braces; see `Clue`."""
+
+_NO_PREDICATES: Mapping[str, Predicate] = {}
 
 
 def load(
@@ -43,6 +50,7 @@ def load(
     facets: Collection[str],
     rules: Collection[str],
     clauses: Collection[str],
+    predicates: Mapping[str, Predicate] = _NO_PREDICATES,
 ) -> tuple[Clue, ...]:
     """Return the known mistakes of a file, in its order; none where there is no file.
 
@@ -52,9 +60,17 @@ def load(
         return ()
     text, values = toml_source.read(path, RubricError)
     file = Table(path=path, text=text, values=values, problems=[])
-    file.check_keys(("mistakes",))
+    file.check_keys(("kinds", "mistakes"))
     rows = file.rows("mistakes")
-    clues = [_clue(row, calls=calls, facets=facets, rules=rules, clauses=clauses) for row in rows]
+    lab = _Known(
+        calls=calls,
+        facets=sorted(facets),
+        rules=sorted(rules),
+        clauses=clauses,
+        predicates=predicates,
+        kinds=_kinds(file),
+    )
+    clues = [_clue(row, lab) for row in rows]
     if not file.problems:
         for row, earlier in _unreachable(clues):
             line = toml_source.line_of(text, "mistakes", "mistakes", earlier)
@@ -64,25 +80,58 @@ def load(
     return tuple(clues)
 
 
-def _clue(
-    row: Table, *, calls: Collection[str], facets: Collection[str], rules: Collection[str], clauses: Collection[str]
-) -> Clue:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What the entries of a file may name."""
+
+    calls: Collection[str]
+    facets: Collection[str]
+    rules: Collection[str]
+    clauses: Collection[str]
+    predicates: Mapping[str, Predicate]
+    kinds: Mapping[str, frozenset[str]]
+    """The words of the file that stand for several kinds."""
+
+
+def _kinds(file: Table) -> dict[str, frozenset[str]]:
+    """Return the words of [kinds], each with what it stands for."""
+    values = file.values.get("kinds", {})
+    if not isinstance(values, dict):
+        file.complain("kinds", 'kinds must be a table: write [kinds], and below it stops = ["crash", "hang"]')
+        return {}
+    table = replace(file, values=values, name="kinds")
+    return {word: _free_words(table, word) for word in values}
+
+
+def _clue(row: Table, lab: _Known) -> Clue:
     row.check_keys(_KEYS)
-    clause = row.values.get("sentence", "")
-    if clause and (not isinstance(clause, str) or clause not in clauses):
-        row.complain("sentence", f"unknown sentence {short(str(clause))}{row.hint(clause, clauses)}")
+    kinds = _free_words(row, "kinds")
+    where = row.chosen("where", lab.predicates) if "where" in row.values else ""
     return Clue(
-        rule=row.chosen("rule", sorted(rules)),
+        rule=row.chosen("rule", lab.rules),
         hint=_hint(row),
-        calls=tuple(sorted(row.words("calls", calls))),
-        facets=tuple(sorted(row.words("facets", sorted(facets)))),
-        kinds=tuple(sorted(_free_words(row, "kinds"))),
+        calls=row.words("calls", lab.calls),
+        facets=row.words("facets", lab.facets),
+        kinds=frozenset[str]().union(*(lab.kinds.get(kind, {kind}) for kind in kinds)),
         circumstances=_free_words(row, "circumstances"),
         tags=_free_words(row, "tags"),
         part=_text(row, "part"),
-        clause=clause if isinstance(clause, str) else "",
-        never=tuple(sorted(row.words("never", calls))),
+        clause=_sentence(row, lab),
+        never=row.words("never", lab.calls),
+        where=lab.predicates.get(where),
     )
+
+
+def _sentence(row: Table, lab: _Known) -> str | dict[str, str]:
+    """Return the name of the handout's sentence, or such a name for each call."""
+    value = row.values.get("sentence", "")
+    by_call = value if isinstance(value, dict) else {"": value}
+    for call, name in by_call.items():
+        if call and call not in lab.calls:
+            row.complain("sentence", f"unknown call {short(call)} in the sentence{row.hint(call, lab.calls)}")
+        if (name or call) and (not isinstance(name, str) or name not in lab.clauses):
+            row.complain("sentence", f"unknown sentence {short(str(name))}{row.hint(name, lab.clauses)}")
+    return value if isinstance(value, dict | str) else ""
 
 
 def _hint(row: Table) -> str:
@@ -126,15 +175,17 @@ def _unreachable(clues: Sequence[Clue]) -> Iterator[tuple[int, int]]:
 
 
 def _covers(general: Clue, special: Clue) -> bool:
-    """Whether each condition of `general` holds wherever those of `special` hold."""
+    """Whether each condition of `general` holds wherever those of `special` hold.
+
+    An empty set of calls, facets or kinds means any of them.
+    """
     return (
-        all(
-            not getattr(general, key)
-            or (getattr(special, key) and set(getattr(special, key)) <= set(getattr(general, key)))
-            for key in ("calls", "facets", "kinds")
-        )
+        general.tags <= special.tags
         and general.circumstances <= special.circumstances
-        and general.tags <= special.tags
-        and set(general.never) <= set(special.never)
+        and (not general.facets or (bool(special.facets) and special.facets <= general.facets))
+        and (not general.kinds or (bool(special.kinds) and special.kinds <= general.kinds))
+        and (not general.calls or (bool(special.calls) and special.calls <= general.calls))
+        and general.never <= special.never
         and general.part in special.part
+        and general.where in (None, special.where)
     )

@@ -16,7 +16,7 @@ from grader.system.text_file import read_text
 __all__ = ["line_of", "read"]
 
 _MOST_BYTES = 256 << 10
-"""Every file of the project is smaller than a tenth of this."""
+"""Every file of the project is smaller than a quarter of this."""
 
 _MOST_PARTS = 16
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""

@@ -16,7 +16,7 @@ from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Finding, Judged, Stage, Tool, Verdict
 from grader.judge.call_stages import stages
 from grader.judge.case_findings import CaseFindings
-from grader.judge.clue_choice import best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
+from grader.judge.clue_choice import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
 from grader.judge.patterns import Patterns, calls_of
 from grader.judge.symptom import Symptom, finding_of, without_tool
 from grader.judge.symptoms import symptoms
@@ -66,6 +66,7 @@ def case_findings(
     made = stages(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
     not_yet = {one.call for one in made if one.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)
+    clues = ClueTable(lab.clues)
     for number, one in enumerate(found):
         unseen = checked is not None and number in checked.unseen
         one.memory_errors |= unseen
@@ -73,17 +74,17 @@ def case_findings(
         one.memory_errors |= any(is_memory_error(symptom) for symptom in one.symptoms)
         told = named.get((number, one.first_wrong))
         known = frozenset({STORED} if told is not None and told.stored else ())
-        one.cause, one.clue = best_clue(one.first(), one.comparison, lab.clues, patterns, told=known)
-    _prefer_simple(found, lab.clues, patterns)
+        one.cause, one.clue = best_clue(one.first(), one.comparison, clues, patterns, told=known)
+    _prefer_simple(found, clues, patterns)
     for number, one in enumerate(found):
         told = named.get((number, one.first_wrong))
-        _name_line(one, lab.clues, patterns, told)
+        _name_line(one, clues, patterns, told)
         one.group = _group(one, told)
         one.not_yet = _call(one) in not_yet
     explain = partial(_explain, found, named, patterns, lab)
     optional.run(OptionalStage.EXPLANATIONS, explain, otherwise=None)
     for one in failing:
-        one.findings = list(_findings(one, lab, patterns))
+        one.findings = list(_findings(one, lab, clues, patterns))
     return found
 
 
@@ -123,13 +124,12 @@ def _is_plain(trace: Same[Trace], lab: Same[Lab]) -> bool:
     return one_target and not pokes and not lab.value.is_odd(trace.value)
 
 
-def _prefer_simple(found: Sequence[CaseFindings], clues: Sequence[Clue], patterns: Patterns) -> None:
+def _prefer_simple(found: Sequence[CaseFindings], clues: ClueTable, patterns: Patterns) -> None:
     """Drop clues of several engines where the same mistake shows with one engine: then it is no mix-up of engines."""
-    several = frozenset({SEVERAL_TARGETS})
-    plain = [clue for clue in clues if not clue.circumstances & several]
-    simple = {(one.clue, _call(one)) for one in found if one.clue is not None and one.clue in plain}
+    plain = clues.of_one_target
+    simple = {(one.clue, _call(one)) for one in found if one.clue is not None and one.clue in plain.clues}
     for one in found:
-        if one.clue is not None and one.clue.circumstances & several:
+        if one.clue is not None and SEVERAL_TARGETS in one.clue.circumstances:
             cause, clue = best_clue(one.first(), one.comparison, plain, patterns)
             if (clue, _call(one)) in simple:
                 one.cause, one.clue = cause, clue
@@ -200,7 +200,7 @@ def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
             found[number].hint = f"{found[number].hint} {pattern}".strip()
 
 
-def _findings(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Finding]:
+def _findings(one: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
     """Yield the findings for the record: the first difference, and everything about memory, each with its rule."""
     rule = one.clue.rule if one.clue is not None else one.comparison.case.rule
     if one.cause is not None and one.cause.difference is not None:
@@ -217,14 +217,14 @@ def _findings(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Findi
             message=one.hint,
             source=one.cause.source,
         )
-        yield from _breach(one, lab, patterns)
+        yield from _breach(one, clues, patterns)
     for symptom in one.symptoms:
         if symptom.finding is not None:
             judged = Judged.LEAK if symptom.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
             yield replace(symptom.finding, rule=rule if symptom is one.cause else lab.rubric.judged(judged, rule))
 
 
-def _name_line(one: CaseFindings, clues: Sequence[Clue], patterns: Patterns, told: Named | None) -> None:
+def _name_line(one: CaseFindings, clues: ClueTable, patterns: Patterns, told: Named | None) -> None:
     """Give the cause its line: that of a store which breaks the same rule in the same operation.
 
     Otherwise it is the line of an access that an instrument reports, because the wrong state comes from it, or the
@@ -259,14 +259,14 @@ def _named(one: CaseFindings) -> Symptom | None:
     return next((symptom for symptom in one.first() if symptom.culprits), None)
 
 
-def _breach(one: CaseFindings, lab: Lab, patterns: Patterns) -> Iterator[Finding]:
+def _breach(one: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
     """Yield a difference with a known line that is not the cause, with the rule that the difference itself breaks."""
     named = _named(one)
     if named is None or named.difference is None or SHARED_MEMORY not in named.difference.tags:
         return
     if one.cause is None or one.cause.culprits[:1] == named.culprits[:1]:
         return
-    clue = clue_alone(named, one.comparison, lab.clues, patterns)
+    clue = clue_alone(named, one.comparison, clues, patterns)
     finding = finding_of(
         one.comparison,
         named.operation,

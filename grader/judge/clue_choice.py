@@ -14,7 +14,7 @@ from grader.runtime.comparison import Comparison
 from reference.model import NEVER_SET, Difference
 from reference.operation import Operation
 
-__all__ = ["best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]
+__all__ = ["ClueTable", "best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]
 
 _REPLY, _STATE, _MEMORY = range(3)
 
@@ -25,10 +25,36 @@ def operation_of(symptom: Symptom, comparison: Comparison) -> Operation:
     return operations[_index(symptom, comparison)]
 
 
+class ClueTable:
+    """A lab's known mistakes in their order, looked up by the call, facet and kind of a symptom."""
+
+    def __init__(self, clues: Sequence[Clue]) -> None:
+        self.clues = clues
+        self._looked_up: dict[tuple[str, str, str], tuple[tuple[int, Clue], ...]] = {}
+
+    def possible(self, call: str, facet: str, kind: str) -> tuple[tuple[int, Clue], ...]:
+        """Return the clues for them, each with its place in the table; the other conditions are still to be tested."""
+        key = call, facet, kind
+        if key not in self._looked_up:
+            self._looked_up[key] = tuple(
+                (place, clue)
+                for place, clue in enumerate(self.clues)
+                if (not clue.calls or call in clue.calls)
+                and (not clue.facets or facet in clue.facets)
+                and (not clue.kinds or kind in clue.kinds)
+            )
+        return self._looked_up[key]
+
+    @cached_property
+    def of_one_target(self) -> ClueTable:
+        """The table without the clues of several targets."""
+        return ClueTable([clue for clue in self.clues if SEVERAL_TARGETS not in clue.circumstances])
+
+
 def best_clue(
     first: Sequence[Symptom],
     comparison: Comparison,
-    clues: Sequence[Clue],
+    table: ClueTable,
     patterns: Patterns,
     *,
     told: frozenset[str] = frozenset(),
@@ -42,24 +68,24 @@ def best_clue(
     if not first:
         return None, None
     for rank in (_REPLY, _STATE, _MEMORY):
-        those = [
-            _Seen(symptom=symptom, comparison=comparison, patterns=patterns, told=told)
-            for symptom in first
-            if _rank(symptom) == rank
-        ]
-        for clue in clues:
-            for seen in those:
-                if _fits(clue, seen):
-                    return seen.symptom, clue
+        cause, clue = _first_fitting(
+            [
+                _Seen(symptom=symptom, comparison=comparison, patterns=patterns, told=told)
+                for symptom in first
+                if _rank(symptom) == rank
+            ],
+            table,
+        )
+        if clue is not None:
+            return cause, clue
     cause = min(first, key=_rank)
     return cause, Clue(rule=comparison.case.rule, hint="{said}" if cause.difference is None else "{wanted}")
 
 
-def clue_alone(symptom: Symptom, comparison: Comparison, clues: Sequence[Clue], patterns: Patterns) -> Clue | None:
+def clue_alone(symptom: Symptom, comparison: Comparison, table: ClueTable, patterns: Patterns) -> Clue | None:
     """Return the clue for one symptom alone; clues of several targets are left out, because they explain no line."""
-    plain = (clue for clue in clues if SEVERAL_TARGETS not in clue.circumstances)
     seen = _Seen(symptom=symptom, comparison=comparison, patterns=patterns)
-    return next((clue for clue in plain if _fits(clue, seen)), None)
+    return _first_fitting([seen], table.of_one_target)[1]
 
 
 def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
@@ -124,6 +150,11 @@ class _Seen:
     def call(self) -> str:
         return operation_of(self.symptom, self.comparison).name
 
+    @property
+    def facet(self) -> str:
+        """The facet of the difference; "" for what is none."""
+        return self.symptom.difference.facet if self.symptom.difference is not None else ""
+
     @cached_property
     def circumstances(self) -> frozenset[str]:
         symptom, comparison = self.symptom, self.comparison
@@ -136,17 +167,26 @@ class _Seen:
         return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset()) | self.told
 
 
+def _first_fitting(all_seen: Sequence[_Seen], table: ClueTable) -> tuple[Symptom | None, Clue | None]:
+    """Return the first clue of the table that fits any of the symptoms, and the first symptom that it fits."""
+    best, cause, chosen = len(table.clues), None, None
+    for seen in all_seen:
+        for place, clue in table.possible(seen.call, seen.facet, seen.symptom.kind):
+            if place >= best:
+                break
+            if _fits(clue, seen):
+                best, cause, chosen = place, seen.symptom, clue
+    return cause, chosen
+
+
 def _fits(clue: Clue, seen: _Seen) -> bool:
-    """Whether every condition of the clue holds."""
+    """Whether the conditions hold that `ClueTable.possible` leaves open."""
     symptom, difference = seen.symptom, seen.symptom.difference
     return (
-        (not clue.calls or seen.call in clue.calls)
-        and (not clue.kinds or symptom.kind in clue.kinds)
-        and (not clue.facets or (difference is not None and difference.facet in clue.facets))
-        and (not clue.part or (difference is not None and clue.part in difference.field))
+        (not clue.part or (difference is not None and clue.part in difference.field))
         and clue.tags <= (difference.tags if difference is not None else frozenset())
-        and (not clue.never or seen.patterns.never.issuperset(clue.never))
-        and clue.circumstances <= seen.circumstances
+        and clue.never <= seen.patterns.never
+        and (not clue.circumstances or clue.circumstances <= seen.circumstances)
         and (clue.where is None or (symptom.judgement is not None and clue.where(symptom.judgement)))
     )
 

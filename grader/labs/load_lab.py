@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from grader.assignment import mistakes, rubric
-from grader.assignment.lab import Clue, Lab
+from grader.assignment.lab import Lab, Predicate
 from grader.core.case import EVERY, Grammar, Number, Signature
 from grader.core.facet import Facet
 from grader.core.verdict import Judged
@@ -31,6 +31,7 @@ __all__ = ["load_lab"]
 
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _NO_SETTINGS: Mapping[str, Number] = {}
+_NO_PREDICATES: Mapping[str, Predicate] = {}
 
 
 def load_lab(
@@ -43,7 +44,7 @@ def load_lab(
     oracle: str,
     runtime: Runtime,
     model: ModelFactory | None = None,
-    clues: tuple[Clue, ...] | None = None,
+    predicates: Mapping[str, Predicate] = _NO_PREDICATES,
     invariants: Invariants | None = None,
     settings: Mapping[str, Number] = _NO_SETTINGS,
     example: str = "",
@@ -55,9 +56,9 @@ def load_lab(
 ) -> Lab:
     """Return the lab. Raises `RubricError` with all mistakes of a file.
 
-    `oracle` is "module:factory", imported when it is first played. `model` is a judging of the lab's own, `clues` are
-    known mistakes of its own, `invariants` tells what can never be so in a state, `code` are files outside the grader's
-    rooms by which cases are read. `settings` to `every` are those of `Grammar`, `others` are fields of `Lab`.
+    `oracle` is "module:factory", imported when it is first played. `model` is a judging of the lab's own, `predicates`
+    are what its mistakes name in `where`, `invariants` tells what can never be so in a state, `code` are files outside
+    the grader's rooms by which cases are read. `settings` to `every` are those of `Grammar`, `others` of `Lab`.
     """
     names = frozenset(facet.name for facet in facets) | {"reply"}
     rules = rubric.load(cases / "rubric.toml", names, calls)
@@ -66,9 +67,7 @@ def load_lab(
     files = (recorded,) if recorded else _code(oracle)
     engine = partial(RecordedOracle, recorded) if recorded else partial(_engine, oracle)
     factory = model or partial(PlainModel, oracle=engine, calls=calls, facets=tuple(facets), invariants=invariants)
-    if clues is None:
-        ids = [rule.id for rule in rules.rules]
-        clues = mistakes.load(cases / "mistakes.toml", calls=calls, facets=names, rules=ids, clauses=clauses)
+    ids = [rule.id for rule in rules.rules]
     return Lab(
         name=name,
         title=title,
@@ -89,7 +88,9 @@ def load_lab(
         rubric=rules,
         model=factory,
         runtime=runtime,
-        clues=clues,
+        clues=mistakes.load(
+            cases / "mistakes.toml", calls=calls, facets=names, rules=ids, clauses=clauses, predicates=predicates
+        ),
         oracle_files=files if model is None and not recorded else (),
         **others,
     )

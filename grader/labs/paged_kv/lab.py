@@ -1,4 +1,4 @@
-"""CS110 Homework 3: wires reference, cases, driver, clues and pictures together."""
+"""CS110 Homework 3: wires reference, cases, driver and pictures together."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from grader.assignment.lab import Lab
 from grader.core.case import Number, Signature
 from grader.core.facet import Facet
 from grader.labs.load_lab import load_lab
-from grader.labs.paged_kv.clues.table import CLUES
 from grader.labs.paged_kv.picture import picture
+from grader.labs.paged_kv.predicates import PREDICATES
 from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
 from grader.labs.paged_kv.words import NOTATION, describe_poke, draw
 from grader.runtime.native.compile.project import CProject
@@ -119,7 +119,7 @@ def lab() -> Lab:
         example="append_kv 1 77 -> 0",
         most_targets=_MOST_ENGINES,
         complete=_complete,
-        clues=CLUES,
+        predicates=PREDICATES,
         situations=situations,
         situation_words=SITUATIONS,
         is_odd=_is_odd,

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from grader.assignment import mistakes
-from grader.assignment.lab import Clue
+from grader.assignment.lab import Clue, Predicate
 from grader.core.errors import RubricError
+from grader.labs import LABS, open_lab
+from grader.labs.paged_kv import predicates
 from grader.tests.support.toy_lab import lab
+from reference.model import Judgement
 
 _FIRST = """[[mistakes]]
 calls = ["take"]
@@ -20,13 +23,28 @@ hint = "look at {call}"
 """
 
 
+def refused(judgement: Judgement) -> bool:
+    """Whether the program refused."""
+    return judgement.actual.refused
+
+
+PREDICATES: dict[str, Predicate] = {"refused": refused}
+
+
 def loaded(folder: Path, text: str) -> tuple[Clue, ...]:
     """The known mistakes of that text."""
     path = folder / "mistakes.toml"
     path.write_text(text, encoding="utf-8")
     grammar, rules = lab().grammar, [rule.id for rule in lab().rubric.rules]
     facets = ["users", "free", "names", "reply"]
-    return mistakes.load(path, calls=grammar.operations, facets=facets, rules=rules, clauses=grammar.clauses)
+    return mistakes.load(
+        path,
+        calls=grammar.operations,
+        facets=facets,
+        rules=rules,
+        clauses=grammar.clauses,
+        predicates=PREDICATES,
+    )
 
 
 def problems(folder: Path, text: str) -> list[str]:
@@ -45,8 +63,48 @@ def test_an_entry_becomes_a_clue(tmp_path: Path) -> None:
     """Looked up by call and facet."""
     (clue,) = loaded(tmp_path, _FIRST)
 
-    assert (clue.calls, clue.facets, clue.rule, clue.clause) == (("take",), ("reply",), "taking", "Part 1/enough")
+    assert (clue.calls, clue.facets) == (frozenset({"take"}), frozenset({"reply"}))
+    assert (clue.rule, clue.clause, clue.where) == ("taking", "Part 1/enough", None)
     assert clue.hint == "look at {call}"
+
+
+def test_what_stands_for_several_and_what_depends_on_the_call(tmp_path: Path) -> None:
+    """A word for kinds, a sentence for each call, and a predicate of the lab by its name."""
+    text = _FIRST.replace('"Part 1/enough"', '{ take = "Part 1/enough" }').replace(
+        "rule", 'kinds = ["stops", "leak"]\nwhere = "refused"\nrule'
+    )
+    (clue,) = loaded(tmp_path, f'[kinds]\nstops = ["crash", "hang"]\n{text}')
+
+    assert clue.kinds == frozenset({"crash", "hang", "leak"})
+    assert clue.clause == {"take": "Part 1/enough"}
+    assert clue.where is refused
+
+
+def test_slips_in_them_are_told_too(tmp_path: Path) -> None:
+    """A word of [kinds] that stands for nothing readable, a call or a sentence that is none, an unknown predicate."""
+    text = _FIRST.replace('"Part 1/enough"', '{ tak = "Part 1/enough", take = "Part 9", give = 3 }')
+    text = text.replace("rule", 'where = "refuse"\nrule')
+
+    assert problems(tmp_path, f'[kinds]\nstops = "crash"\n{text}') == [
+        '2: stops must be a list of words such as ["hang"]',
+        "6: unknown mistakes.where 'refuse' (did you mean refused?)",
+        "8: unknown call 'tak' in the sentence (did you mean take?)",
+        "8: unknown sentence 'Part 9'",
+        "8: unknown sentence '3'",
+    ]
+    assert problems(tmp_path, f"kinds = 3\n{_FIRST}") == [
+        '1: kinds must be a table: write [kinds], and below it stops = ["crash", "hang"]'
+    ]
+
+
+def test_a_predicate_makes_an_entry_finer(tmp_path: Path) -> None:
+    """It may stand before the entry without it, not behind it."""
+    finer = _FIRST.replace("rule", 'where = "refused"\nrule')
+
+    assert len(loaded(tmp_path, f"{finer}\n{_FIRST}")) == 2
+    assert problems(tmp_path, f"{_FIRST}\n{finer}") == [
+        "12: never used: the entry of line 1 fits whatever this one fits"
+    ]
 
 
 def test_all_slips_are_told_at_once(tmp_path: Path) -> None:
@@ -82,3 +140,14 @@ def test_an_entry_that_can_never_be_used_is_told(tmp_path: Path, later: str) -> 
     )
     if later != _FIRST:
         assert len(loaded(tmp_path, f"{later}\n{_FIRST}")) == 2
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_every_hint_is_a_sentence(name: str) -> None:
+    """Or ends with what fills a blank, or with code."""
+    assert [clue.hint for clue in open_lab(name).clues if not clue.hint.endswith((".", "}", ")", ";", "?"))] == []
+
+
+def test_every_predicate_is_named_by_a_mistake() -> None:
+    """Else it is code for nothing."""
+    assert {clue.where for clue in open_lab("paged_kv").clues} - {None} == set(predicates.PREDICATES.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from grader.assignment.lab import Clue, Lab
+from grader.assignment.lab import Lab
 from grader.core.case import JsonValue, Number, Signature
 from grader.core.facet import Facet
 from grader.labs.load_lab import load_lab
@@ -52,7 +52,6 @@ def lab() -> Lab:
         runtime=ShellRuntime(),
         example="add 5 -> 0",
         complete=_complete,
-        clues=(Clue(rule="below", hint="take must refuse what is more than the total.", calls=("take",)),),
         code=(Path(__file__),),
         draw=lambda state: [f"total = {state['total']}"],
         reproduce=_reproduce,
