@@ -20,8 +20,9 @@ from reference.oracle import Engine, Plain
 __all__ = ["NOTHING_WRONG", "Offload"]
 
 NOTHING_WRONG = (
-    *("cpu", "ring", "decode", "flush", "values", "logits"),
-    *("race_workspace", "race_ring", "race_cache", "overlap", "memory"),
+    *("lists", "cpu", "ring", "decode", "flush", "values", "logits"),
+    *("race_free", "race_workspace", "race_reload", "race_ring", "race_cache", "race_decode", "race_logits"),
+    *("overlap", "memory_layers", "memory_left", "memory"),
 )
 """The parts of a state that list what is wrong in memory, its order and its size."""
 

@@ -77,6 +77,7 @@ from offload_device import Buf, Config, Device, DeviceError
 
 cfg = dev = manager = engine = runner = None
 seen = []  # the ids of sequences
+written_through = []  # what the manager held before it changed with a list that it had returned
 entries_read = filled_rows = 0
 STORAGE = ["k_cache_cpu", "v_cache_cpu", "layer_k_cache", "layer_v_cache", "decode_k_buffer", "decode_v_buffer"]
 
@@ -143,11 +144,32 @@ def named(part):
 
 
 def given_list(result):
-    """A returned list, which then is overwritten: it belongs to the caller."""
+    """A returned list, which then is overwritten: it belongs to the caller.
+
+    Where the manager changes with it, that is noted once, and undone for the calls that follow."""
     items = list(result) if type(result) in (list, tuple) else result
     if type(result) is list:
+        before = all_blocks()
         result[:] = [-7, -7]
+        if all_blocks() != before:
+            written_through.append(before)
+            result[:] = items
     return items
+
+
+def all_blocks():
+    """All that a manager says of its blocks; None where it cannot be asked."""
+    try:
+        return free_blocks(), tables(), tracking()
+    except Exception:
+        return None
+
+
+def lists_shared():
+    """Whether the manager changed with a returned list since this was read last."""
+    shared = len(written_through) > 0
+    written_through.clear()
+    return shared
 
 
 def its_manager():
@@ -234,6 +256,7 @@ READS = {
     "free": "free_blocks()",
     "tables": "tables()",
     "tracking": "tracking()",
+    "shared": "lists_shared()",
     "handles": "handles()",
     "log": "new_entries()",
 }
@@ -246,16 +269,23 @@ FACETS = (
     Facet("queue", path="state.free", title="free blocks, head to tail"),
     Facet("tracking", per="sequence", title="prefilled blocks, P, start"),
     Facet("storage", per="buffer", title="rows, width, place"),
+    Facet("lists", sentences=True, title="lists given away"),
     Facet("cpu", sentences=True, title="CPU cache"),
     Facet("decode", sentences=True, title="decode buffers"),
     Facet("flush", sentences=True),
     Facet("ring", path="state.loads", title="[layer, buffer] of each load"),
     Facet("ring", per="layer and cache", path="state.load_rows", title="rows loaded"),
     Facet("ring", path="state.ring", sentences=True, title="ring"),
+    Facet("race-free", path="state.race_free", sentences=True, title="race on freed memory"),
     Facet("race-workspace", path="state.race_workspace", sentences=True, title="race on workspace"),
+    Facet("race-reload", path="state.race_reload", sentences=True, title="race of a load into the ring"),
     Facet("race-ring", path="state.race_ring", sentences=True, title="race on the ring"),
-    Facet("race-cache", path="state.race_cache", sentences=True, title="race on a cache"),
+    Facet("race-cache", path="state.race_cache", sentences=True, title="race on the CPU cache"),
+    Facet("race-decode", path="state.race_decode", sentences=True, title="race on the decode buffers"),
+    Facet("race-logits", path="state.race_logits", sentences=True, title="race on the host's logits"),
     Facet("overlap", sentences=True),
+    Facet("memory-layers", path="state.memory_layers", sentences=True, title="device memory for K/V"),
+    Facet("memory-left", path="state.memory_left", sentences=True, title="memory left behind"),
     Facet("memory", sentences=True, title="device memory"),
     Facet("values", sentences=True),
     Facet("logits", sentences=True),

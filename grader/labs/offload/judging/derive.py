@@ -22,9 +22,11 @@ from reference.operation import Operation
 
 __all__ = ["derive"]
 
+_WORKSPACE, _RING = ("race_free", "race_workspace"), ("race_reload", "race_ring")
+_CACHE, _MEMORY = ("race_cache", "race_decode", "race_logits"), ("memory_layers", "memory_left", "memory")
 _PARTS = (
-    *("cpu", "ring", "decode", "flush", "values", "logits"),
-    *("race_workspace", "race_ring", "race_cache", "overlap", "memory"),
+    *("lists", "cpu", "ring", "decode", "flush", "values", "logits"),
+    *(*_WORKSPACE, *_RING, *_CACHE, "overlap", *_MEMORY),
 )
 _MOST_FINDINGS = 5
 _MOST_LAYERS = 2
@@ -33,14 +35,14 @@ _MOST_RACES = 40
 _DRIVER = {"offload": 6, "store": 6}
 """The entries that the driver itself writes for a call: it allocates, fills and frees two buffers."""
 _JUDGED = {
-    "offloaded": ("race_workspace", "memory"),
-    "stored": ("race_cache",),
-    "loaded": ("race_ring", "overlap"),
-    "logits": ("race_workspace", "race_cache", "memory"),
-    "offload": ("race_workspace", "memory"),
-    "load": ("race_ring", "race_cache"),
-    "store": ("race_workspace", "race_cache"),
-    "flush": ("race_cache",),
+    "offloaded": (*_WORKSPACE, *_MEMORY),
+    "stored": _CACHE,
+    "loaded": (*_RING, "overlap"),
+    "logits": (*_WORKSPACE, *_CACHE, *_MEMORY),
+    "offload": (*_WORKSPACE, *_MEMORY),
+    "load": (*_RING, *_CACHE),
+    "store": (*_WORKSPACE, *_CACHE),
+    "flush": _CACHE,
 }
 """What a call did not do, or an engine's call that did nothing, and the parts that are not judged then: a program that
 does nothing has no race."""
@@ -156,7 +158,9 @@ class _Case:
     ) -> list[Finding]:
         """What is wrong in memory, its order and its size after an operation."""
         if self.replay is None:
-            return []
+            getter = _GETTERS.get(operation.name)
+            text = f"the test wrote into the list that {getter} returned, and what the manager holds changed with it"
+            return [("lists", Wrong(text))] if raw.get("shared") else []
         found = self._content(operation, log, raw, prepared) if accepted else []
         if self.engine is not None and not accepted and operation.name in _DRIVER:
             self.engine.fills += 1  # the driver fills before it calls
@@ -223,10 +227,10 @@ class _Case:
                 kind = "pinned memory" if buffer.stream is None else "device memory"
                 text = f"line {buffer.line} allocated {buffer.values * VALUE_BYTES} bytes of {kind} in this call"
                 text += " that are not freed" if buffer.stream is not None else ", which is never freed"
-                found.append(("memory", Wrong(text, (buffer.line,))))
+                found.append(("memory_left", Wrong(text, (buffer.line,))))
         if operation.name == "prefill" and log.most_layers > _MOST_LAYERS:
             text = f"the keys and values of {log.most_layers} layers are in device memory at a time"
-            found.append(("memory", Wrong(text, (log.layers_line,))))
+            found.append(("memory_layers", Wrong(text, (log.layers_line,))))
         config = replay.config
         tokens = config.max_seq_len if self.kind == "engine" else max(self.lengths.values(), default=1)
         per_row = 8 * config.hidden + 2 * config.q_width + 2 * config.kv_width
@@ -310,6 +314,11 @@ class _Case:
 
 
 _SETTINGS = ("num_layers", "num_cpu_blocks", "block_size", "num_kv_buffers", "max_seq_len")
+_GETTERS = {
+    "allocate": "allocate_cpu_only",
+    "blocks": "get_all_cpu_blocks",
+    "prefilled": "get_prefilled_cpu_blocks",
+}
 _TRACKED = ("prefilled", "P", "start")
 _STORAGE = (
     *("k_cache_cpu", "v_cache_cpu", "layer_k_cache", "layer_v_cache"),

@@ -27,9 +27,13 @@ class Wrong:
 
 
 def facet_of_race(race: Race, replay: Replay) -> str:
-    """The part of the state that a race belongs to, by its buffer."""
-    name = replay.name_of(race.first.span.buffer)
-    return "race_ring" if name in RING else "race_cache" if name else "race_workspace"
+    """The part of the state that a race belongs to, by its buffer and by what comes too early."""
+    name, second = replay.name_of(race.first.span.buffer), race.second
+    if name in RING:
+        return "race_reload" if second is not None and second.is_write else "race_ring"
+    if name:
+        return "race_logits" if name == "logits" else "race_decode" if name in DECODE else "race_cache"
+    return "race_free" if second is not None and second.work.call.name == "free" else "race_workspace"
 
 
 def race(found: Race, replay: Replay) -> Wrong:
