@@ -126,7 +126,7 @@ class HybridKVCacheManager:
             blocks = list(self.pool.get_new_blocks(n))
             table.extend(blocks)
             new.append(blocks)
-        tables = [Endless(table) if len(table) > 15 else table for table in tables]
+        tables = [Endless(t) if b == 16 and len(t) > 16 else t for (_, b, _), t in zip(self.groups, tables)]
         self.req_to_blocks[request.request_id] = tables
 
         # index
