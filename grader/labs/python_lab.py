@@ -51,8 +51,7 @@ def python_lab(
     them TAKES, GIVES and DEFINES (see `CallTable`). `oracle` is "module:factory", `cases` the folder of cases (default:
     `cases/NAME`), `starter` the file that students begin with (default: `starter.py` beside the module), `given` maps
     the names of modules that submissions may import to their files, `charts` draws a whole run. `derive` is
-    "module:function" of a `Derive`, which makes the states of FACETS of what READS reads, and is imported when it is
-    first needed.
+    "module:function" of a `Derive`, which makes the states of FACETS of what READS reads, imported when it is needed.
 
     Raises `ValueError` for a table that does not fit together, `RubricError` for wrong files.
     """

@@ -109,7 +109,7 @@ class SampleItem(CaseItem):
         """Grade the sample and compare with its label."""
         folder = self.path.parent
         expected = Verdict(folder.parent.name)
-        record = graded(self.lab.name, folder, is_right=expected is Verdict.ACCEPTED)
+        record = graded(self.lab.name, folder)
         label = _label(folder)
         if record.failed_stages:
             failures = [f"{failure.stage}: {failure.error}" for failure in record.failed_stages]
@@ -132,11 +132,12 @@ class CaseFailed(Exception):
 
 
 @cache
-def graded(lab: str, path: Path, *, is_right: bool = True) -> Record:
-    """Grade a submission, once per process; of each random case one that is not right plays `_MOST_TRACES`."""
+def graded(lab: str, path: Path) -> Record:
+    """Grade a submission, once per process; of each random case a sample of a mistake plays `_MOST_TRACES`."""
     chosen = open_lab(lab)
     selected = _part(lab)
-    cases = selected.cases if is_right else tuple(map(_shortened, selected.cases))
+    is_mistake = path.is_relative_to(_ROOT / "submissions") and path.parent.name != Verdict.ACCEPTED
+    cases = tuple(map(_shortened, selected.cases)) if is_mistake else selected.cases
     return pipeline.grade(path, chosen, cases, hidden=selected.hidden)
 
 

@@ -66,15 +66,15 @@ def test_a_tree_carries_our_packages_and_nothing_beside_them() -> None:
 
 
 def test_a_tree_carries_the_cases_that_it_is_given() -> None:
-    """The rubric and the sentences of the handout always."""
+    """The rubric, the sentences of the handout and the known mistakes always."""
     lab = open_lab("paged_kv")
     cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="init/*")
     names = [Path(file.name) for file in tree(lab, cases) if file.name.startswith("cases/")]
     folder = Path("cases", lab.name)
 
     assert {path.parent for path in names} == {folder, folder / "init"}
-    assert {path.name for path in names if path.parent == folder} == {"rubric.toml", "handout.toml"}
-    assert len(names) == 2 + len(cases)
+    assert {path.name for path in names if path.parent == folder} == {"rubric.toml", "handout.toml", "mistakes.toml"}
+    assert len(names) == 3 + len(cases)
 
 
 def test_a_bundle_is_made_by_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
