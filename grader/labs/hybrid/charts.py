@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from grader.core.chart import Chart, Shares, Track
+from grader.labs.reported import Described, as_list, as_mapping, reply_of, state_of
 from reference.operation import Trace
 
 __all__ = ["charts"]
 
-_Record = Mapping[str, Any]
 
 _LETTERS = "ABCDEFGH"
 _MOST_BLOCKS, _MOST_PAGES = 16, 12
@@ -31,7 +31,7 @@ _RFC = (
 """What vLLM's RFC 11382 says of a slot for every token in every layer, in percent."""
 
 
-def charts(trace: Trace, records: Sequence[_Record], operation: int) -> Iterator[Chart]:
+def charts(trace: Trace, records: Sequence[Described], operation: int) -> Iterator[Chart]:
     """Yield the charts of the parts that a trace is about: each part has operations of its own."""
     names = {other.name for other in trace.operations}
     record = records[operation - 1] if 0 < operation <= len(records) else {}
@@ -44,7 +44,7 @@ def charts(trace: Trace, records: Sequence[_Record], operation: int) -> Iterator
         yield _waste(trace, records)
 
 
-def _pool(trace: Trace, records: Sequence[_Record]) -> Chart:
+def _pool(trace: Trace, records: Sequence[Described]) -> Chart:
     """Draw blocks as rows and operations as columns: the letter of the group that uses a block, and the request."""
     kinds = [group[0] for group in _groups(trace, len(trace.operations))]
     legend = {
@@ -72,7 +72,7 @@ def _pool(trace: Trace, records: Sequence[_Record]) -> Chart:
 _CHANGING = ("admit", "step", "free", "preempt", "evict")
 
 
-def _block(users: Mapping[int, list[tuple[int, str]]], record: _Record, block: int) -> str:
+def _block(users: Mapping[int, list[tuple[int, str]]], record: Described, block: int) -> str:
     """The cell of a block: who uses it, or how free it is."""
     using = users.get(block, [])
     if using:
@@ -82,28 +82,28 @@ def _block(users: Mapping[int, list[tuple[int, str]]], record: _Record, block: i
             if len(groups) > 1
             else _LETTERS[using[0][0] % len(_LETTERS)] + "".join(sorted({name for _, name in using}))
         )
-    found = any(block in _list(blocks) for blocks in _mapping(_state(record, "index")).values())
+    found = any(block in as_list(blocks) for blocks in as_mapping(state_of(record, "index")).values())
     return "~" if found else "·"
 
 
-def _users(record: _Record) -> dict[int, list[tuple[int, str]]]:
+def _users(record: Described) -> dict[int, list[tuple[int, str]]]:
     """Of each block in tables, group and request."""
     users: dict[int, list[tuple[int, str]]] = {}
-    for name, tables in _mapping(_state(record, "tables")).items():
-        for group, table in enumerate(_list(tables)):
-            for block in _list(table):
+    for name, tables in as_mapping(state_of(record, "tables")).items():
+        for group, table in enumerate(as_list(tables)):
+            for block in as_list(table):
                 if isinstance(block, int) and block > 0:
                     users.setdefault(block, []).append((group, name))
     return users
 
 
-def _tables(trace: Trace, record: _Record, operation: int) -> Chart:
+def _tables(trace: Trace, record: Described, operation: int) -> Chart:
     """Draw the tables of an operation's requests: positions as columns, and which tokens are still looked at."""
     groups = _groups(trace, operation)
     tables = [
-        (f"{name}, group {number}: {group[0]}", _row(group, _list(table), _computed(record, name)))
-        for name, of_request in _mapping(_state(record, "tables")).items()
-        for number, (group, table) in enumerate(zip(groups, _list(of_request), strict=False))
+        (f"{name}, group {number}: {group[0]}", _row(group, as_list(table), _computed(record, name)))
+        for name, of_request in as_mapping(state_of(record, "tables")).items()
+        for number, (group, table) in enumerate(zip(groups, as_list(of_request), strict=False))
     ]
     width = max((len(cells) for _, cells in tables), default=0)
     return Chart(
@@ -129,8 +129,8 @@ def _row(group: Sequence[Any], table: Sequence[Any], computed: int) -> tuple[str
     return tuple(cells)
 
 
-def _computed(record: _Record, name: str) -> int:
-    request = _list(_mapping(_state(record, "requests")).get(name))
+def _computed(record: Described, name: str) -> int:
+    request = as_list(as_mapping(state_of(record, "requests")).get(name))
     return request[2] if len(request) == 3 and isinstance(request[2], int) else 0
 
 
@@ -147,10 +147,10 @@ def _count(trace: Trace, operation: int) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _large_pages(record: _Record) -> Chart:
+def _large_pages(record: Described) -> Chart:
     """Draw large pages as rows: owner, type, and the slots that they are cut into."""
-    geometry = _list(_state(record, "geometry"))
-    ratios = _mapping(geometry[2]) if len(geometry) == 3 else {}
+    geometry = as_list(state_of(record, "geometry"))
+    ratios = as_mapping(geometry[2]) if len(geometry) == 3 else {}
     number = geometry[1] if len(geometry) == 3 and isinstance(geometry[1], int) else 0
     width = max((ratio for ratio in ratios.values() if isinstance(ratio, int)), default=0)
     width = max(0, min(width, 24))
@@ -165,13 +165,13 @@ def _large_pages(record: _Record) -> Chart:
     )
 
 
-def _page(record: _Record, page: int, ratios: Mapping[str, Any], width: int) -> tuple[str, ...]:
+def _page(record: Described, page: int, ratios: Mapping[str, Any], width: int) -> tuple[str, ...]:
     """The cells of a large page."""
-    owner = _mapping(_state(record, "owner")).get(str(page))
-    for name, slots in _mapping(_state(record, "slots")).items():
+    owner = as_mapping(state_of(record, "owner")).get(str(page))
+    for name, slots in as_mapping(state_of(record, "slots")).items():
         ratio = ratios.get(name)
         ids = range(page * ratio, (page + 1) * ratio) if isinstance(ratio, int) and ratio > 0 else range(0)
-        own = _mapping(slots)
+        own = as_mapping(slots)
         if any(str(small_id) in own for small_id in ids):
             cells = [_slot(own.get(str(small_id)), small_id) for small_id in ids][:width]
             return (f"@{owner or '–'}", f"#{name}", *cells, *[""] * (width - len(cells)))
@@ -184,15 +184,15 @@ def _slot(slot: object, small_id: int) -> str:
     return f"{slot[:1]}{small_id}" if slot in ("used", "empty") else _UNREADABLE if slot is not None else ""
 
 
-def _waste(trace: Trace, records: Sequence[_Record]) -> Chart:
+def _waste(trace: Trace, records: Sequence[Described]) -> Chart:
     """Draw what `waste` says of models, and how much of its budget each policy of `fit` fills."""
     bars = []
     for number, (operation, record) in enumerate(zip(trace.operations, records, strict=False), 1):
-        returned = _mapping(record.get("reply")).get("returned")
+        returned = reply_of(record)
         if operation.name == "waste":
             bars.append(Shares(label=f"{number}: waste", parts=_of_a_fraction(returned)))
         elif operation.name == "fit":
-            filled, budget = _list(returned)[1:2], operation.arguments[1]
+            filled, budget = as_list(returned)[1:2], operation.arguments[1]
             if isinstance(budget, int) and filled and type(filled[0]) is int and 0 <= filled[0] <= budget:
                 bars.append(Shares(label=f"{number}: {operation.arguments[0]}", parts=(filled[0], budget - filled[0])))
     is_model = any(operation.name == "waste" for operation in trace.operations)
@@ -205,15 +205,3 @@ def _of_a_fraction(value: object) -> tuple[float, ...]:
     if not (above.isdecimal() and below.isdecimal() and 0 < int(below) < 10**12 and int(above) <= int(below)):
         return (0, 0)
     return (int(below) - int(above), int(above))
-
-
-def _state(record: _Record, name: str) -> object:
-    return _mapping(record.get("state")).get(name)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else []

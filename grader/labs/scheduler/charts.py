@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from grader.core.chart import Chart, Level, Shares, Track
+from grader.labs.reported import Described, as_list, as_mapping, reply_of, state_of
 from reference.operation import Trace
 
 __all__ = ["charts"]
@@ -33,10 +34,8 @@ _PAPER = {
 """Figure 2 of *Efficient Memory Management for Large Language Model Serving with PagedAttention* (SOSP 2023), percent.
 Of vLLM it gives the first share only."""
 
-_Record = Mapping[str, Any]
 
-
-def charts(trace: Trace, records: Sequence[_Record], _: int) -> Iterator[Chart]:
+def charts(trace: Trace, records: Sequence[Described], _: int) -> Iterator[Chart]:
     """Yield a chart of the steps, if there are any, and one of the simulations, if there are any."""
     played = list(zip(trace.operations, records, strict=False))
     steps = [(place, record) for place, (operation, record) in enumerate(played) if operation.name == "schedule"]
@@ -53,9 +52,9 @@ def charts(trace: Trace, records: Sequence[_Record], _: int) -> Iterator[Chart]:
         yield Chart(title="Where the memory went, all steps together", legend=_PARTS, bars=tuple(bars), known=known)
 
 
-def _schedule(steps: Sequence[tuple[int, _Record]], records: Sequence[_Record]) -> Chart:
+def _schedule(steps: Sequence[tuple[int, Described]], records: Sequence[Described]) -> Chart:
     """Draw requests as rows and steps as columns; below them the blocks in use."""
-    names = dict.fromkeys(name for _, record in steps for name in _mapping(_state(record, "req")))
+    names = dict.fromkeys(name for _, record in steps for name in as_mapping(state_of(record, "req")))
     before = [records[place - 1] if place else record for place, record in steps]
     usable = [_usable(record) for _, record in steps]
     return Chart(
@@ -82,22 +81,22 @@ def _schedule(steps: Sequence[tuple[int, _Record]], records: Sequence[_Record]) 
     )
 
 
-def _cell(name: str, record: _Record, before: _Record) -> str:
+def _cell(name: str, record: Described, before: Described) -> str:
     """What a step did with a request."""
-    returned = _mapping(record.get("reply")).get("returned")
+    returned = reply_of(record)
     plan: Sequence[Any] = returned if isinstance(returned, list) and len(returned) == 5 else ([],) * 5
     preempted = plan[3] if isinstance(plan[3], list) else []
-    request = _mapping(_state(record, "req")).get(name)
+    request = as_mapping(state_of(record, "req")).get(name)
     tokens = next((pair[1] for pair in _pairs(plan[0]) if pair[0] == name), None)
     if tokens is not None:
-        return _computes(tokens, _mapping(_state(before, "req")).get(name), request)
+        return _computes(tokens, as_mapping(state_of(before, "req")).get(name), request)
     if name in preempted:
         return "x"
     if not isinstance(request, list) or len(request) != 4:
         return ""
-    if name in _list(_state(record, "waiting")):
+    if name in as_list(state_of(record, "waiting")):
         return "·"
-    return "=" if name in _list(_state(record, "running")) else ""
+    return "=" if name in as_list(state_of(record, "running")) else ""
 
 
 def _computes(tokens: object, before: object, after: object) -> str:
@@ -109,38 +108,26 @@ def _computes(tokens: object, before: object, after: object) -> str:
     return "D" if has_output and tokens == 1 and computed else f"P{tokens}"
 
 
-def _totals(record: _Record) -> tuple[float, ...]:
+def _totals(record: Described) -> tuple[float, ...]:
     """The columns of a simulation's rows, each added up; zeros for rows that are none."""
-    rows = _mapping(record.get("reply")).get("returned")
+    rows = reply_of(record)
     sums = [0, 0, 0, 0]
-    for row in _list(rows):
+    for row in as_list(rows):
         if not isinstance(row, list) or len(row) != 4 or any(type(value) is not int or value < 0 for value in row):
             return (0, 0, 0, 0)
         sums = [total + value for total, value in zip(sums, row, strict=True)]
     return tuple(sums)
 
 
-def _blocks_in_use(record: _Record) -> int:
-    tables = _mapping(_state(record, "tables")).values()
-    return len({block for table in tables for block in _list(table) if isinstance(block, int)})
+def _blocks_in_use(record: Described) -> int:
+    tables = as_mapping(state_of(record, "tables")).values()
+    return len({block for table in tables for block in as_list(table) if isinstance(block, int)})
 
 
-def _usable(record: _Record) -> int:
-    settings = _list(_state(record, "settings"))
+def _usable(record: Described) -> int:
+    settings = as_list(state_of(record, "settings"))
     return settings[0] - 1 if settings and isinstance(settings[0], int) else 0
 
 
-def _state(record: _Record, name: str) -> object:
-    return _mapping(record.get("state")).get(name)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _pairs(value: object) -> list[Sequence[Any]]:
-    return [pair for pair in _list(value) if isinstance(pair, list) and len(pair) == 2]
+    return [pair for pair in as_list(value) if isinstance(pair, list) and len(pair) == 2]
