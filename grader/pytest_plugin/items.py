@@ -108,8 +108,8 @@ class SampleItem(CaseItem):
     def runtest(self) -> None:
         """Grade the sample and compare with its label."""
         folder = self.path.parent
-        expected = Verdict(folder.parent.name)
         record = graded(self.lab.name, folder)
+        expected = Verdict(folder.parent.name)
         label = _label(folder)
         if record.failed_stages:
             failures = [f"{failure.stage}: {failure.error}" for failure in record.failed_stages]

@@ -8,7 +8,7 @@ from grader.core.chart import Chart, ComparedChart, Place, Shares
 from grader.report.escape import cells, escape
 from grader.report.page import Page, Span, Style, dim, pad, strong
 
-__all__ = ["chart_lines", "has_content", "legend_of", "percent", "show_charts"]
+__all__ = ["chart_lines", "has_content", "legend_of", "percent", "show_charts", "shows_mistake"]
 
 _INDENT = 4
 _BAR = 40
@@ -20,7 +20,7 @@ _Line = list[Span]
 def show_charts(page: Page, charts: Sequence[ComparedChart]) -> None:
     """Write the charts in which something is wrong, as far as they fit in the width."""
     for chart in charts:
-        if chart.wrong is None and not chart.actual.bars and not chart.actual.marks:
+        if not shows_mistake(chart):
             continue
         both = (chart.actual, chart.expected)
         room = page.width - _INDENT
@@ -29,7 +29,14 @@ def show_charts(page: Page, charts: Sequence[ComparedChart]) -> None:
         for name, side, wrong in (("yours", chart.actual, chart.wrong), ("expected", chart.expected, None)):
             for line in chart_lines(side, name, wrong, room) if has_content(side) else ():
                 page.crop(*line, indent=_INDENT)
-        page.write(dim(legend_of(*both)), indent=_INDENT)
+        if legend := legend_of(*both):
+            page.write(dim(legend), indent=_INDENT)
+
+
+def shows_mistake(chart: ComparedChart) -> bool:
+    """Whether the two runs differ in it, or the program's own has something that no right run has."""
+    differs = chart.wrong is not None or chart.actual.bars != chart.expected.bars
+    return differs or (has_content(chart.actual) and not has_content(chart.expected))
 
 
 def chart_lines(chart: Chart, name: str = "", wrong: Place | None = None, room: int = 96) -> Iterator[_Line]:

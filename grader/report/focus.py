@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from grader.core.causes import Audience, bad_operation, clauses_of, is_hidden, of_the_build
 from grader.core.chart import ComparedChart
+from grader.core.picture import Picture
 from grader.core.record import Record
 from grader.core.verdict import NOT_IMPORTED, Diagnosis, Finding, Outcome, SourceLine, StepShown, Verdict
 from grader.report.compared import Compared, compared
@@ -138,8 +139,9 @@ def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
             case=f"a hidden one: {outcome.title}",
         )
     number = bad_operation(record, outcome) if outcome is not None else 0
-    reached, states = _states_of(record, outcome, number)
-    picture = next((one for one in record.pictures if one.case == diagnosis.case), None)
+    shown = () if is_next(record) else record.pictures
+    picture = next((drawing for drawing in shown if drawing.case == diagnosis.case), None)
+    reached, states = _states_of(picture, outcome, number)
     place = f":{diagnosis.line}" if diagnosis.line else ""
     steps = [step for step in outcome.steps if step.number <= number] if outcome is not None else []
     return replace(
@@ -154,18 +156,15 @@ def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
         number=number,
         reached=reached,
         states=states,
-        charts=picture.charts if picture is not None and not is_next(record) else (),
+        charts=picture.charts if picture is not None else (),
     )
 
 
-def _states_of(record: Record, outcome: Outcome | None, number: int) -> tuple[bool, Compared | None]:
+def _states_of(picture: Picture | None, outcome: Outcome | None, number: int) -> tuple[bool, Compared | None]:
     """Return whether the program returned from this operation, which went wrong, and its three states.
 
-    For a stub, or where no picture shows the operation, the result is True and None.
+    Where no picture shows the operation, the result is True and None.
     """
-    if is_next(record):
-        return True, None
-    picture = next((one for one in record.pictures if outcome is not None and one.case == outcome.case), None)
     if picture is None or outcome is None:
         return True, None
     scenes = drawn(picture, outcome)

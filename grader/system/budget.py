@@ -15,7 +15,8 @@ computes or sleeps, never the time that it waits for a processor: on a busy mach
 counts as slow because of it. Time that a student's program waits in the kernel counts in its total only. The budget
 itself is for programs that never hang but are thousands of times too slow. What exceeds it is reported as not run
 (replay), not compared (by the grader: the states of a correct program are compared in 0.1 s, those of a wrong one in 2
-s at most) or not checked (Valgrind, which then costs no point).
+s at most) or not checked (Valgrind, which then costs no point). What a lab derives of a program's log has a limit of
+its own and is left out (`Budget.leave_out`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,39 @@
+"""Charts of a lab's written cases, and of what a program is said to have reported in them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from grader.assignment import load
+from grader.assignment.lab import Lab
+from grader.core.case import Case
+from grader.core.chart import ComparedChart
+from grader.judge.compare import compare
+from grader.labs import open_lab
+from grader.report.charts import show_charts
+from grader.report.page import Page
+from grader.result.draw_charts import charts
+from grader.runtime.observation import Played
+from grader.tests.support.programs import told
+
+__all__ = ["cases", "reported", "text_of"]
+
+
+@cache
+def cases(name: str) -> list[Case]:
+    """The written cases of a lab."""
+    lab = open_lab(name)
+    return [case for case in load.load_folder(lab.cases, lab.grammar, seed=1) if case.generated is None]
+
+
+def reported(lab: Lab, case: Case, records: list[bytes]) -> list[ComparedChart]:
+    """The charts of a program that reports these records."""
+    comparison = compare(Played(case, steps=told(records)), lab.model)
+    return list(charts(comparison, len(case.trace.operations), lab))
+
+
+def text_of(shown: list[ComparedChart]) -> str:
+    """What a terminal shows of charts."""
+    page = Page(100, colour=False)
+    show_charts(page, shown)
+    return str(page.text())
