@@ -190,8 +190,8 @@ def test_a_program_that_writes_without_end_to_every_descriptor() -> None:
 
 @pytest.mark.usefixtures("unguarded")
 def test_a_program_that_floods_valgrinds_report_earns_no_memory_error() -> None:
-    """Natively it is right; under Valgrind it writes 6 MB into each descriptor that it finds."""
-    source = writing("int i = 0; i < 100; i++", condition='getenv("LD_PRELOAD") != NULL && seq_id == 2')
+    """Natively it is right; under Valgrind it writes without end into each descriptor that it finds."""
+    source = writing(";;", condition='getenv("LD_PRELOAD") != NULL && seq_id == 2')
     with quickly(5.0):
         record = graded_text(source, first_case(), second_case(), valgrind=True)
     (rule,) = (rule for rule in record.rules if rule.rule == "memory-error")
