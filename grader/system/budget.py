@@ -15,8 +15,8 @@ computes or sleeps, never the time that it waits for a processor: on a busy mach
 counts as slow because of it. Time that a student's program waits in the kernel counts in its total only. The budget
 itself is for programs that never hang but are thousands of times too slow. What exceeds it is reported as not run
 (replay), not compared (by the grader: the states of a correct program are compared in 0.1 s, those of a wrong one in 2
-s at most) or not checked (Valgrind, which then costs no point). What a lab derives of a program's log has a limit of
-its own and is left out (`Budget.leave_out`).
+s at most) or not checked (Valgrind, which then costs no point). What has a limit of its own is left out
+(`Budget.leave_out`): playing the thousands of traces of a Python lab, and what a lab derives of a program's log.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Budget:
         self.wall -= wall
 
     def leave_out(self, seconds: float) -> None:
-        """Do not count seconds that the grader computed in this thread, because they had a limit of their own."""
+        """Do not count seconds that have a limit of their own; negative ones are those of it that nobody used."""
         self.since += seconds
 
     def cpu_limit(self, wanted: int | None) -> int:

@@ -18,7 +18,7 @@ class TimeLimits:
     submission: float = 7.0
     """For everything: its programs, the compiler's, and the grader's own computation. A correct one needs about 1."""
     replay: float = 5.0
-    """For all cases in all processes, without the memory checker. A correct program needs 0.1."""
+    """For all cases of a C submission in all processes, without the memory checker. A correct program needs 0.1."""
     second_replay: float = 2.0
     """The same for a run of some cases that only adds details, such as lines."""
     operation: float = 0.06
@@ -27,6 +27,10 @@ class TimeLimits:
     """For an operation of a call that is proven to hang, however little is left of `hangs`."""
     hangs: float = 0.9
     """For all operations of all calls that are proven to hang."""
+    python_replay: float = 10.0
+    """For all cases of a Python submission in all processes, beside the 7 seconds for everything else."""
+    python_trace: float = 0.01
+    """As much again for each trace, random ones counted singly. A correct program needs a quarter of all this."""
     python_operation: float = 0.5
     """For an operation of a Python submission. A correct program needs 0.00001."""
     python_least: float = 0.03

@@ -16,6 +16,7 @@ from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import NOT_IMPORTED, Verdict
 from grader.report import FORMATS, View
 from grader.runtime.python.endings import ending
+from grader.system.time_limits import TimeLimits
 from grader.tests.support import toy
 from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.command import grade
@@ -189,6 +190,25 @@ def test_a_module_that_is_slow_to_import_loses_nothing(tmp_path: Path) -> None:
     record = graded(tmp_path, RIGHT + "\n\nfor number in range(300_000):\n    pass\n")
 
     assert (record.verdict, record.score, record.findings) == (Verdict.ACCEPTED, 100, ())
+
+
+_SLOW = edited(("taken = [", "sum(range(100_000))\n        taken = ["))
+"""A right shelf whose traces take seconds."""
+
+
+def test_playing_has_time_of_its_own(tmp_path: Path) -> None:
+    """The budget of everything else does not pay for thousands of traces; on a busy machine it was used up."""
+    record = graded(tmp_path, _SLOW, TimeLimits(submission=1.0))
+
+    assert record.cpu_seconds["play"] > 1.0
+    assert (record.verdict, record.score, record.findings) == (Verdict.ACCEPTED, 100, ())
+
+
+def test_playing_ends_when_its_time_is_used_up(tmp_path: Path) -> None:
+    """Cases that were not played then are lost, for want of time."""
+    record = graded(tmp_path, _SLOW, TimeLimits(python_replay=0.5, python_trace=0.0))
+
+    assert (record.verdict, record.cpu_seconds["play"] < 2.0) == (Verdict.TIME_LIMIT_EXCEEDED, True)
 
 
 def test_imports_that_use_up_all_time_are_told_so() -> None:

@@ -24,6 +24,7 @@ from grader.runtime.visibility import by_visibility
 from grader.system.budget import Budget
 from grader.system.process import Completed
 from grader.system.sandbox import Workspace
+from grader.system.time_limits import TimeLimits
 from reference.operation import Operation
 from reference.oracle import text_of
 
@@ -34,9 +35,8 @@ _TOGETHER = 100
 """The number of random traces that share a process."""
 _PLACE = struct.Struct(">I")
 _MOST_OUTPUT = 2000
-_STARTS = 100
-"""All cases may take as long as so many starts of a harness, on a slow machine more than `TimeLimits.replay`; a right
-program needs 40."""
+_START = 0.09
+"""CPU seconds of the start of a harness on the machine for which the limits were chosen; a slower machine gets more."""
 _MOST_DERIVING = 30.0
 """CPU seconds that all cases may take to be made what is judged; a right program's take a few."""
 _MOST_IMPORTING = 3.0
@@ -165,20 +165,21 @@ def play(
 
     `derive` makes the records that are judged of those that the program sent.
     """
-    deriving = _Deriving(derive, f"{table.module}.py", work.budget) if derive is not None else None
+    budget = work.budget
+    deriving = _Deriving(derive, f"{table.module}.py", budget) if derive is not None else None
     heard: dict[int, _Heard] = {}
     output, spent = b"", 0.0
     importing = program.import_seconds if isinstance(program, PythonProgram) else 0.0
     modules = program.modules if isinstance(program, PythonProgram) else ()
-    starting = program.start_seconds if isinstance(program, PythonProgram) else 0.0
-    most = max(work.budget.limits.replay, _STARTS * starting) + min(_MOST_IMPORTING, importing * len(cases))
+    most, paid = _time_for_all(program, cases, budget.limits), budget.paid
+    budget.leave_out(most)
     for numbers in by_visibility(cases, range(len(cases))):
         left = list(numbers)
         for _ in range(_MOST_PROCESSES):
             if not left:
                 break
             lines = [line for number in left for line in _plan(number, cases[number])]
-            total = max(0.1, min(most - spent, work.budget.cpu))
+            total = max(0.1, most - (budget.paid - paid))
             done = run(
                 work,
                 program.content,
@@ -195,10 +196,21 @@ def play(
             if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
                 output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]
             left = [number for number in left if number not in begun]
+    budget.leave_out(min(budget.paid - paid - most, 0.0))
     file = f"{table.module}.py"
     slow = importing * len(cases) > _MOST_IMPORTING
     played = tuple(_played(case, heard.get(number), file, deriving, slow=slow) for number, case in enumerate(cases))
     return Replayed(played=played, output=output, cpu_seconds=spent)
+
+
+def _time_for_all(program: Program, cases: Sequence[Case], limits: TimeLimits) -> float:
+    """Return the seconds that all cases may take: on a slow machine, and for a slow module, more."""
+    traces = sum(1 if case.generated is None else len(case.generated.traces) for case in cases)
+    most = limits.python_replay + limits.python_trace * traces
+    if not isinstance(program, PythonProgram):
+        return most
+    slower = max(1.0, program.start_seconds / _START)
+    return most * slower + min(_MOST_IMPORTING, program.import_seconds * len(cases))
 
 
 def _listen(

@@ -15,6 +15,8 @@ from grader.cli import grading
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.labs import LABS, LabEntry
+from grader.system.budget import Budget
+from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from grader.tests.support.counter_lab import in_process
 from grader.tests.support.toy.lab import lab as toy
 
@@ -78,12 +80,12 @@ WRONG = edited(("self.free += [box for box in boxes if box.users == 0]", "self.f
 """Boxes go to the front of the queue."""
 
 
-def graded(folder: Path, source: str | bytes) -> Record:
+def graded(folder: Path, source: str | bytes, limits: TimeLimits = TIME_LIMITS) -> Record:
     """The record of this shelf."""
     content = source if isinstance(source, bytes) else source.encode()
     (folder / "shelf.py").write_bytes(content)
     cases = select_cases(lab(), seed=1).cases
-    return pipeline.grade(folder, lab(), cases, draw=Drawing.ALL)
+    return pipeline.grade(folder, lab(), cases, draw=Drawing.ALL, budget=Budget(limits))
 
 
 @contextmanager
