@@ -17,7 +17,7 @@ from reference.oracle import Generator
 __all__ = ["EVERY", "Case", "Expected", "Generated", "Grammar", "JsonValue", "Number", "Signature", "Word"]
 
 _LITERALS = ("null", "true", "false")
-EVERY = 6
+EVERY = 12
 """Of random traces the state is read after so many operations, and after the last: reading costs more than calling. A
 lab may say otherwise (`Grammar.every`)."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")

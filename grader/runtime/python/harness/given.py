@@ -8,10 +8,14 @@ from plain import MOST_VALUES, Unreadable, plain
 
 
 class Given:
-    """The given modules, executed anew for each trace, and the calls on them since they were read last."""
+    """The given modules, executed anew for each trace, and the calls on them since they were read last.
 
-    def __init__(self, codes):
+    Calls are recorded only for a table that reads them: a program makes hundreds of thousands.
+    """
+
+    def __init__(self, codes, *, recorded):
         self.codes = codes
+        self.recorded = recorded
         self.calls = {}
 
     def execute(self):
@@ -20,7 +24,8 @@ class Given:
         for name, code in self.codes.items():
             module = sys.modules[name] = types.ModuleType(name)
             exec(code, module.__dict__)
-            self._record(name, module.__dict__, "", module.__name__)
+            if self.recorded:
+                self._record(name, module.__dict__, "", module.__name__)
 
     def calls_of(self, name):
         """Return the calls on a module since they were read last, each as [function, argument, ...]."""

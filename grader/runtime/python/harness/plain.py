@@ -38,23 +38,9 @@ def plain(value):
 
 def _plain(value, room, depth):
     kind = type(value)
-    if value is None or kind is bool:
-        return value
-    if kind is int:
-        if int.bit_length(value) > MOST_BITS:
-            raise Unreadable("an int of very many digits")
-        return value
-    if kind is float:
-        if value - value != 0.0:
-            raise Unreadable("a float that is no number")
-        return value
-    if kind is str:
-        if len(value) > MOST_CHARACTERS:
-            raise Unreadable("a very long text")
-        return value
-    if depth == 0:
-        raise Unreadable("very deep")
     if kind is list or kind is tuple:
+        if depth == 0:
+            raise Unreadable("very deep")
         room[0] -= len(value)
         if room[0] < 0:
             raise Unreadable("very many values")
@@ -62,11 +48,27 @@ def _plain(value, room, depth):
             item if type(item) is int and -_SMALL < item < _SMALL else _plain(item, room, depth - 1)
             for item in list(value)
         ]
+    if kind is int:
+        if int.bit_length(value) > MOST_BITS:
+            raise Unreadable("an int of very many digits")
+        return value
+    if value is None or kind is bool:
+        return value
+    if kind is str:
+        if len(value) > MOST_CHARACTERS:
+            raise Unreadable("a very long text")
+        return value
     if kind is dict:
+        if depth == 0:
+            raise Unreadable("very deep")
         room[0] -= len(value)
         if room[0] < 0:
             raise Unreadable("very many values")
         return {_key(key): _plain(item, room, depth - 1) for key, item in list(dict.items(value))}
+    if kind is float:
+        if value - value != 0.0:
+            raise Unreadable("a float that is no number")
+        return value
     raise Unreadable(class_name(kind))
 
 

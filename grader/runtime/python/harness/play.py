@@ -100,7 +100,7 @@ class Harness:
         self.code = compile(self.source, self.file, "exec", dont_inherit=True)
         self.table = table.Table(self.header["table"])
         codes = {name: compile(text, f"{name}.py", "exec") for name, text in self.header["given"].items()}
-        self.given = given.Given(codes)
+        self.given = given.Given(codes, recorded=self.table.reads_calls)
         texts = [*self.header["given"].values(), self.header["table"]["defines"]]
         own = self.header["given"]
         needed = [name for text in texts for name in imports.look(text.encode(), "", own)[1] if name not in own]

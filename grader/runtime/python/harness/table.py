@@ -24,6 +24,8 @@ class Table:
         self.gives = described["gives"]
         self.reads = {name: _value(name, text) for name, text in described["reads"].items()}
         self.errors = frozenset(described["errors"])
+        texts = [described["defines"], *described["calls"].values(), *described["reads"].values()]
+        self.reads_calls = any("calls_of(" in text for text in texts)
 
 
 def bound(codes, space):
