@@ -92,7 +92,7 @@ def _explain(found: Sequence[CaseFindings], named: Mapping[Place, Named], patter
 
 
 def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Iterator[str]:
-    """Yield what the clue says and what instruments add; a use of freed memory alone explains a crash."""
+    """Yield what the clue says and what instruments add; a line that explains all needs no more beside a symptom."""
     assert one.cause is not None
     explained = told is not None and told.explains_all
     if not explained or one.cause.difference is not None:

@@ -117,7 +117,7 @@ def _said(cause: Evidence) -> str:
 
 
 def sentence(clue: Clue, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
-    """Return the handout's sentence that was broken, with its place: "Task 2: free_sequence returns 0"."""
+    """Return the handout's sentence that was broken, with its place: "Task 2: the call returns 0"."""
     clause = clue.clause
     if not isinstance(clause, str):
         clause = clause.get(operation_of(cause, comparison).name, "")

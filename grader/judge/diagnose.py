@@ -84,7 +84,7 @@ def _of_the_next_call(failing: list[CaseFindings], made: Sequence[CallStage]) ->
 def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
     """Map each group to the rule that its cases break most often, because one faulting line costs points of several.
 
-    The line that allocated lost memory is no faulting line: the memory is lost elsewhere, in each case for its own
+    The line that made what was lost is no faulting line: it is lost elsewhere, in each case for its own
     reason (see `_rule_of`).
     """
     counted: dict[str, Counter[str]] = {}

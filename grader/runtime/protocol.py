@@ -80,7 +80,7 @@ class Runtime(Protocol):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Debian's packages that it needs, besides those of the grader itself (a C compiler, Python)."""
+        """Debian's packages that it needs, besides those of the grader itself (such as a compiler)."""
 
     @property
     def programs(self) -> tuple[str, ...]:
