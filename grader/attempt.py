@@ -15,9 +15,7 @@ from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Advice, RuleScore
 from grader.judge.case_findings import CaseFindings
 from grader.judge.diagnose import Diagnosed
-from grader.judge.diagnoses import Diagnoses
 from grader.runtime.comparison import Comparison
-from grader.runtime.memory_faults import Checked
 from grader.runtime.observation import Replayed
 from grader.runtime.options import DEFAULTS, GradingOptions
 from grader.runtime.program import Built, Program
@@ -45,7 +43,6 @@ class Attempt:
     replayed: Replayed | None = None
     observed: Observations | None = None
     """From the comparison on; what instruments observed is added to it."""
-    diagnoses: Diagnoses | None = None
     found: tuple[CaseFindings, ...] = ()
     diagnosed: Diagnosed | None = None
     advice: tuple[Advice, ...] = ()
@@ -71,14 +68,15 @@ class Attempt:
         return self.observed.comparisons if self.observed is not None else ()
 
     @property
-    def checked(self) -> Checked | None:
-        """What an instrument reported of the use of memory."""
-        return self.observed.checked if self.observed is not None else None
-
-    @property
     def can_run(self) -> bool:
         """Is there a program?"""
         return self.program is not None
+
+    def with_observed(self, observed: Observations) -> Attempt:
+        """Return the attempt with these observations; where they are new, a diagnosis of earlier ones is dropped."""
+        if observed is self.observed:
+            return self
+        return replace(self, observed=observed, diagnosed=None, spent=self.spent | dict(observed.spent))
 
 
 def stage_name(step: Callable[[Attempt], Attempt]) -> str:
@@ -92,7 +90,8 @@ def timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
     attempt = step(attempt)
     others = _programs() - all_programs - (_told(attempt) - told)
     name = f"grader {stage_name(step)}"
-    more = {name: time.process_time() - own, "tools": attempt.spent.get("tools", 0.0) + max(0.0, others)}
+    seconds = attempt.spent.get(name, 0.0) + time.process_time() - own
+    more = {name: seconds, "tools": attempt.spent.get("tools", 0.0) + max(0.0, others)}
     return replace(attempt, spent=attempt.spent | more)
 
 

@@ -20,8 +20,10 @@ from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.core.verdict import Judged, Verdict
+from grader.judge.case_causes import case_findings
+from grader.judge.case_findings import unplaced
 from grader.judge.compare import compare
-from grader.judge.diagnoses import Diagnoses
+from grader.judge.diagnose import diagnose
 from grader.judge.score import rule_scores, total
 from grader.result.assemble import record
 from grader.runtime.options import DEFAULTS, GradingOptions
@@ -108,40 +110,53 @@ def _play(attempt: Attempt) -> Attempt:
 
 
 def _compare(attempt: Attempt) -> Attempt:
-    if attempt.replayed is None or attempt.program is None:
+    if attempt.replayed is None:
         return attempt
     budget = attempt.work.budget
     compared = partial(compare, model=attempt.lab.model, late=lambda: budget.empty)
-    comparisons = tuple(compared(played) for played in attempt.replayed.played)
-    lines = partial(attempt.lab.runtime.source_lines, attempt.work, attempt.program)
-    observed = Observations(comparisons=comparisons)
-    return replace(attempt, observed=observed, diagnoses=Diagnoses(attempt.lab, lines, attempt.optional))
+    return attempt.with_observed(Observations(comparisons=tuple(map(compared, attempt.replayed.played))))
 
 
 def _inspect(attempt: Attempt) -> Attempt:
-    """Instruments look at the same cases, and more closely where the judge suspects something."""
-    source, program, diagnoses = attempt.source, attempt.program, attempt.diagnoses
-    if source is None or program is None or diagnoses is None or attempt.relaxed:
+    """Instruments look at the same cases; not where only the points count."""
+    if attempt.program is None or attempt.observed is None:
         return attempt
     observed = attempt.lab.runtime.inspect(
         attempt.work,
-        program,
-        source=source.content,
+        attempt.program,
         comparisons=attempt.comparisons,
-        options=attempt.options,
-        suspect=diagnoses.suspect,
+        options=replace(attempt.options, memory_checker=attempt.options.memory_checker and not attempt.relaxed),
         building=attempt.spent["build"],
         optional=attempt.optional,
     )
-    advice = (*attempt.advice, *observed.advice)
-    return replace(attempt, observed=observed, advice=advice, spent=attempt.spent | dict(observed.spent))
+    return replace(attempt.with_observed(observed), advice=observed.advice)
 
 
 def _diagnose(attempt: Attempt) -> Attempt:
-    if attempt.observed is None or attempt.diagnoses is None:
+    """Comes before and after `_pinpoint`, which looks more closely at what is diagnosed; once, if it sees no more."""
+    if attempt.observed is None or attempt.diagnosed is not None:
         return attempt
-    found, diagnosed = attempt.diagnoses.of(attempt.observed)
-    return replace(attempt, found=found, diagnosed=diagnosed)
+    found = tuple(case_findings(attempt.observed, attempt.lab, optional=attempt.optional))
+    return replace(attempt, found=found, diagnosed=diagnose(found, attempt.lab))
+
+
+def _pinpoint(attempt: Attempt) -> Attempt:
+    """Look for lines of what went wrong."""
+    source, program, observed, diagnosed = attempt.source, attempt.program, attempt.observed, attempt.diagnosed
+    if source is None or program is None or observed is None or diagnosed is None or attempt.relaxed:
+        return attempt
+    diagnosis = diagnosed.diagnosis
+    more = attempt.lab.runtime.pinpoint(
+        attempt.work,
+        program,
+        source=source.content,
+        observed=observed,
+        unplaced=unplaced(attempt.found),
+        shown=diagnosis.case if diagnosis is not None else None,
+        building=attempt.spent["build"],
+        optional=attempt.optional,
+    )
+    return attempt.with_observed(more)
 
 
 def _score(attempt: Attempt) -> Attempt:
@@ -198,6 +213,8 @@ STEPS: tuple[Callable[[Attempt], Attempt], ...] = (
     _play,
     _compare,
     _inspect,
+    _diagnose,
+    _pinpoint,
     _diagnose,
     _score,
     _advise,

@@ -21,6 +21,7 @@ from grader.bench.traces import on_pool
 from grader.bench.workers import efficiency
 from grader.core.case import Case
 from grader.core.verdict import Verdict
+from grader.runtime.native.native_observations import NativeObservations
 from grader.system import sandbox
 
 __all__ = ["full", "quick"]
@@ -213,7 +214,9 @@ def _valgrind_processes(subject: Subject, path: Path) -> int:
         attempt = Attempt(lab=subject.lab, path=path, cases=subject.cases, work=work)
         for step in pipeline.STEPS:
             attempt = step(attempt)
-    return attempt.checked.processes if attempt.checked is not None else 0
+    observed = attempt.observed
+    checked = observed.checked if isinstance(observed, NativeObservations) else None
+    return checked.processes if checked is not None else 0
 
 
 def _hanging(subject: Subject, tell: Tell) -> list[Figure]:

@@ -22,7 +22,7 @@ from grader.core.errors import UsageError
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Visibility
 from grader.runtime.comparison import End
-from grader.runtime.program import Program
+from grader.runtime.native.native_program import NativeProgram, native_program
 from grader.system.process import Command, Completed
 from grader.system.sandbox import NO_VARIABLES, Limits, Workspace, workspace
 from reference.model import play
@@ -78,7 +78,7 @@ class PlainFolder(Workspace):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _InPlace(Program):
+class _InPlace(NativeProgram):
     """A program that is put into the folder only once."""
 
     def place(self, work: Workspace, *, checked: bool = False) -> str:
@@ -93,28 +93,28 @@ def plain(folder: Path, name: str) -> PlainFolder:
     return PlainFolder(folder=inner, user=None)
 
 
-def dynamic(subject: Subject) -> Program:
+def dynamic(subject: Subject) -> NativeProgram:
     """Build the submission with the system's libc under Valgrind, as the handout links it."""
     with workspace() as work:
         built = subject.lab.runtime.build(work, subject.source + _NEEDS_LIBC, beside={}, optional=OptionalStages())
     if built.program is None:
         raise UsageError(f"{subject.path}: {built.findings[0].message}")
-    return built.program
+    return native_program(built.program)
 
 
-def naive(subject: Subject, work: Workspace, program: Program, cases: Sequence[Case]) -> int:
+def naive(subject: Subject, work: Workspace, program: NativeProgram, cases: Sequence[Case]) -> int:
     """Run one native and one Valgrind process per case; return the number of cases with nothing wrong."""
     standing = _InPlace(content=program.content, checked=program.checked, source_name=program.source_name)
     return sum(_fine(subject, work, standing, case) for case in cases)
 
 
-def _fine(subject: Subject, work: Workspace, program: Program, case: Case) -> bool:
+def _fine(subject: Subject, work: Workspace, program: NativeProgram, case: Case) -> bool:
     (comparison,) = subject.compare(subject.replay(work, [case], program))
     checked = subject.memcheck(work, [case], program)
     return comparison.end is End.REACHED and not comparison.deviations and not checked.counted and not checked.stopped
 
 
-def pytest_files(subject: Subject, folder: Path, program: Program) -> None:
+def pytest_files(subject: Subject, folder: Path, program: NativeProgram) -> None:
     """Fill the folder as if by hand: the program, the cases, the expected records, and a test file."""
     shutil.copy(per_case.__file__, folder / "test_per_case.py")
     (folder / "program").write_bytes(program.content)

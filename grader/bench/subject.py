@@ -25,15 +25,15 @@ from grader.core.verdict import Verdict
 from grader.judge.compare import compare
 from grader.labs import open_lab
 from grader.runtime.comparison import Comparison
-from grader.runtime.memory_faults import Checked
 from grader.runtime.native.compile.project import FLAGS
 from grader.runtime.native.driver import Driver
+from grader.runtime.native.native_program import NativeProgram, native_program
 from grader.runtime.native.plan import plan
 from grader.runtime.native.replay import replay
 from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memcheck import memcheck
+from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.observation import Replayed
-from grader.runtime.program import Program
 from grader.system import process, sandbox
 from grader.system.budget import Budget
 from grader.system.process import Patience
@@ -66,7 +66,7 @@ class Subject:
     lab: Lab
     cases: tuple[Case, ...]
     source: bytes
-    program: Program
+    program: NativeProgram
     folder: Path
 
     @property
@@ -109,13 +109,13 @@ class Subject:
         """Read all case files."""
         return load.load_folder(self.lab.cases, self.lab.grammar, seed=self.lab.rubric.seed)
 
-    def replay(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Replayed:
+    def replay(self, work: Workspace, cases: Sequence[Case], program: NativeProgram | None = None) -> Replayed:
         """Run the native pass over these cases."""
         chosen = program or self.program
         fresh = replace(work, budget=Budget())  # each measurement gets the whole time of a submission
         return replay(fresh, chosen, cases, driver=self.driver)
 
-    def memcheck(self, work: Workspace, cases: Sequence[Case], program: Program | None = None) -> Checked:
+    def memcheck(self, work: Workspace, cases: Sequence[Case], program: NativeProgram | None = None) -> Checked:
         """Run the Valgrind pass over all of these cases."""
         numbers = range(len(cases))
         return memcheck(
@@ -177,4 +177,6 @@ def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
         (folder / "empty.c").write_text("int main(void) { return 0; }\n")
         command(["gcc", "empty.c", "-o", "empty"], folder)
         cases = tuple(load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
-        yield Subject(path=path, lab=lab, cases=cases, source=source, program=built.program, folder=folder)
+        yield Subject(
+            path=path, lab=lab, cases=cases, source=source, program=native_program(built.program), folder=folder
+        )

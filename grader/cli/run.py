@@ -45,8 +45,9 @@ _STAGES = {
     "build": "building",
     "play": "running the cases",
     "compare": "comparing with the reference",
-    "inspect": "looking at the use of memory, and for lines",
+    "inspect": "looking at the use of memory",
     "diagnose": "looking for the cause",
+    "pinpoint": "looking for lines",
     "score": "counting points",
     "advise": "looking for advice",
 }

@@ -37,6 +37,10 @@ class Rule:
         """Whether a difference in this facet, at this operation, counts for the rule."""
         return (facet in self.facets and (not self.calls or call in self.calls)) or (facet, call) in self.facets_at
 
+    def counts_made_by(self, calls: frozenset[str]) -> bool:
+        """Whether what these calls made, and is wrong at the end, counts for the rule; no calls: it is not known."""
+        return not (self.allocated_by and calls) or bool(self.allocated_by & calls)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rubric:

@@ -1,7 +1,7 @@
-"""The symptoms of each case and its cause: the clue that fits, the line, and the sentence that was broken.
+"""The evidence of each case and its cause: the clue that fits, the line, and the sentence that was broken.
 
-A case's cause is among the symptoms of its first bad operation; later symptoms are mostly consequences. The lab's table
-of clues names the rule for each cause.
+A case's cause is among the evidence of its first bad operation; what comes later is mostly a consequence. The lab's
+table of clues names the rule for each cause.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ from functools import lru_cache, partial
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
 from grader.core.identity_key import Same
 from grader.core.optional_stages import OptionalStage, OptionalStages
-from grader.core.verdict import Finding, Judged, Stage, Tool, Verdict
+from grader.core.symptom import Symptom
+from grader.core.verdict import Finding, Judged, Stage, Verdict
 from grader.judge.call_stages import stages
 from grader.judge.case_findings import CaseFindings
 from grader.judge.clue_choice import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
+from grader.judge.evidence import Evidence, evidence, finding_of
 from grader.judge.patterns import Patterns, calls_of
-from grader.judge.symptom import Symptom, finding_of, without_tool
-from grader.judge.symptoms import symptoms
-from grader.runtime.comparison import Comparison
-from grader.runtime.memory_faults import Checked
-from grader.runtime.source_lines import Lines, Named, Place
-from reference.model import SHARED_MEMORY
+from grader.runtime.protocol import Observations
+from grader.runtime.source_lines import Named, Place
 from reference.operation import Trace
 
 __all__ = ["BREACH", "case_findings"]
@@ -31,10 +29,8 @@ __all__ = ["BREACH", "case_findings"]
 _MEMORY, _LEAK = "memory at ", "leak at "
 """Prefixes of the names of groups whose cases share a line."""
 
-_NOTHING: Mapping[Place, Named] = {}
-
 BREACH = "breach"
-"""Kind of a finding: a line that leaves shared memory wrong, in addition to the cause of the case."""
+"""Kind of a finding: a line that an instrument saw leaving something wrong, in addition to the cause of the case."""
 
 
 _NOT_YET = (
@@ -44,34 +40,26 @@ _NOT_YET = (
 """The hint for such a call. Missing code breaks no sentence of the handout, and no clue describes its mistake."""
 
 
-def case_findings(
-    comparisons: Sequence[Comparison],
-    lines: Lines,
-    checked: Checked | None,
-    lab: Lab,
-    *,
-    optional: OptionalStages,
-    named: Mapping[Place, Named] = _NOTHING,
-) -> list[CaseFindings]:
-    """Collect the symptoms and findings of each case, and name the rule behind each by the lab's clues.
+def case_findings(observed: Observations, lab: Lab, *, optional: OptionalStages) -> list[CaseFindings]:
+    """Collect the evidence and findings of each case, and name the rule behind each by the lab's clues.
 
-    `named` are the lines of wrong replies and values, where they were searched for. `optional` runs what only explains.
+    `optional` runs what only explains.
     """
+    comparisons, named = observed.comparisons, observed.named
     found = [
-        CaseFindings(comparison, own, plain=_is_plain(Same(comparison.case.trace), Same(lab)))
-        for comparison, own in zip(comparisons, symptoms(comparisons, lines, checked), strict=True)
+        CaseFindings(comparison, evidence(observed, number), plain=_is_plain(Same(comparison.case.trace), Same(lab)))
+        for number, comparison in enumerate(comparisons)
     ]
-    failing = [one for one in found if one.symptoms]
+    failing = [one for one in found if one.evidence]
     calls = calls_of(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
     made = stages(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
     not_yet = {one.call for one in made if one.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)
     clues = ClueTable(lab.clues)
     for number, one in enumerate(found):
-        unseen = checked is not None and number in checked.unseen
-        one.memory_errors |= unseen
-        one.leaks |= unseen or any(symptom.verdict is Verdict.MEMORY_LEAK for symptom in one.symptoms)
-        one.memory_errors |= any(is_memory_error(symptom) for symptom in one.symptoms)
+        unseen = number in observed.unseen
+        one.leaks = unseen or any(each.verdict is Verdict.MEMORY_LEAK for each in one.evidence)
+        one.memory_errors = unseen or any(is_memory_error(each) for each in one.evidence)
         told = named.get((number, one.first_wrong))
         known = frozenset({STORED} if told is not None and told.stored else ())
         one.cause, one.clue = best_clue(one.first(), one.comparison, clues, patterns, told=known)
@@ -104,9 +92,9 @@ def _explain(found: Sequence[CaseFindings], named: Mapping[Place, Named], patter
 
 
 def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Iterator[str]:
-    """Yield what the clue says and what instruments add; a use of freed memory alone explains a crash."""
+    """Yield what the clue says and what instruments add; a line that explains all needs no more beside a symptom."""
     assert one.cause is not None
-    explained = told is not None and told.freed
+    explained = told is not None and told.explains_all
     if not explained or one.cause.difference is not None:
         yield hint(clue, one.cause, one.comparison, lab)
     if not explained:
@@ -146,7 +134,7 @@ def _group(one: CaseFindings, told: Named | None) -> str:
         return ""
     hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # the time limit may have interrupted it anywhere in its loop
     faulting = _faulting(one)
-    if told is not None and told.freed:
+    if told is not None and told.explains_all:
         return f"{_MEMORY}{told.lines[0]}"
     if faulting is not None and not hangs:
         return f"{_LEAK if faulting.verdict is Verdict.MEMORY_LEAK else _MEMORY}{faulting.source[0]}"
@@ -155,23 +143,22 @@ def _group(one: CaseFindings, told: Named | None) -> str:
     return f"{clue.rule} {clue.hint.replace('{call}', _call(one))}"
 
 
-def _faulting(one: CaseFindings) -> Symptom | None:
+def _faulting(one: CaseFindings) -> Evidence | None:
     """The instruments' symptom of the first bad operation that has a line; a leak only where it is the cause itself."""
     assert one.cause is not None
     if one.cause.difference is None:
         return one.cause if one.cause.source else None
-    named = [symptom for symptom in one.first() if symptom.difference is None and symptom.source]
-    faults = [symptom for symptom in named if symptom.explains_state]
-    return min(faults, key=lambda symptom: symptom.at_allocation, default=None)
+    faults = [each for each in one.first() if each.difference is None and each.source and each.explains_state]
+    return min(faults, key=lambda each: each.at_origin, default=None)
 
 
 def _beside(one: CaseFindings) -> str:
     """A sentence with what an instrument reported about the operation that left a wrong state; "" without one."""
     faulting = _faulting(one)
-    if faulting is None or faulting is one.cause or faulting.finding is None:
+    if faulting is None or faulting is one.cause or faulting.symptom is None:
         return ""
-    said = without_tool(faulting.finding)
-    place = "" if faulting.at_allocation else f", at {faulting.source[0]}"
+    said = faulting.symptom.message
+    place = "" if faulting.at_origin else f", at {faulting.source[0]}"
     difference = one.cause.difference if one.cause is not None else None
     lead = (
         "This leads to a memory error" if difference is not None and difference.facet == "reply" else "In the same call"
@@ -218,10 +205,12 @@ def _findings(one: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns)
             source=one.cause.source,
         )
         yield from _breach(one, clues, patterns)
-    for symptom in one.symptoms:
-        if symptom.finding is not None:
-            judged = Judged.LEAK if symptom.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
-            yield replace(symptom.finding, rule=rule if symptom is one.cause else lab.rubric.judged(judged, rule))
+    for each in one.evidence:
+        if each.symptom is not None:
+            judged = Judged.LEAK if each.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
+            yield finding_of(
+                each.symptom, one.comparison, rule if each is one.cause else lab.rubric.judged(judged, rule)
+            )
 
 
 def _name_line(one: CaseFindings, clues: ClueTable, patterns: Patterns, told: Named | None) -> None:
@@ -231,48 +220,48 @@ def _name_line(one: CaseFindings, clues: ClueTable, patterns: Patterns, told: Na
     line that was searched for (`told`).
     """
     cause, named = one.cause, _named(one)
-    if cause is not None and cause.finding is not None and cause.at_allocation:
+    if cause is not None and cause.symptom is not None and cause.at_origin:
         access = next((other for other in one.first() if _is_access(other)), cause)
-        one.cause = replace(cause, finding=replace(cause.finding, source=access.source))
-    if cause is not None and told is not None and told.freed:
-        finding = replace(cause.finding, source=told.lines) if cause.finding is not None else None
-        one.cause = replace(cause, culprits=told.lines, finding=finding)
+        one.cause = replace(cause, symptom=replace(cause.symptom, lines=access.source))
+    if cause is not None and told is not None and told.explains_all:
+        symptom = replace(cause.symptom, lines=told.lines) if cause.symptom is not None else None
+        one.cause = replace(cause, searched=told.lines, symptom=symptom)
     if cause is None or cause.difference is None or (one.cause is not None and one.cause.culprits):
         return
     clue = clue_alone(named, one.comparison, clues, patterns) if named is not None else None
     faulting = _faulting(one)
     if named is not None and clue is not None and one.clue is not None and clue.rule == one.clue.rule:
-        one.cause = replace(cause, culprits=named.culprits)
-    elif faulting is not None and not faulting.at_allocation:
-        one.cause = replace(cause, culprits=faulting.source)
+        one.cause = replace(cause, searched=named.culprits)
+    elif faulting is not None and not faulting.at_origin:
+        one.cause = replace(cause, searched=faulting.source)
     elif told is not None:
-        one.cause = replace(cause, culprits=told.lines)
+        one.cause = replace(cause, searched=told.lines)
 
 
-def _is_access(symptom: Symptom) -> bool:
+def _is_access(each: Evidence) -> bool:
     """Whether an instrument names the line of a wrong access."""
-    return symptom.explains_state and not symptom.at_allocation and bool(symptom.source)
+    return each.explains_state and not each.at_origin and bool(each.source)
 
 
-def _named(one: CaseFindings) -> Symptom | None:
+def _named(one: CaseFindings) -> Evidence | None:
     """The first difference of the first bad operation whose line is known."""
-    return next((symptom for symptom in one.first() if symptom.culprits), None)
+    return next((each for each in one.first() if each.culprits), None)
 
 
 def _breach(one: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
     """Yield a difference with a known line that is not the cause, with the rule that the difference itself breaks."""
     named = _named(one)
-    if named is None or named.difference is None or SHARED_MEMORY not in named.difference.tags:
+    if named is None or named.culprit is None or named.culprit.tool is None:
         return
     if one.cause is None or one.cause.culprits[:1] == named.culprits[:1]:
         return
     clue = clue_alone(named, one.comparison, clues, patterns)
-    finding = finding_of(
-        one.comparison,
-        named.operation,
+    symptom = Symptom(
+        operation=named.operation,
         verdict=Verdict.WRONG_ANSWER,
         kind=BREACH,
         message=f"here {_call(one)} writes something wrong",
-        source=named.culprits,
+        lines=named.culprits,
+        tool=named.culprit.tool,
     )
-    yield replace(finding, rule=clue.rule if clue is not None else one.comparison.case.rule, tool=Tool.MEMORY_CHECKER)
+    yield finding_of(symptom, one.comparison, clue.rule if clue is not None else one.comparison.case.rule)

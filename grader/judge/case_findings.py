@@ -1,4 +1,4 @@
-"""The result of diagnosing one case: its symptoms, the findings to report, and its cause once it is known."""
+"""The result of diagnosing one case: its evidence, the findings to report, and its cause once it is known."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from grader.assignment.lab import Clue
+from grader.core.rubric import Rule
 from grader.core.verdict import Finding
-from grader.judge.symptom import Symptom
+from grader.judge.evidence import Evidence
 from grader.runtime.comparison import Comparison
-from grader.runtime.suspicion import Suspicion
+from grader.runtime.protocol import Unplaced
 
-__all__ = ["CaseFindings", "suspicions"]
+__all__ = ["CaseFindings", "unplaced"]
 
 
 @dataclass(slots=True)
 class CaseFindings:
-    """The symptoms of one case at all operations, the findings to report, and its cause once it is known."""
+    """The evidence of one case at all operations, the findings to report, and its cause once it is known."""
 
     comparison: Comparison
-    symptoms: list[Symptom] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     leaks: bool = False
     memory_errors: bool = False
     clue: Clue | None = None
-    cause: Symptom | None = None
+    cause: Evidence | None = None
     group: str = ""
     """Cases of one group have one cause: the same faulting line, or the same rule and hint."""
     hint: str = ""
@@ -41,18 +42,33 @@ class CaseFindings:
     """The first bad operation, -1 where all are right."""
 
     def __post_init__(self) -> None:
-        """Find the first bad operation once, because there may be many symptoms."""
-        self.first_wrong = min((symptom.operation for symptom in self.symptoms), default=-1)
+        """Find the first bad operation once, because there may be much evidence."""
+        self.first_wrong = min((one.operation for one in self.evidence), default=-1)
 
-    def first(self) -> list[Symptom]:
-        """The symptoms of the first bad operation."""
-        return [symptom for symptom in self.symptoms if symptom.operation == self.first_wrong]
+    def first(self) -> list[Evidence]:
+        """The evidence at the first bad operation."""
+        return [one for one in self.evidence if one.operation == self.first_wrong]
+
+    def facets(self, rule: Rule) -> frozenset[str]:
+        """Return the facets of all that counts for this rule.
+
+        In the clean-up only what earlier calls may have caused counts for every rule.
+        """
+        last = self.comparison.case.trace.operations[-1].name
+        return self.comparison.facets(rule).union(
+            one.symptom.facet
+            for one in self.evidence
+            if one.symptom is not None
+            and one.symptom.facet
+            and rule.counts(one.symptom.facet, last)
+            and rule.counts_made_by(one.symptom.made_by)
+        )
 
 
-def suspicions(found: Sequence[CaseFindings]) -> list[Suspicion]:
-    """The operations in which cases first went wrong and whose lines are still unknown."""
+def unplaced(found: Sequence[CaseFindings]) -> list[Unplaced]:
+    """Return the operations in which cases first went wrong and whose lines are still unknown."""
     return [
-        Suspicion(
+        Unplaced(
             case=number,
             operation=one.cause.operation,
             comparison=one.comparison,

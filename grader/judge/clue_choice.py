@@ -1,4 +1,4 @@
-"""Choose the lab's clue that fits the first symptoms of a case, and the sentence of the handout that was broken."""
+"""Choose the lab's clue that fits the first evidence of a case, and the sentence of the handout that was broken."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
 from grader.core.verdict import Verdict
+from grader.judge.evidence import Evidence
 from grader.judge.patterns import Patterns
-from grader.judge.symptom import Symptom, without_tool
 from grader.runtime.comparison import Comparison
 from reference.model import NEVER_SET, Difference
 from reference.operation import Operation
@@ -19,14 +19,14 @@ __all__ = ["ClueTable", "best_clue", "clue_alone", "hint", "is_memory_error", "o
 _REPLY, _STATE, _MEMORY = range(3)
 
 
-def operation_of(symptom: Symptom, comparison: Comparison) -> Operation:
-    """The operation of the symptom; the last operation for a symptom after the end."""
+def operation_of(evidence: Evidence, comparison: Comparison) -> Operation:
+    """The operation of the evidence; the last operation for evidence after the end."""
     operations = comparison.case.trace.operations
-    return operations[_index(symptom, comparison)]
+    return operations[_index(evidence, comparison)]
 
 
 class ClueTable:
-    """A lab's known mistakes in their order, looked up by the call, facet and kind of a symptom."""
+    """A lab's known mistakes in their order, looked up by the call, facet and kind of a piece of evidence."""
 
     def __init__(self, clues: Sequence[Clue]) -> None:
         self.clues = clues
@@ -52,14 +52,14 @@ class ClueTable:
 
 
 def best_clue(
-    first: Sequence[Symptom],
+    first: Sequence[Evidence],
     comparison: Comparison,
     table: ClueTable,
     patterns: Patterns,
     *,
     told: frozenset[str] = frozenset(),
-) -> tuple[Symptom | None, Clue | None]:
-    """Return the cause among the symptoms of the first bad operation, and the first clue of the table that fits it.
+) -> tuple[Evidence | None, Clue | None]:
+    """Return the cause among the evidence of the first bad operation, and the first clue of the table that fits it.
 
     `told` are known circumstances of the program, in addition to those of the case.
     A wrong reply comes before a wrong state, and a wrong state before what instruments report about memory. Where the
@@ -70,9 +70,9 @@ def best_clue(
     for rank in (_REPLY, _STATE, _MEMORY):
         cause, clue = _first_fitting(
             [
-                _Seen(symptom=symptom, comparison=comparison, patterns=patterns, told=told)
-                for symptom in first
-                if _rank(symptom) == rank
+                _Seen(evidence=evidence, comparison=comparison, patterns=patterns, told=told)
+                for evidence in first
+                if _rank(evidence) == rank
             ],
             table,
         )
@@ -82,14 +82,14 @@ def best_clue(
     return cause, Clue(rule=comparison.case.rule, hint="{said}" if cause.difference is None else "{wanted}")
 
 
-def clue_alone(symptom: Symptom, comparison: Comparison, table: ClueTable, patterns: Patterns) -> Clue | None:
-    """Return the clue for one symptom alone; clues of several targets are left out, because they explain no line."""
-    seen = _Seen(symptom=symptom, comparison=comparison, patterns=patterns)
+def clue_alone(evidence: Evidence, comparison: Comparison, table: ClueTable, patterns: Patterns) -> Clue | None:
+    """Return the clue for one piece of evidence alone, without clues of several targets, which explain no line."""
+    seen = _Seen(evidence=evidence, comparison=comparison, patterns=patterns)
     return _first_fitting([seen], table.of_one_target)[1]
 
 
-def hint(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
-    """Return the clue's hint, filled in for this symptom."""
+def hint(clue: Clue, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
+    """Return the clue's hint, filled in for this evidence."""
     index = _index(cause, comparison)
     expected, difference = comparison.expected[index], cause.difference
     text = clue.hint.format(
@@ -112,12 +112,12 @@ def _actual(difference: Difference) -> str:
     return "not set" if NEVER_SET in difference.tags else difference.actual
 
 
-def _said(cause: Symptom) -> str:
-    return without_tool(cause.finding) if cause.finding is not None else ""
+def _said(cause: Evidence) -> str:
+    return cause.symptom.message if cause.symptom is not None else ""
 
 
-def sentence(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> str:
-    """Return the handout's sentence that was broken, with its place: "Task 2: free_sequence returns 0"."""
+def sentence(clue: Clue, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
+    """Return the handout's sentence that was broken, with its place: "Task 2: the call returns 0"."""
     clause = clue.clause
     if not isinstance(clause, str):
         clause = clause.get(operation_of(cause, comparison).name, "")
@@ -126,73 +126,73 @@ def sentence(clue: Clue, cause: Symptom, comparison: Comparison, lab: Lab) -> st
     return f"{clause.partition('/')[0]}: {text}" if text else ""
 
 
-def is_memory_error(symptom: Symptom) -> bool:
+def is_memory_error(evidence: Evidence) -> bool:
     """Whether it costs points for memory errors."""
-    return symptom.verdict in (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
+    return evidence.verdict in (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED)
 
 
-def _rank(symptom: Symptom) -> int:
-    if symptom.difference is None:
+def _rank(evidence: Evidence) -> int:
+    if evidence.difference is None:
         return _MEMORY
-    return _REPLY if symptom.difference.facet == "reply" else _STATE
+    return _REPLY if evidence.difference.facet == "reply" else _STATE
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """A symptom, and the values that clues test; there are many clues, so each value is computed once."""
+    """A piece of evidence, and the values that clues test; there are many clues, so each value is computed once."""
 
-    symptom: Symptom
+    evidence: Evidence
     comparison: Comparison
     patterns: Patterns
     told: frozenset[str] = frozenset()
 
     @cached_property
     def call(self) -> str:
-        return operation_of(self.symptom, self.comparison).name
+        return operation_of(self.evidence, self.comparison).name
 
     @property
     def facet(self) -> str:
         """The facet of the difference; "" for what is none."""
-        return self.symptom.difference.facet if self.symptom.difference is not None else ""
+        return self.evidence.difference.facet if self.evidence.difference is not None else ""
 
     @cached_property
     def circumstances(self) -> frozenset[str]:
-        symptom, comparison = self.symptom, self.comparison
-        index = _index(symptom, comparison)
-        reply = symptom.judgement.expected if symptom.judgement else comparison.expected[index]
+        evidence, comparison = self.evidence, self.comparison
+        index = _index(evidence, comparison)
+        reply = evidence.judgement.expected if evidence.judgement else comparison.expected[index]
         targets = {operation.target for operation in comparison.case.trace.operations} - {None}
         several = len(targets) > 1 or _made_anew(comparison, index)
-        only = self.patterns.only(self.call, reply) if symptom.difference is not None else frozenset()
+        only = self.patterns.only(self.call, reply) if evidence.difference is not None else frozenset()
         never = {f"{ONLY}never"} if self.call in self.patterns.never else set()
         return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset()) | self.told
 
 
-def _first_fitting(all_seen: Sequence[_Seen], table: ClueTable) -> tuple[Symptom | None, Clue | None]:
-    """Return the first clue of the table that fits any of the symptoms, and the first symptom that it fits."""
+def _first_fitting(all_seen: Sequence[_Seen], table: ClueTable) -> tuple[Evidence | None, Clue | None]:
+    """Return the first clue of the table that fits any of it, and the first that it fits."""
     best, cause, chosen = len(table.clues), None, None
     for seen in all_seen:
-        for place, clue in table.possible(seen.call, seen.facet, seen.symptom.kind):
+        for place, clue in table.possible(seen.call, seen.facet, seen.evidence.kind):
             if place >= best:
                 break
             if _fits(clue, seen):
-                best, cause, chosen = place, seen.symptom, clue
+                best, cause, chosen = place, seen.evidence, clue
     return cause, chosen
 
 
 def _fits(clue: Clue, seen: _Seen) -> bool:
     """Whether the conditions hold that `ClueTable.possible` leaves open."""
-    symptom, difference = seen.symptom, seen.symptom.difference
+    evidence, difference = seen.evidence, seen.evidence.difference
     return (
         (not clue.part or (difference is not None and clue.part in difference.field))
         and clue.tags <= (difference.tags if difference is not None else frozenset())
         and clue.never <= seen.patterns.never
         and (not clue.circumstances or clue.circumstances <= seen.circumstances)
-        and (clue.where is None or (symptom.judgement is not None and clue.where(symptom.judgement)))
+        and (clue.where is None or (evidence.judgement is not None and clue.where(evidence.judgement)))
     )
 
 
-def _index(symptom: Symptom, comparison: Comparison) -> int:
-    return min(symptom.operation, len(comparison.case.trace.operations) - 1)
+def _index(evidence: Evidence, comparison: Comparison) -> int:
+    return min(evidence.operation, len(comparison.case.trace.operations) - 1)
 
 
 def _made_anew(comparison: Comparison, index: int) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from grader.runtime.comparison import ALLOCATED, DAMAGED, RELEASED_WRONGLY, Comparison, Deviation, End
-from grader.runtime.heap_events import Event
+from grader.runtime.comparison import Comparison, Deviation, End
 from grader.runtime.observation import NO_TIME, Played, PlayedStep
-from reference.model import CannotFollow, CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory
+from reference.model import CannotFollow, CannotGoOn, CannotPoke, Judgement, Model, ModelFactory
 from reference.operation import Reply
 
 __all__ = ["compare"]
@@ -31,8 +30,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
     follows = _followed_by(right.records, steps)  # nearly every operation of nearly every program
     most_bytes = _most_bytes(right.records)
     actual = list(right.replies[:follows])
-    deviations = list(_heap_alone(right.replies, steps[:follows]))
-    allowed = list(right.allowed[:follows])
+    deviations = list(_faults_alone(right.replies, steps[:follows]))
     own: Model | None = None
     unreadable = ""
     unjudged = unknown = False
@@ -55,9 +53,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         except (CannotGoOn, CannotPoke) as error:
             unreadable = str(error)
             break
-        if number == follows:
-            allowed.append(own.allowed())  # after the program's own choice of blocks
-        judgement = _with_heap(judgement, steps[number])
+        judgement = _with_faults(judgement, steps[number])
         actual.append(judgement.actual)
         if judgement.differences:
             deviations.append(Deviation(number, judgement))
@@ -65,8 +61,7 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         if refused is None and not right.replies[number].refused and (pretends or judgement.actual.refused):
             refused = number
     end = End.UNKNOWN if unknown else End.UNREADABLE if unreadable else End.NO_TIME if unjudged else None
-    lost = _lost(played) if played.complete and not unjudged else 0
-    comparison = Comparison(
+    return Comparison(
         case=played.case,
         played=played,
         expected=right.replies,
@@ -75,12 +70,10 @@ def compare(played: Played, model: ModelFactory, *, late: Callable[[], bool] = l
         end=end or _end(played, deviations),
         ended_at=len(actual),
         refused=refused,
-        lost=0,
-        allowed=tuple(allowed),
+        follows=follows,
         unreadable=unreadable,
         unjudged=unjudged,
     )
-    return comparison.with_lost(lost, str(lost)) if lost else comparison
 
 
 def _followed_by(records: Sequence[bytes], steps: Sequence[PlayedStep]) -> int:
@@ -96,52 +89,17 @@ def _most_bytes(records: Sequence[bytes]) -> int:
     return _TIMES_LARGER * max(map(len, records), default=0) + _MORE_BYTES * (len(records) + _MORE_OPERATIONS)
 
 
-def _heap_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
-    """Yield deviations for operations that left the right state but misused memory."""
+def _faults_alone(replies: Sequence[Reply], steps: Sequence[PlayedStep]) -> Iterator[Deviation]:
+    """Yield deviations for operations that left the right state and did wrong besides."""
     for number, step in enumerate(steps):
-        if step.bad_frees or step.broken or (step.allocations and replies[number].refused):
-            right = Judgement(expected=replies[number], actual=replies[number], differences=())
-            yield Deviation(number, _with_heap(right, step))
+        if faults := step.faults(refused=replies[number].refused):
+            yield Deviation(number, Judgement(expected=replies[number], actual=replies[number], differences=faults))
 
 
-def _with_heap(judgement: Judgement, step: PlayedStep) -> Judgement:
-    heap = tuple(_heap(judgement, step))
-    return replace(judgement, differences=(*judgement.differences, *heap)) if heap else judgement
-
-
-def _heap(judgement: Judgement, step: PlayedStep) -> Iterator[Difference]:
-    """Yield what one call did wrong with memory; how much a successful call allocates is not judged."""
-    refuses = judgement.expected.refused and judgement.actual.text == judgement.expected.text
-    if refuses and step.allocations:
-        yield Difference(
-            facet="failing",
-            field="allocations in the refused call",
-            expected="0",
-            actual=str(step.allocations),
-            said=f"the call made {step.allocations} allocation{'s' * (step.allocations > 1)} although it must fail",
-            tags=frozenset({ALLOCATED, "kept" if step.frees < step.allocations else "freed-again"}),
-        )
-    if step.bad_frees:
-        yield Difference(
-            facet="heap",
-            field="wrong releases of memory",
-            expected="0",
-            actual=str(step.bad_frees),
-            tags=frozenset({RELEASED_WRONGLY}),
-        )
-    if step.broken:
-        yield Difference(
-            facet="heap",
-            field="allocations written outside their bounds",
-            expected="0",
-            actual=str(step.broken),
-            tags=frozenset({DAMAGED}),
-        )
-
-
-def _lost(played: Played) -> int:
-    """The number of lost allocations; of very many the harness reports only the number, not each one."""
-    return max(played.live, sum(event.event is Event.LIVE for event in played.events))
+def _with_faults(judgement: Judgement, step: PlayedStep) -> Judgement:
+    rightly = judgement.expected.refused and judgement.actual.text == judgement.expected.text
+    faults = step.faults(refused=rightly)
+    return replace(judgement, differences=(*judgement.differences, *faults)) if faults else judgement
 
 
 def _end(played: Played, deviations: Sequence[Deviation]) -> End:

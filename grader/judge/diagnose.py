@@ -12,7 +12,7 @@ from grader.judge.call_stages import stages
 from grader.judge.case_causes import BREACH, case_findings
 from grader.judge.case_findings import CaseFindings
 from grader.judge.clue_choice import operation_of
-from grader.judge.symptom import Symptom
+from grader.judge.evidence import Evidence
 from grader.runtime.comparison import End
 from reference.operation import Operation
 
@@ -84,7 +84,7 @@ def _of_the_next_call(failing: list[CaseFindings], made: Sequence[CallStage]) ->
 def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
     """Map each group to the rule that its cases break most often, because one faulting line costs points of several.
 
-    The line that allocated lost memory is no faulting line: the memory is lost elsewhere, in each case for its own
+    The line that made what was lost is no faulting line: it is lost elsewhere, in each case for its own
     reason (see `_rule_of`).
     """
     counted: dict[str, Counter[str]] = {}
@@ -166,7 +166,7 @@ def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
     )
 
 
-def _diagnosis(one: CaseFindings, clue: Clue, cause: Symptom, lab: Lab, *, also: tuple[str, ...]) -> Diagnosis:
+def _diagnosis(one: CaseFindings, clue: Clue, cause: Evidence, lab: Lab, *, also: tuple[str, ...]) -> Diagnosis:
     case = one.comparison.case
     operation = case.trace.operations[min(cause.operation, len(case.trace.operations) - 1)]
     return Diagnosis(
@@ -183,8 +183,6 @@ def _diagnosis(one: CaseFindings, clue: Clue, cause: Symptom, lab: Lab, *, also:
     )
 
 
-def _summary(operation: Operation, cause: Symptom) -> str:
-    difference = cause.difference
-    said = cause.finding.message if cause.finding is not None else difference.seen if difference is not None else ""
-    call = "" if said.startswith(f"{operation.name} ") else f"{operation.name} at "
-    return f"{call}operation {cause.operation + 1}: {said}"
+def _summary(operation: Operation, cause: Evidence) -> str:
+    call = "" if cause.sentence.startswith(f"{operation.name} ") else f"{operation.name} at "
+    return f"{call}operation {cause.operation + 1}: {cause.sentence}"

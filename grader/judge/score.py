@@ -26,9 +26,9 @@ _EVERYWHERE: Mapping[Judged, Callable[[CaseFindings], bool]] = {
 """For what is judged in every case: whether the case has such a finding."""
 
 
-def passes(comparison: Comparison, rule: Rule) -> bool:
+def passes(one: CaseFindings, rule: Rule) -> bool:
     """Whether the case passes for its rule: its facets are right, and everything that must be accepted was accepted."""
-    return _accepts(comparison, rule) and _ran(comparison, rule) and not comparison.facets(rule)
+    return _accepts(one.comparison, rule) and _ran(one.comparison, rule) and not one.facets(rule)
 
 
 def rule_scores(
@@ -133,9 +133,7 @@ def _score(rule: Rule, found: Sequence[CaseFindings], cases: Sequence[Case], els
         clean = sum(not _EVERYWHERE[rule.judged](one) for one in found)
         return _rule_score(rule, _share(rule, clean, len(cases), elsewhere), len(cases), clean)
     own = [case for case in cases if case.rule == rule.id]
-    right = [
-        one.comparison.case for one in found if one.comparison.case.rule == rule.id and passes(one.comparison, rule)
-    ]
+    right = [one.comparison.case for one in found if one.comparison.case.rule == rule.id and passes(one, rule)]
     if all(case.seed is not None for case in right):  # a trace that went wrong elsewhere does not show that it is right
         right = []
     weight, earned = (sum(case.weight for case in some) for some in (own, right))

@@ -47,6 +47,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
     lab, built, source, optional = attempt.lab, attempt.built, attempt.source, attempt.optional
     assert built is not None
     assert source is not None
+    coverage = attempt.observed.coverage if attempt.observed is not None else None
     findings = list(built.findings)
     outcomes = []
     for one in attempt.found:
@@ -79,7 +80,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         allowed=built.allowed,
         notation=dict(lab.notation),
         output=optional.run(OptionalStage.PRINTS, partial(_output, attempt), otherwise=""),
-        unchecked=attempt.checked.coverage if attempt.checked is not None else lab.runtime.unchecked(attempt.options),
+        unchecked=lab.runtime.unchecked(attempt.options) if coverage is None else coverage,
         seed=attempt.seed,
         protection=sandbox.protection(),
         environment=Environment(
@@ -134,8 +135,8 @@ def _diagnosis(attempt: Attempt) -> Diagnosis | None:
 def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
     comparison = one.comparison
     case = comparison.case
-    passed = passes(comparison, lab.rubric.rule(case.rule))
-    clean = not one.symptoms
+    passed = passes(one, lab.rubric.rule(case.rule))
+    clean = not one.evidence
     cause = one.cause
     return Outcome(
         case=case.name,

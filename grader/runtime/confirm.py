@@ -1,7 +1,7 @@
 """Decide whether the program or this machine caused an unexplained end of a run.
 
-A program that is killed from outside looks like a program that ended itself. The same holds when its harness or
-Valgrind is killed. In that case a known-good program runs the same way on this machine and must come to its end. Then
+A program that is killed from outside looks like a program that ended itself. The same holds when its harness or an
+instrument is killed. In that case a known-good program runs the same way on this machine and must come to its end. Then
 the submission runs once more: an end that does not occur again was not caused by the submission.
 
 A process that the kernel killed for lack of memory looks like a process that killed itself. The kernel's own count of
@@ -28,14 +28,15 @@ class _Seen(Protocol):
 
 
 _S = TypeVar("_S", bound=_Seen)
+_P = TypeVar("_P", bound=Program)
 
 
 def run_confirmed(
     work: Workspace,
-    program: Program,
-    run: Callable[[Workspace, Program], _S],
+    program: _P,
+    run: Callable[[Workspace, _P], _S],
     *,
-    known_good: Callable[[Workspace], Program],
+    known_good: Callable[[Workspace], _P],
 ) -> _S:
     """Run the program; confirm an unexplained end by a `known_good` program.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from grader.core.case import Case
 from grader.core.verdict import SourceLine, Verdict
-from grader.runtime.heap_events import BlockEvent
+from reference.model import Difference
 
 __all__ = ["NO_TIME", "Ending", "Played", "PlayedStep", "Replayed"]
 
@@ -35,18 +35,17 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PlayedStep:
-    """One operation that returned: the record after it, and what it did to the heap."""
+    """One operation that returned, and the record after it. A runtime may have a class of its own."""
 
     record: bytes
-    allocations: int = 0
-    frees: int = 0
-    bad_frees: int = 0
-    broken: int = 0
-    live: int = 0
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _NO_LINES)
     """The submission's lines behind wrong parts of the state, by their names there, where a lab derives them."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What pictures show besides, where a lab derives it; nothing of it is judged."""
+
+    def faults(self, *, refused: bool) -> tuple[Difference, ...]:  # noqa: ARG002 - the record shows everything here
+        """What it did wrong that the record does not show; `refused` says whether it rightly refused to do anything."""
+        return ()
 
 
 @dataclass(slots=True)
@@ -54,8 +53,7 @@ class Played:
     """Everything one case reported. A runtime may have a class of its own for what else it observes."""
 
     case: Case
-    steps: list[PlayedStep] = field(default_factory=list)
-    events: list[BlockEvent] = field(default_factory=list)
+    steps: Sequence[PlayedStep] = ()
     misfit: bool = False
     """Whether the case ended because a poke does not fit the program's state."""
     bad_end: Ending | None = None
@@ -79,11 +77,6 @@ class Played:
         """The call of the operation that did not return; "" when all did."""
         operations = self.case.trace.operations
         return operations[len(self.steps)].name if len(self.steps) < len(operations) else ""
-
-    @property
-    def live(self) -> int:
-        """The number of allocations left after the last operation that returned."""
-        return self.steps[-1].live if self.steps else 0
 
     @property
     def complete(self) -> bool:

@@ -5,25 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grader.core.verdict import Advice, Finding, Verdict
-from grader.system.sandbox import Workspace
 
 __all__ = ["Built", "Program"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """The program that a build made. It is written anew before every use, because a run may have replaced the file."""
+    """The program that a build made. A runtime may have a class of its own for what else it makes."""
 
     content: bytes
-    checked: bytes = b""
-    """The same program, built for Valgrind."""
     source_name: str
-
-    def place(self, work: Workspace, *, checked: bool = False) -> str:
-        """Write it into the workspace and return its name there."""
-        name = "checked" if checked else "program"
-        work.add(name, self.checked if checked else self.content, mode=0o755)
-        return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +29,7 @@ class Built:
     missing: tuple[str, ...] = ()
     """What is demanded and not there, although the rest can be run."""
     stopped: bool = False
-    """Whether the compiler needed so much that it had to be stopped; then it is not run again."""
+    """Whether the build needed so much that it had to be stopped; then it is not run again."""
     command: str = ""
     cpu_seconds: float = 0.0
 

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
+from grader.core.symptom import Symptom
 from grader.core.verdict import Advice
 from grader.runtime.comparison import Comparison
-from grader.runtime.memory_faults import Checked
 from grader.runtime.observation import Played, Replayed
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
-from grader.runtime.source_lines import Lines, Named, Place
-from grader.runtime.suspicion import Suspicion
+from grader.runtime.source_lines import Culprit, Named, Place
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool
+from reference.model import Difference, Judgement
 
-__all__ = ["Advised", "Observations", "Runtime", "Suspect", "Suspected"]
+__all__ = ["Advised", "Observations", "Runtime", "Unplaced"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """What instruments observed of a program that was played and compared."""
+    """What was observed of a program that was played and compared. A runtime may have a class of its own."""
 
     comparisons: tuple[Comparison, ...]
-    """With what a further run observed of memory."""
-    checked: Checked | None = None
-    """What an instrument reported of the use of memory; None when there is none, or when it was not wanted."""
+    symptoms: Mapping[int, Sequence[Symptom]] = field(default_factory=dict)
+    """By case, what was seen besides differences and the end of the case."""
+    culprits: Mapping[Place, Mapping[str, Culprit]] = field(default_factory=dict)
+    """The lines behind the differences of an operation, by a tag of those differences."""
+    unseen: frozenset[int] = frozenset()
+    """Cases that were not observed in full because of the program itself."""
+    coverage: str | None = None
+    """What the instruments left out, in sentences; "" for nothing, None where none of them was run."""
     named: Mapping[Place, Named] = field(default_factory=dict)
     """The lines of wrong replies and values, where they were looked for."""
     advice: tuple[Advice, ...] = ()
@@ -38,16 +43,20 @@ class Observations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspected:
-    """What a runtime should look at more closely."""
+class Unplaced:
+    """The operation in which a case first went wrong (both counted from 0), with no line known."""
 
-    shown: str | None
-    """The name of the case that the diagnosis shows."""
-    suspicions: Sequence[Suspicion]
-
-
-Suspect = Callable[[Observations], Suspected]
-"""The judge's view of what was observed so far."""
+    case: int
+    operation: int
+    comparison: Comparison
+    kind: str
+    """The kind of a symptom, such as "crash"; empty where a difference shows the fault."""
+    difference: Difference | None
+    judgement: Judgement | None
+    group: str
+    """Those of the same group have the same cause."""
+    plain: bool
+    """Whether the case only calls what is to be written, on one target, without pokes and without an odd set-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +80,7 @@ class Runtime(Protocol):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Debian's packages that it needs, besides those of the grader itself (a C compiler, Python)."""
+        """Debian's packages that it needs, besides those of the grader itself (such as a compiler)."""
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -115,22 +124,35 @@ class Runtime(Protocol):
         work: Workspace,
         program: Program,
         *,
-        source: bytes,
         comparisons: Sequence[Comparison],
         options: GradingOptions,
-        suspect: Suspect,
         building: float,
         optional: OptionalStages,
     ) -> Observations:
-        """Let instruments look at the same cases, and look for lines where the judge suspects something.
+        """Return what was seen besides differences; instruments look at the same cases.
 
         `building` is the CPU time of the build in seconds: a measure of this machine's speed. What cannot change points
         is run by `optional`. Raises `GraderError` when an instrument on which points depend does not work on this
         machine.
         """
 
-    def source_lines(self, work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]]) -> Lines:
-        """The submission's lines on each stack of addresses that was observed."""
+    def pinpoint(
+        self,
+        work: Workspace,
+        program: Program,
+        *,
+        source: bytes,
+        observed: Observations,
+        unplaced: Sequence[Unplaced],
+        shown: str | None,
+        building: float,
+        optional: OptionalStages,
+    ) -> Observations:
+        """Look for lines that are not known yet, and add them to what was observed.
+
+        `unplaced` is what the judge found without a line, `shown` the case that the diagnosis shows. Nothing of this
+        can change points, so `optional` runs it.
+        """
 
     def advise(
         self,

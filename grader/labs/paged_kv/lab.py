@@ -113,7 +113,7 @@ def lab() -> Lab:
         model=PagedKV,
         runtime=NativeRuntime(
             project=project,
-            driver=Driver(operations=_OPERATIONS, settings=_driver_settings, places=places),
+            driver=Driver(operations=_OPERATIONS, settings=_driver_settings, places=places, model=PagedKV),
         ),
         settings=_SETTINGS,
         example="append_kv 1 77 -> 0",

@@ -17,16 +17,17 @@ from pathlib import Path
 from grader.core.case import Case
 from grader.core.verdict import Advice, SourceLine, Visibility
 from grader.runtime.comparison import Comparison, End
-from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.native.driver import Driver
-from grader.runtime.native.native_played import NativePlayed, NativeReplayed, Remark
+from grader.runtime.native.heap_events import BlockEvent, Event
+from grader.runtime.native.leaks import lost_natively
+from grader.runtime.native.native_played import NativePlayed, NativeReplayed, Remark, native_played
+from grader.runtime.native.native_program import NativeProgram, native_program
 from grader.runtime.native.plan import WATCH
 from grader.runtime.native.replay import replay
-from grader.runtime.native.symbolize import source_lines
+from grader.runtime.native.symbolize import Lines, source_lines, stack_of
 from grader.runtime.observation import Played
-from grader.runtime.program import Built, Program
+from grader.runtime.program import Built
 from grader.runtime.protocol import Advised
-from grader.runtime.source_lines import Lines, stack_of
 from grader.system.sandbox import Workspace
 
 __all__ = ["ALLOCATION_FAILURE", "NEEDLESS_ALLOCATION", "UNDEFINED_BEHAVIOUR", "look_for_advice"]
@@ -78,7 +79,7 @@ def look_for_advice(
     driver: Driver,
     build: Callable[[Workspace], Built],
     *,
-    program: Program,
+    program: NativeProgram,
     comparisons: Sequence[Comparison],
     judge: Callable[[Played], Comparison],
 ) -> Advised:
@@ -89,7 +90,7 @@ def look_for_advice(
     advice: list[Advice] = []
     spent = 0.0
 
-    def run(what: Program, cases: Sequence[Case], failing: Sequence[int] = ()) -> NativeReplayed:
+    def run(what: NativeProgram, cases: Sequence[Case], failing: Sequence[int] = ()) -> NativeReplayed:
         nonlocal spent
         played = replay(work, what, cases, driver=driver, failing=failing)
         spent += played.cpu_seconds
@@ -100,7 +101,9 @@ def look_for_advice(
     if built.program is None:
         advice.append(_not_looked("gcc does not build the file with -fsanitize=undefined"))
     else:
-        advice += _undefined(run(built.program, [one.case for one in sound]).played, program.source_name)
+        advice += _undefined(
+            run(native_program(built.program), [one.case for one in sound]).played, program.source_name
+        )
     advice += _probed(sound, driver, partial(run, program), partial(source_lines, work, program), judge=judge)
     return Advised(advice=tuple(advice), cpu_seconds=spent)
 
@@ -161,7 +164,9 @@ def _to_fail(sound: Sequence[Comparison], driver: Driver) -> list[tuple[Comparis
     chosen: dict[tuple[int, str], tuple[Comparison, int]] = {}
     for one in sorted(sound, key=lambda one: len(one.case.trace.operations)):
         made = 0
-        for operation, reply, step in zip(one.case.trace.operations, one.expected, one.played.steps, strict=True):
+        for operation, reply, step in zip(
+            one.case.trace.operations, one.expected, native_played(one).steps, strict=True
+        ):
             if not driver.operations[operation.name].is_poke and not reply.refused:
                 for number in range(min(step.allocations, _MOST_FAILURES)):
                     chosen.setdefault((number, operation.name), (one, made + number + 1))
@@ -173,17 +178,17 @@ def _frees_and_allocates(one: Comparison) -> bool:
     """Whether there is a call that does both and by the handout does its work."""
     return any(
         step.allocations and step.frees and not reply.refused
-        for step, reply in zip(one.played.steps, one.expected, strict=True)
+        for step, reply in zip(native_played(one).steps, one.expected, strict=True)
     )
 
 
 def _failures(base: Comparison, one: Comparison, driver: Driver) -> Iterator[_Failure]:
     """Yield the consequence of the failing allocation when it is bad; `base` is the case without the failure."""
-    failed = next((event for event in one.played.events if event.event is Event.FAILED), None)
+    failed = next((event for event in native_played(one).events if event.event is Event.FAILED), None)
     if failed is None or not 0 <= failed.operation < len(base.case.trace.operations):
         return
     at = failed.operation
-    fault = one.played.left or one.played.fault if isinstance(one.played, NativePlayed) else None
+    fault = native_played(one).left or native_played(one).fault
     came = _what_came(base, one, at, driver)
     if came:
         yield _Failure(
@@ -209,8 +214,8 @@ def _what_came(base: Comparison, one: Comparison, at: int, driver: Driver) -> st
         return "" if done else f"{call} does not notice that the allocation {{lines}} fails, and reports success"
     if not driver.operations[call].opens and after[_REPLY:] != before[_REPLY:]:
         return f"{call} returns {reply.text} when the allocation {{lines}} fails, but leaves its work half done"
-    lost = any(event.event is Event.LIVE and event.allocated_by == at for event in one.played.events)
-    if lost and one.end is End.REACHED and not base.lost:
+    lost = any(event.event is Event.LIVE and event.allocated_by == at for event in native_played(one).events)
+    if lost and one.end is End.REACHED and not lost_natively(base):
         return f"{call} returns {reply.text} when the allocation {{lines}} fails, but loses what it allocated before"
     return ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from grader.runtime.heap_events import BlockEvent, Event, Misuse
+from grader.runtime.native.heap_events import BlockEvent, Event, Misuse
 
 __all__ = ["block_event"]
 

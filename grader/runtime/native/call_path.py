@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from grader.core.verdict import SourceLine
-from grader.runtime.source_lines import Lines, Named, stack_of
+from grader.runtime.native.symbolize import Lines, stack_of
+from grader.runtime.source_lines import Named
 
 __all__ = ["before_crash", "return_taken"]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grader.core.case import Signature
+from reference.model import ModelFactory
 from reference.operation import Trace
 
 __all__ = ["Driver"]
@@ -21,6 +22,8 @@ class Driver:
     """The numbers that the driver gets before the operations of a trace."""
     places: Callable[[bytes, int], Mapping[str, int]]
     """The words of a record of so many targets, by the names that differences have for them."""
+    model: ModelFactory
+    """The lab's model: it says which bytes of an engine's memory an operation may touch."""
 
     @property
     def codes(self) -> dict[str, int]:

@@ -13,74 +13,98 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from grader.runtime.comparison import ALLOCATED, Comparison, End
-from grader.runtime.heap_events import BlockEvent, Event
-from grader.runtime.memory_faults import Checked
+from grader.runtime.comparison import Comparison, End
 from grader.runtime.native.driver import Driver
+from grader.runtime.native.heap_events import ALLOCATED, BlockEvent, Event
+from grader.runtime.native.native_played import NativePlayed, native_played
+from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.plan import WATCH
 from grader.runtime.native.replay import replay
-from grader.runtime.observation import Played
-from grader.runtime.program import Program
+from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.system.sandbox import Workspace
 
-__all__ = ["confirm_lost", "find_lost"]
+__all__ = ["HeapUse", "confirm_lost", "find_lost", "heap_use", "lost_natively"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeapUse:
+    """What became of the allocations of one case."""
+
+    events: Sequence[BlockEvent]
+    lost: int = 0
+    """The number of allocations that were never freed, when the case reached its end."""
+    said: str = ""
+    """This number in words."""
+    lost_from: frozenset[str] = frozenset()
+    """The calls that made them; empty: not known."""
+
+
+def lost_natively(one: Comparison) -> int:
+    """The number of lost allocations; of very many the harness reports only the number, not each one."""
+    played = native_played(one)
+    return max(played.live, len(_live(played.events))) if played.complete and not one.unjudged else 0
+
+
+def heap_use(one: Comparison, traced: Sequence[BlockEvent] | None = None) -> HeapUse:
+    """Return what became of a case's allocations; `traced` are its events as `find_lost` completed them."""
+    lost = lost_natively(one)
+    events = native_played(one).events if traced is None else traced
+    return HeapUse(events=events, lost=lost, said=str(lost), lost_from=frozenset(_calls(one, events)))
 
 
 def find_lost(
-    work: Workspace, program: Program, comparisons: Sequence[Comparison], driver: Driver
-) -> tuple[tuple[Comparison, ...], float]:
-    """Return the comparisons with what was found, and the CPU seconds that it took.
+    work: Workspace, program: NativeProgram, comparisons: Sequence[Comparison], driver: Driver
+) -> tuple[dict[int, list[BlockEvent]], float]:
+    """Return the events of the cases that say more now, by case, and the CPU seconds that it took.
 
     They have `BlockEvent.lost_by` where memory was lost, and `Event.SCRATCH` where a call that must fail allocated.
     Raises `GraderError` when the grader's side breaks.
     """
     watched = [WATCH if _allocates_although_refused(one) else 0 for one in comparisons]
-    chosen = [number for number, one in enumerate(comparisons) if one.lost or watched[number]]
+    chosen = [number for number, one in enumerate(comparisons) if watched[number] or lost_natively(one)]
     if not chosen:
-        return tuple(comparisons), 0.0
+        return {}, 0.0
     cases = [comparisons[number].case for number in chosen]
     failing = [watched[number] for number in chosen]
-    traced = replay(work, program, cases, driver=driver, failing=failing, tracing=True)
-    found = list(comparisons)
-    for number, again in zip(chosen, traced.played, strict=True):
-        found[number] = _told(found[number], again)
-    return tuple(found), traced.cpu_seconds
+    again = replay(work, program, cases, driver=driver, failing=failing, tracing=True)
+    pairs = zip(chosen, again.played, strict=True)
+    traced = {number: _told(native_played(comparisons[number]), played) for number, played in pairs}
+    return {number: events for number, events in traced.items() if events is not None}, again.cpu_seconds
 
 
-def confirm_lost(comparisons: Sequence[Comparison], checked: Checked) -> tuple[Comparison, ...]:
-    """Return the comparisons with what Valgrind saw lost, natively reported or not.
+def confirm_lost(comparisons: Sequence[Comparison], uses: Sequence[HeapUse], checked: Checked) -> tuple[HeapUse, ...]:
+    """Return what the cases lost by Valgrind too, natively reported or not.
 
     A case that ended lost what was left of it under Valgrind. What Valgrind lists beyond that was lost in any of the
     cases that it lists: it counts in each of them, because only a program that changes the harness's memory hides it.
     """
-    found = list(comparisons)
+    found = list(uses)
+    ended = {number for number, one in enumerate(comparisons) if one.end is End.REACHED}
     for case, count in checked.left.items():
-        if count > found[case].lost and found[case].end is End.REACHED:
-            found[case] = found[case].with_lost(count, str(count))
+        if count > found[case].lost and case in ended:
+            found[case] = replace(found[case], lost=count, said=str(count))
     for unfreed in checked.unfreed:
-        others = Counter(unfreed.by_function) - _allocating_calls([found[case] for case in unfreed.cases])
+        reported: Counter[str] = Counter()
         for case in unfreed.cases:
-            if found[case].end is not End.REACHED:
-                continue
+            reported.update(_calls(comparisons[case], found[case].events))
+        others = Counter(unfreed.by_function) - reported
+        for case in ended.intersection(unfreed.cases):
             if unfreed.unreported and not found[case].lost:
-                actual = f"{unfreed.unreported} in {len(unfreed.cases)} cases"
-                found[case] = found[case].with_lost(unfreed.unreported, actual)
-            calls = others.keys() & {operation.name for operation in found[case].case.trace.operations}
+                said = f"{unfreed.unreported} in {len(unfreed.cases)} cases"
+                found[case] = replace(found[case], lost=unfreed.unreported, said=said)
+            calls = others.keys() & {operation.name for operation in comparisons[case].case.trace.operations}
             if calls and found[case].lost:  # the name of a helper says nothing about the call
-                found[case] = replace(found[case], lost_from=frozenset(calls))
+                found[case] = replace(found[case], lost_from=found[case].lost_from | calls)
     return tuple(found)
 
 
-def _allocating_calls(comparisons: Sequence[Comparison]) -> Counter[str]:
-    """Count the allocations that these cases reported as left, by the call that made them."""
-    calls: Counter[str] = Counter()
-    for one in comparisons:
-        operations = one.case.trace.operations
-        makers = (event.allocated_by for event in _live(one.played))
-        calls.update(operations[maker].name for maker in makers if 0 <= maker < len(operations))
-    return calls
+def _calls(one: Comparison, events: Sequence[BlockEvent]) -> list[str]:
+    """The calls that made the allocations that the case reported as left."""
+    operations = one.case.trace.operations
+    makers = (event.allocated_by for event in _live(events))
+    return [operations[maker].name for maker in makers if 0 <= maker < len(operations)]
 
 
 def _allocates_although_refused(one: Comparison) -> bool:
@@ -89,18 +113,18 @@ def _allocates_although_refused(one: Comparison) -> bool:
     )
 
 
-def _told(one: Comparison, again: Played) -> Comparison:
-    """Add what the second run reports of the same allocations; return `one` unchanged if that run diverged."""
-    known, traced = _live(one.played), _live(again)
+def _told(one: NativePlayed, again: NativePlayed) -> list[BlockEvent] | None:
+    """Return the events with what the second run reports of the same allocations; None if that run diverged."""
+    known, traced = _live(one.events), _live(again.events)
     if [_block(event) for event in known] != [_block(event) for event in traced]:
-        return one
-    others = [event for event in one.played.events if event.event is not Event.LIVE]
+        return None
+    others = [event for event in one.events if event.event is not Event.LIVE]
     scratch = [event for event in again.events if event.event is Event.SCRATCH]
-    return replace(one, played=replace(one.played, events=[*others, *traced, *scratch]))
+    return [*others, *traced, *scratch]
 
 
-def _live(played: Played) -> list[BlockEvent]:
-    return [event for event in played.events if event.event is Event.LIVE]
+def _live(events: Sequence[BlockEvent]) -> list[BlockEvent]:
+    return [event for event in events if event.event is Event.LIVE]
 
 
 def _block(event: BlockEvent) -> tuple[int, int, int]:

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grader.core.verdict import Visibility
-from grader.runtime.comparison import ALLOCATED
-from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.native.call_path import before_crash, return_taken
 from grader.runtime.native.driver import Driver
+from grader.runtime.native.heap_events import ALLOCATED, BlockEvent, Event
 from grader.runtime.native.native_played import NativePlayed
+from grader.runtime.native.native_program import native_program
 from grader.runtime.native.replay import replay
-from grader.runtime.native.symbolize import source_lines
+from grader.runtime.native.symbolize import Lines, source_lines, stack_of
 from grader.runtime.program import Built
-from grader.runtime.source_lines import Lines, Named, Place, stack_of
-from grader.runtime.suspicion import Suspicion
+from grader.runtime.protocol import Unplaced
+from grader.runtime.source_lines import Named, Place
 from grader.system.sandbox import Workspace
 from reference.model import STILL_EMPTY, Difference
 
@@ -41,7 +41,7 @@ _Store = tuple[int, int]
 class _Told:
     """What a build that reports lines reported of one case."""
 
-    suspicion: Suspicion
+    fault: Unplaced
     way: tuple[int, ...]
     """The addresses of the last blocks of code that the call ran; between them where it entered and left functions."""
     stores: Mapping[int, int]
@@ -53,7 +53,7 @@ class _Told:
 
 def find_lines(
     work: Workspace,
-    suspicions: Sequence[Suspicion],
+    unplaced: Sequence[Unplaced],
     *,
     driver: Driver,
     build: Callable[[Workspace], Built],
@@ -63,51 +63,50 @@ def find_lines(
 
     Raises `GraderError` when the grader's side breaks. What the program reports raises nothing.
     """
-    chosen = _chosen(suspicions)
+    chosen = _chosen(unplaced)
     if not chosen or work.budget.empty:
         return {}, 0.0
     built = build(work)
     if built.program is None:
         return {}, built.cpu_seconds
+    program = native_program(built.program)
     replayed = replay(
         work,
-        built.program,
-        [suspicion.comparison.case for suspicion in chosen],
+        program,
+        [fault.comparison.case for fault in chosen],
         driver=driver,
-        failing=[suspicion.operation for suspicion in chosen],
+        failing=[fault.operation for fault in chosen],
         lines=True,
     )
     told = [one for one in map(_told, chosen, replayed.played) if one is not None]
     stacks = [stack_of(address) for one in told for address in _addresses(one)]
-    lines = source_lines(work, built.program, stacks)
+    lines = source_lines(work, program, stacks)
     text = source.decode(errors="replace").split("\n")
     right = _right_stores(told, driver)
-    places = [(one.suspicion.case, one.suspicion.operation) for one in told]
+    places = [(one.fault.case, one.fault.operation) for one in told]
     named = [_named(one, lines, driver, text, right=right) for one in told]
     return dict(zip(places, named, strict=True)), built.cpu_seconds + replayed.cpu_seconds
 
 
-def _chosen(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Choose suspicions to look at; of each cause first those that a report would show: public, plain, short."""
-    groups: dict[str, list[Suspicion]] = {}
-    for suspicion in suspicions:
-        if suspicion.difference is not None or _ended(suspicion):
-            groups.setdefault(suspicion.group, []).append(suspicion)
-    ranked = [
-        (rank, suspicion) for members in groups.values() for rank, suspicion in enumerate(sorted(members, key=_place))
-    ]
+def _chosen(unplaced: Sequence[Unplaced]) -> list[Unplaced]:
+    """Choose operations to look at; of each cause first those that a report would show: public, plain, short."""
+    groups: dict[str, list[Unplaced]] = {}
+    for fault in unplaced:
+        if fault.difference is not None or _ended(fault):
+            groups.setdefault(fault.group, []).append(fault)
+    ranked = [(rank, fault) for members in groups.values() for rank, fault in enumerate(sorted(members, key=_place))]
     ranked.sort(key=lambda pair: (pair[0], pair[1].case))
-    return [suspicion for _, suspicion in ranked[:_MOST_CASES]]
+    return [fault for _, fault in ranked[:_MOST_CASES]]
 
 
-def _place(suspicion: Suspicion) -> tuple[bool, bool, int]:
-    case = suspicion.comparison.case
-    return case.visibility is Visibility.HIDDEN, not suspicion.plain, len(case.trace.operations)
+def _place(fault: Unplaced) -> tuple[bool, bool, int]:
+    case = fault.comparison.case
+    return case.visibility is Visibility.HIDDEN, not fault.plain, len(case.trace.operations)
 
 
-def _ended(suspicion: Suspicion) -> bool:
+def _ended(fault: Unplaced) -> bool:
     """Whether the call crashed. A call that hangs would use all its time once more, and its line is known."""
-    return suspicion.kind in ("crash", "crash-wild")
+    return fault.kind in ("crash", "crash-wild")
 
 
 def _addresses(told: _Told) -> Iterator[int]:
@@ -117,31 +116,31 @@ def _addresses(told: _Told) -> Iterator[int]:
         yield from (told.used.caller, told.used.freed_at)
 
 
-def _same(suspicion: Suspicion, played: NativePlayed) -> bool:
+def _same(fault: Unplaced, played: NativePlayed) -> bool:
     """Whether the call left the same record as in the graded program."""
-    at = suspicion.operation
-    if _ended(suspicion):
+    at = fault.operation
+    if _ended(fault):
         return len(played.steps) == at
     if played.lines is None:
         return False
-    steps = suspicion.comparison.played.steps
+    steps = fault.comparison.played.steps
     return at < min(len(played.steps), len(steps)) and played.steps[at].record == steps[at].record
 
 
-def _told(suspicion: Suspicion, played: NativePlayed) -> _Told | None:
+def _told(fault: Unplaced, played: NativePlayed) -> _Told | None:
     """Return what was reported of the case; None if the call left another record, or the harness did not send this."""
-    if not _same(suspicion, played):
+    if not _same(fault, played):
         return None
-    words = 0 if _ended(suspicion) else len(played.steps[suspicion.operation].record) // _INT.size
+    words = 0 if _ended(fault) else len(played.steps[fault.operation].record) // _INT.size
     report = _decoded(played.lines, words) if played.lines is not None else ((), {})
     if report is None:
         return None
     used = (event for event in played.events if event.event is Event.USED_AFTER_FREE)
     return _Told(
-        suspicion,
+        fault,
         way=report[0],
         stores=report[1],
-        used=next((event for event in used if event.operation == suspicion.operation), None),
+        used=next((event for event in used if event.operation == fault.operation), None),
     )
 
 
@@ -162,22 +161,22 @@ def _decoded(body: bytes, record_words: int) -> tuple[tuple[int, ...], Mapping[i
 
 
 def _named(told: _Told, lines: Lines, driver: Driver, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
-    difference = told.suspicion.difference
+    difference = told.fault.difference
     used = _used(told, lines)
     if used is not None:
         return used
     if difference is None:
-        wild = told.suspicion.kind == "crash-wild"  # no function returns such a pointer
+        wild = told.fault.kind == "crash-wild"  # no function returns such a pointer
         return Named() if wild else before_crash(told.way, lines, text)
     if difference.facet == "reply":
-        refused = told.suspicion.comparison.actual[told.suspicion.operation].refused
-        return return_taken(told.way, lines, text, refused=refused) if _decides(told.suspicion) else Named()
+        refused = told.fault.comparison.actual[told.fault.operation].refused
+        return return_taken(told.way, lines, text, refused=refused) if _decides(told.fault) else Named()
     return _stored(told, difference, lines, driver, right=right)
 
 
-def _decides(suspicion: Suspicion) -> bool:
+def _decides(fault: Unplaced) -> bool:
     """Whether the `return` is what goes wrong. It is not where a call did its work although it must refuse."""
-    judgement = suspicion.judgement
+    judgement = fault.judgement
     if judgement is None or not judgement.expected.refused or judgement.actual.refused:
         return True
     return not any(other.facet == "failing" and other.field != "the call" for other in judgement.differences)
@@ -192,7 +191,7 @@ def _used(told: _Told, lines: Lines) -> Named | None:
         return None
     at = f" at {freed[0]}" if freed else ""
     said = f"At {line[0]} it uses memory that was freed{at}. Read what is still needed, such as next, before the free."
-    return Named(lines=line, said=said, freed=True)
+    return Named(lines=line, said=said, explains_all=True)
 
 
 def _stored(told: _Told, difference: Difference, lines: Lines, driver: Driver, *, right: frozenset[_Store]) -> Named:
@@ -225,7 +224,7 @@ def _was_left(told: _Told, difference: Difference, driver: Driver) -> bool:
 
     What the call itself made, it may also have filled in ways that are not observed, such as calloc.
     """
-    at, name = told.suspicion.operation, difference.field
+    at, name = told.fault.operation, difference.field
     before, after = _places(told, driver, at - 1).get(name), _places(told, driver, at).get(name)
     if difference.place or before is None or after is None or told.stores.keys() & {after, _NO_WORD}:
         return False
@@ -249,13 +248,13 @@ def _right_stores(told: Iterable[_Told], driver: Driver) -> frozenset[_Store]:
 
 def _differences(told: _Told) -> Sequence[Difference]:
     """Return all differences after the call."""
-    judgement = told.suspicion.judgement
+    judgement = told.fault.judgement
     return judgement.differences if judgement is not None else ()
 
 
 def _places(told: _Told, driver: Driver, step: int | None = None) -> Mapping[str, int]:
     """Return the numbers of the record's words by their names, after that step or else the call; none before any."""
-    comparison = told.suspicion.comparison
+    comparison = told.fault.comparison
     targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
     try:
         return driver.places(_record(told, step), targets) if step != -1 else {}
@@ -270,5 +269,5 @@ def _value(told: _Told, word: int, step: int | None = None) -> int:
 
 
 def _record(told: _Told, step: int | None = None) -> bytes:
-    suspicion = told.suspicion
-    return suspicion.comparison.played.steps[suspicion.operation if step is None else step].record
+    fault = told.fault
+    return fault.comparison.played.steps[fault.operation if step is None else step].record

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from grader.core.verdict import SourceLine, Verdict
-from grader.runtime.observation import NO_TIME, Ending, Played, Replayed
-from grader.runtime.source_lines import Lines
+from grader.runtime.comparison import COUNTED, Comparison
+from grader.runtime.native.heap_events import ALLOCATED, DAMAGED, RELEASED_WRONGLY, BlockEvent
+from grader.runtime.native.symbolize import Lines
+from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
+from reference.model import Difference
 
-__all__ = ["Fault", "NativePlayed", "NativeReplayed", "Remark", "name_lines"]
+__all__ = ["Fault", "NativePlayed", "NativeReplayed", "NativeStep", "Remark", "name_lines", "native_played"]
 
 _RECURSION = 8
 _EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
@@ -73,10 +76,48 @@ class Remark(NamedTuple):
     body: bytes
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NativeStep(PlayedStep):
+    """One operation that returned: the record after it, and what it did to the heap."""
+
+    allocations: int = 0
+    frees: int = 0
+    bad_frees: int = 0
+    broken: int = 0
+    live: int = 0
+
+    def faults(self, *, refused: bool) -> tuple[Difference, ...]:
+        """What the call did wrong with memory; how much a successful call allocates is not judged."""
+        if not (self.bad_frees or self.broken or (refused and self.allocations)):
+            return ()
+        return tuple(self._faults(refused=refused))
+
+    def _faults(self, *, refused: bool) -> Iterator[Difference]:
+        if refused and self.allocations:
+            yield Difference(
+                facet="failing",
+                field="allocations in the refused call",
+                expected="0",
+                actual=str(self.allocations),
+                said=f"the call made {self.allocations} allocation{'s' * (self.allocations > 1)} although it must fail",
+                tags=frozenset({ALLOCATED, "kept" if self.frees < self.allocations else "freed-again"}),
+            )
+        if self.bad_frees:
+            yield _counted("wrong releases of memory", self.bad_frees, RELEASED_WRONGLY)
+        if self.broken:
+            yield _counted("allocations written outside their bounds", self.broken, DAMAGED)
+
+
+def _counted(field_name: str, count: int, tag: str) -> Difference:
+    return Difference(facet="heap", field=field_name, expected="0", actual=str(count), tags=frozenset({tag, COUNTED}))
+
+
 @dataclass(slots=True)
 class NativePlayed(Played):
     """Everything one case reported."""
 
+    steps: list[NativeStep] = field(default_factory=list)
+    events: list[BlockEvent] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     """Undefined behaviour, where the program was built to report it."""
     lines: bytes | None = None
@@ -114,6 +155,11 @@ class NativePlayed(Played):
             return f"was ended by signal {os.WTERMSIG(self.status)}"
         code = os.WEXITSTATUS(self.status)
         return f"gave up with exit code {code}" if code in (_EXIT_NO_REPORT, _EXIT_BAD_PLAN) else ""
+
+    @property
+    def live(self) -> int:
+        """The number of allocations left after the last operation that returned."""
+        return self.steps[-1].live if self.steps else 0
 
     @property
     def hung_in(self) -> str:
@@ -164,6 +210,12 @@ class NativeReplayed(Replayed):
     """All cases of a C program, and what it printed."""
 
     played: tuple[NativePlayed, ...]
+
+
+def native_played(comparison: Comparison) -> NativePlayed:
+    """Return what was played of a comparison, as this runtime played it."""
+    assert isinstance(comparison.played, NativePlayed)
+    return comparison.played
 
 
 def name_lines(played: Sequence[NativePlayed], lines_of: Callable[[Iterable[tuple[int, ...]]], Lines]) -> None:

@@ -19,11 +19,10 @@ from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
 from grader.runtime.native.block_reports import block_event
 from grader.runtime.native.driver import Driver
-from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed, Remark
+from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed, NativeStep, Remark
+from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.plan import plan
 from grader.runtime.native.wire import Frame, Frames, Kind
-from grader.runtime.observation import PlayedStep
-from grader.runtime.program import Program
 from grader.runtime.visibility import by_visibility
 from grader.system.budget import Budget
 from grader.system.process import MOST_CHANNEL, Completed
@@ -62,7 +61,7 @@ _MOST_OF_LINES, _MOST_OF_A_PLACE = 1 << 17, 1 << 13
 
 def replay(
     work: Workspace,
-    program: Program,
+    program: NativeProgram,
     cases: Sequence[Case],
     *,
     driver: Driver,
@@ -97,7 +96,13 @@ def replay(
 
 
 def _run(
-    work: Workspace, program: Program, left: Sequence[int], token: int, *, planned: Callable[..., bytes], total: float
+    work: Workspace,
+    program: NativeProgram,
+    left: Sequence[int],
+    token: int,
+    *,
+    planned: Callable[..., bytes],
+    total: float,
 ) -> Completed:
     """Run one process for the cases that are left."""
     return work.run(
@@ -199,11 +204,11 @@ def _take_down(played: list[NativePlayed], frame: Frame) -> None:
             one.cpu_seconds = min(max(0.0, microseconds / 1e6), TIME_LIMITS.replay)  # whatever it says
 
 
-def _step_of(frame: Frame) -> PlayedStep:
+def _step_of(frame: Frame) -> NativeStep:
     """Decode the frame of an operation. Raises `ValueError` for a frame that the harness did not send."""
     if max(frame.allocations, frame.frees, frame.live) > _MOST_BLOCKS:
         raise ValueError("more blocks than there can be")
-    return PlayedStep(
+    return NativeStep(
         record=frame.body,
         allocations=frame.allocations,
         frees=frame.frees,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,19 +16,22 @@ from grader.runtime.native.compile.instrumented import build_sanitized, build_wi
 from grader.runtime.native.compile.known_good import known_good_program
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.driver import Driver
-from grader.runtime.native.leaks import confirm_lost, find_lost
+from grader.runtime.native.leaks import confirm_lost, find_lost, heap_use
 from grader.runtime.native.lines import find_lines
-from grader.runtime.native.native_played import name_lines
+from grader.runtime.native.native_observations import NativeObservations
+from grader.runtime.native.native_played import name_lines, native_played
+from grader.runtime.native.native_program import NativeProgram, native_program
 from grader.runtime.native.needed_tools import ADDR2LINE, GCC, OBJCOPY, STARTED, UNCHECKED, VALGRIND
 from grader.runtime.native.replay import replay
-from grader.runtime.native.symbolize import source_lines
+from grader.runtime.native.symbolize import Lines, source_lines
+from grader.runtime.native.symptoms import stacks_of
+from grader.runtime.native.valgrind.contract import allowed_spans
 from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES, memcheck
 from grader.runtime.native.valgrind.pinpoint import advice, cases_with_unset, cases_without_line, completed
 from grader.runtime.observation import Played, Replayed
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Suspect
-from grader.runtime.source_lines import Lines
+from grader.runtime.protocol import Advised, Observations, Unplaced
 from grader.runtime.visibility import by_visibility
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
@@ -92,15 +95,16 @@ class NativeRuntime:
             self.project, work, source, own_headers=beside, relaxed=relaxed, optional=optional, allowed=allowed
         )
 
-    def known_good(self, work: Workspace) -> Program:
+    def known_good(self, work: Workspace) -> NativeProgram:
         """The program of a submission without mistakes that does nothing: it shows what this machine can do."""
         return known_good_program(self.project, work)
 
     def play(self, work: Workspace, program: Program, cases: Sequence[Case], *, optional: OptionalStages) -> Replayed:
         """Run all cases natively."""
         run = partial(replay, cases=cases, driver=self.driver)
-        replayed = run_confirmed(work, program, run, known_good=self.known_good)
-        name = partial(name_lines, replayed.played, partial(source_lines, work, program))
+        own = native_program(program)
+        replayed = run_confirmed(work, own, run, known_good=self.known_good)
+        name = partial(name_lines, replayed.played, partial(source_lines, work, own))
         optional.run(OptionalStage.LINES, name, otherwise=None)
         return replayed
 
@@ -109,76 +113,101 @@ class NativeRuntime:
         work: Workspace,
         program: Program,
         *,
-        source: bytes,
         comparisons: Sequence[Comparison],
         options: GradingOptions,
-        suspect: Suspect,
         building: float,
         optional: OptionalStages,
     ) -> Observations:
-        """Find where memory was lost, run Valgrind, and look for lines that are still unknown."""
-        lost = partial(find_lost, work, program, comparisons, self.driver)
-        found, seconds = optional.run(OptionalStage.LOST_MEMORY, lost, otherwise=(tuple(comparisons), 0.0))
-        observed = Observations(comparisons=found, spent={"find lost": seconds})
-        sound = [i for i, one in enumerate(found) if one.played.complete or one.played.misfit]
+        """Find where memory was lost, and run Valgrind on the cases that neither crashed nor hung natively."""
+        own = native_program(program)
+        lost = partial(find_lost, work, own, comparisons, self.driver)
+        traced, seconds = optional.run(OptionalStage.LOST_MEMORY, lost, otherwise=({}, 0.0))
+        uses = tuple(heap_use(one, traced.get(number)) for number, one in enumerate(comparisons))
+        observed = NativeObservations(comparisons=tuple(comparisons), uses=uses, spent={"find lost": seconds})
+        sound = [i for i, one in enumerate(comparisons) if one.played.complete or one.played.misfit]
         if sound and options.memory_checker:
-            observed = self._checked(work, program, observed, sound, building=building, optional=optional)
-        pinpoint = partial(self._pinpointed, work, program, observed, suspect, building=building, optional=optional)
-        observed = optional.run(OptionalStage.LINES, pinpoint, otherwise=observed)
-        with_lines = partial(self._with_lines, work, source, observed, suspect)
-        return optional.run(OptionalStage.LINES, with_lines, otherwise=observed)
+            observed = self._checked(work, own, observed, sound, building=building, optional=optional)
+        look_up = partial(self._looked_up, work, own, observed)
+        lines = optional.run(OptionalStage.LINES, look_up, otherwise={})
+        return replace(observed, lines=lines).completed()
+
+    def _looked_up(self, work: Workspace, program: NativeProgram, observed: NativeObservations) -> Lines:
+        return source_lines(work, program, stacks_of(observed.comparisons, observed.uses))
 
     def _checked(
         self,
         work: Workspace,
-        program: Program,
-        observed: Observations,
+        program: NativeProgram,
+        observed: NativeObservations,
         sound: Sequence[int],
         *,
         building: float,
         optional: OptionalStages,
-    ) -> Observations:
-        """Run Valgrind on the cases that neither crashed nor hung natively."""
+    ) -> NativeObservations:
+        """Run Valgrind on these cases."""
         comparisons = observed.comparisons
+        played = {i: native_played(comparisons[i]) for i in sound}
+        allowed = {i: allowed_spans(comparisons[i], self.driver.model) for i in sound}
         run = partial(
             memcheck,
             cases=[one.case for one in comparisons],
             numbers=sound,
-            natively={i: comparisons[i].played.cpu_seconds for i in sound},
+            natively={i: one.cpu_seconds for i, one in played.items()},
             building=building,
             driver=self.driver,
-            allowed={i: comparisons[i].allowed for i in sound},
-            steps={i: comparisons[i].played.steps for i in sound},
+            allowed=allowed,
+            steps={i: one.steps for i, one in played.items()},
             optional=optional,
         )
         checked = run_confirmed(work, program, run, known_good=self.known_good)
-        advised = optional.run(OptionalStage.ADVICE, lambda: tuple(advice(comparisons, checked)), otherwise=())
+        look = partial(advice, comparisons, checked, allowed)
+        advised = optional.run(OptionalStage.ADVICE, lambda: tuple(look()), otherwise=())
         return replace(
             observed,
-            comparisons=confirm_lost(comparisons, checked),
+            uses=confirm_lost(comparisons, observed.uses, checked),
             checked=checked,
+            allowed=allowed,
             advice=advised,
             spent={**observed.spent, "memcheck": checked.cpu_seconds},
         )
 
-    def _pinpointed(
+    def pinpoint(
         self,
         work: Workspace,
         program: Program,
-        observed: Observations,
-        suspect: Suspect,
         *,
+        source: bytes,
+        observed: Observations,
+        unplaced: Sequence[Unplaced],
+        shown: str | None,
         building: float,
         optional: OptionalStages,
     ) -> Observations:
-        """Run Valgrind once more, only where something is wrong and its line is still unknown."""
-        comparisons, checked = observed.comparisons, observed.checked
+        """Run Valgrind and a build that reports its lines once more, only where a line is still unknown."""
+        assert isinstance(observed, NativeObservations)
+        own = native_program(program)
+        again = partial(self._checked_again, work, own, observed, shown, building=building, optional=optional)
+        observed = optional.run(OptionalStage.LINES, again, otherwise=observed)
+        with_lines = partial(self._with_lines, work, source, observed, unplaced)
+        return optional.run(OptionalStage.LINES, with_lines, otherwise=observed)
+
+    def _checked_again(
+        self,
+        work: Workspace,
+        program: NativeProgram,
+        observed: NativeObservations,
+        shown: str | None,
+        *,
+        building: float,
+        optional: OptionalStages,
+    ) -> NativeObservations:
+        comparisons, checked, allowed = observed.comparisons, observed.checked, observed.allowed
         if checked is None or checked.processes >= MOST_PROCESSES:
             return observed
         unset = cases_with_unset(checked)
-        if not unset and not cases_without_line(comparisons, checked, None):
+        without_line = cases_without_line(comparisons, checked, allowed, shown)
+        if not unset and not without_line:
             return observed
-        without_line = cases_without_line(comparisons, checked, suspect(observed).shown)
         cases = [one.case for one in comparisons]
         chosen = by_visibility(cases, [*without_line, *(number for number in unset if number not in without_line)])[0]
         more = memcheck(
@@ -188,7 +217,7 @@ class NativeRuntime:
             chosen,
             building=building,
             driver=self.driver,
-            allowed={number: comparisons[number].allowed for number in without_line},
+            allowed={number: allowed[number] for number in without_line},
             natively={number: comparisons[number].played.cpu_seconds for number in chosen},
             strict=True,
             origins=bool(unset),
@@ -196,22 +225,21 @@ class NativeRuntime:
             optional=optional,
         )
         checked = completed(checked, more)
-        return replace(observed, checked=checked, spent={**observed.spent, "memcheck": checked.cpu_seconds})
+        spent = {**observed.spent, "memcheck": checked.cpu_seconds}
+        return replace(observed, checked=checked, spent=spent).completed()
 
-    def _with_lines(self, work: Workspace, source: bytes, observed: Observations, suspect: Suspect) -> Observations:
+    def _with_lines(
+        self, work: Workspace, source: bytes, observed: NativeObservations, unplaced: Sequence[Unplaced]
+    ) -> NativeObservations:
         """Build the file once more, to report its lines, where something is wrong and has no line yet."""
-        suspicions = suspect(observed).suspicions
-        if not suspicions:
+        still = [one for one in unplaced if not observed.knows_line(one)]
+        if not still:
             return observed
         # a workspace of its own, because what ran in the other one may have left something there
         with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_with_lines, self.project, source=source)
-            named, seconds = find_lines(place, suspicions, driver=self.driver, build=build_it, source=source)
+            named, seconds = find_lines(place, still, driver=self.driver, build=build_it, source=source)
         return replace(observed, named=named, spent={**observed.spent, "find lines": seconds})
-
-    def source_lines(self, work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]]) -> Lines:
-        """The lines by the program's debug information."""
-        return source_lines(work, program, stacks)
 
     def advise(
         self,
@@ -226,4 +254,5 @@ class NativeRuntime:
         # a workspace of its own, because what ran in the other one may have left something there
         with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_sanitized, self.project, source=source)
-            return look_for_advice(place, self.driver, build_it, program=program, comparisons=comparisons, judge=judge)
+            own = native_program(program)
+            return look_for_advice(place, self.driver, build_it, program=own, comparisons=comparisons, judge=judge)

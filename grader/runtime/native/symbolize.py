@@ -9,18 +9,21 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from grader.core.errors import BrokenTool
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
-from grader.runtime.program import Program
+from grader.runtime.native.native_program import NativeProgram
 from grader.system.process import Completed
 from grader.system.sandbox import Limits, Workspace
 
-__all__ = ["lines_at", "run_tool", "source_lines"]
+__all__ = ["Lines", "lines_at", "run_tool", "source_lines", "stack_of"]
+
+Lines = Mapping[tuple[int, ...], tuple[SourceLine, ...]]
+"""The student's lines for each stack of addresses."""
 
 _PAIR = 2
 _AT_ONCE, _MOST_ADDRESSES = 2000, 20_000
@@ -36,7 +39,7 @@ _ADDRESS = re.compile("0x[0-9a-f]+")
 
 
 def source_lines(
-    work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]], *, checked: bool = False
+    work: Workspace, program: NativeProgram, stacks: Iterable[tuple[int, ...]], *, checked: bool = False
 ) -> dict[tuple[int, ...], tuple[SourceLine, ...]]:
     """Return the student's lines on each stack of return addresses, innermost first; functions inlined by gcc included.
 
@@ -57,6 +60,11 @@ def source_lines(
         frames = [line for address in _call_sites(stack) for line in lines.get(address, ())]
         found[stack] = tuple(dict.fromkeys(frames))
     return found
+
+
+def stack_of(address: int) -> tuple[int, ...]:
+    """Return a stack of this return address alone: its call is the instruction before. Empty for address 0."""
+    return (0, address) if address else ()
 
 
 def _call_sites(stack: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Find the lines behind wrong states and replies: each suspicious operation is played once more and traced."""
+"""Find the lines behind wrong states and replies: each wrong operation is played once more and traced."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from typing import Any
 
 from grader.core.verdict import SourceLine
 from grader.runtime.program import Program
-from grader.runtime.protocol import Observations, Suspect
+from grader.runtime.protocol import Observations, Unplaced
 from grader.runtime.python.build import PythonProgram
 from grader.runtime.python.endings import lines_of
 from grader.runtime.python.play import line_of
 from grader.runtime.python.process import decoded, frames, run
 from grader.runtime.python.table import CallTable
 from grader.runtime.source_lines import Named
-from grader.runtime.suspicion import Suspicion
 from grader.runtime.visibility import by_visibility
 from grader.system.sandbox import Workspace
 
 __all__ = ["find_lines"]
 
 _MOST = 40
-"""The most suspicions that are traced."""
+"""The most operations that are traced."""
 _MOST_RAN = 200
 _MOST_COMMAS = 3
 """More lines than a sentence can list are not listed."""
@@ -33,13 +32,13 @@ def find_lines(
     work: Workspace,
     program: Program,
     observed: Observations,
-    suspect: Suspect,
+    unplaced: Sequence[Unplaced],
     *,
     table: CallTable,
     given: Mapping[str, str],
 ) -> Observations:
     """Return the observations with the lines that could be found; public and hidden cases in processes of their own."""
-    wanted = {one.case: one for one in suspect(observed).suspicions[:_MOST] if one.difference is not None}
+    wanted = {one.case: one for one in unplaced[:_MOST] if one.difference is not None}
     derived = {case: one for case, one in wanted.items() if _is_derived(one, table)}
     wanted = {case: one for case, one in wanted.items() if case not in derived}
     named = {
@@ -60,34 +59,34 @@ def find_lines(
     return replace(observed, named=named, spent={**observed.spent, "find lines": spent})
 
 
-def _part(suspicion: Suspicion, table: CallTable) -> str:
+def _part(fault: Unplaced, table: CallTable) -> str:
     """The name in the state that the wrong facet is in; "" for a reply."""
-    difference = suspicion.difference
+    difference = fault.difference
     return table.parts.get(difference.place or difference.facet, "") if difference is not None else ""
 
 
-def _is_derived(suspicion: Suspicion, table: CallTable) -> bool:
+def _is_derived(fault: Unplaced, table: CallTable) -> bool:
     """Whether the wrong part of the state is none that is read of the program, so that nothing of it can be traced."""
-    part = _part(suspicion, table)
+    part = _part(fault, table)
     return part != "" and part not in table.reads
 
 
-def _known(suspicion: Suspicion, table: CallTable) -> tuple[SourceLine, ...]:
+def _known(fault: Unplaced, table: CallTable) -> tuple[SourceLine, ...]:
     """The lines that the lab itself knows of."""
-    lines = suspicion.comparison.played.steps[suspicion.operation].lines.get(_part(suspicion, table), ())
+    lines = fault.comparison.played.steps[fault.operation].lines.get(_part(fault, table), ())
     return tuple(SourceLine(file=f"{table.module}.py", line=line) for line in lines if line)
 
 
-def _watched(suspicion: Suspicion, table: CallTable) -> dict[str, object]:
-    """The line of the plan for a case that is played up to the suspicious operation, which is traced."""
-    operations = suspicion.comparison.case.trace.operations[: suspicion.operation + 1]
-    difference = suspicion.difference
+def _watched(fault: Unplaced, table: CallTable) -> dict[str, object]:
+    """The line of the plan for a case that is played up to the wrong operation, which is traced."""
+    operations = fault.comparison.case.trace.operations[: fault.operation + 1]
+    difference = fault.difference
     facet, entry = (difference.place or difference.facet, difference.entry) if difference is not None else ("", "")
-    watched = {"operation": suspicion.operation, "read": table.parts.get(facet), "entry": entry}
-    return {**line_of(suspicion.case, operations), "watched": watched}
+    watched = {"operation": fault.operation, "read": table.parts.get(facet), "entry": entry}
+    return {**line_of(fault.case, operations), "watched": watched}
 
 
-def _heard(content: bytes, wanted: Mapping[int, Suspicion]) -> dict[int, dict[str, Any]]:
+def _heard(content: bytes, wanted: Mapping[int, Unplaced]) -> dict[int, dict[str, Any]]:
     """What the traced operations reported, by case: lines of a refusal under "raised", besides what `Watch` saw."""
     heard: dict[int, dict[str, Any]] = {}
     done: Counter[int] = Counter()
@@ -105,9 +104,9 @@ def _heard(content: bytes, wanted: Mapping[int, Suspicion]) -> dict[int, dict[st
     return heard
 
 
-def _named(suspicion: Suspicion, heard: Mapping[str, Any], table: CallTable) -> Named | None:
+def _named(fault: Unplaced, heard: Mapping[str, Any], table: CallTable) -> Named | None:
     """Return the lines for a difference; None when nothing is known that helps."""
-    difference, file = suspicion.difference, f"{table.module}.py"
+    difference, file = fault.difference, f"{table.module}.py"
     assert difference is not None
     if (difference.place or difference.facet) not in table.parts:  # a reply
         lines = lines_of(heard.get("raised") or heard.get("returned"), file)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,12 @@ from grader.runtime.confirm import run_confirmed
 from grader.runtime.observation import Played, Replayed
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Suspect
+from grader.runtime.protocol import Advised, Observations, Unplaced
 from grader.runtime.python import build as checking, play as playing
 from grader.runtime.python.derived import Derive
 from grader.runtime.python.lines import find_lines
 from grader.runtime.python.process import INTERPRETER
 from grader.runtime.python.table import CallTable
-from grader.runtime.source_lines import Lines
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool
 
@@ -105,21 +104,29 @@ class PythonRuntime:
         work: Workspace,
         program: Program,
         *,
-        source: bytes,
         comparisons: Sequence[Comparison],
         options: GradingOptions,
-        suspect: Suspect,
+        building: float,
+        optional: OptionalStages,
+    ) -> Observations:
+        """There is nothing to see besides differences and endings."""
+        return Observations(comparisons=tuple(comparisons))
+
+    def pinpoint(
+        self,
+        work: Workspace,
+        program: Program,
+        *,
+        source: bytes,
+        observed: Observations,
+        unplaced: Sequence[Unplaced],
+        shown: str | None,
         building: float,
         optional: OptionalStages,
     ) -> Observations:
         """Trace the operations that went wrong, to find the lines behind wrong states and replies."""
-        observed = Observations(comparisons=tuple(comparisons))
-        look = partial(find_lines, work, program, observed, suspect, table=self.table, given=self._given)
+        look = partial(find_lines, work, program, observed, unplaced, table=self.table, given=self._given)
         return optional.run(OptionalStage.LINES, look, otherwise=observed)
-
-    def source_lines(self, work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]]) -> Lines:
-        """None: no stack of addresses is observed of a Python program."""
-        return {}
 
     def advise(
         self,

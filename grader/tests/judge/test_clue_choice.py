@@ -10,8 +10,8 @@ from grader.assignment.lab import SEVERAL_TARGETS, Clue
 from grader.core.verdict import Verdict
 from grader.judge.clue_choice import ClueTable, best_clue, clue_alone
 from grader.judge.compare import compare
+from grader.judge.evidence import Evidence
 from grader.judge.patterns import Patterns
-from grader.judge.symptom import Symptom
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.native_played import NativePlayed
@@ -39,15 +39,15 @@ def comparison(*, engines: int = 1) -> Comparison:
     return compare(played, lab().model)
 
 
-def differing(facet: str, *tags: str) -> Symptom:
+def differing(facet: str, *tags: str) -> Evidence:
     """A difference at the call of create_sequence."""
     difference = Difference(facet=facet, field=facet, expected="1", actual="2", tags=frozenset(tags))
-    return Symptom(operation=_CREATE, verdict=Verdict.WRONG_ANSWER, difference=difference)
+    return Evidence(operation=_CREATE, verdict=Verdict.WRONG_ANSWER, difference=difference)
 
 
-def crashing() -> Symptom:
+def crashing() -> Evidence:
     """A crash of that call."""
-    return Symptom(operation=_CREATE, verdict=Verdict.RUN_TIME_ERROR, kind="crash")
+    return Evidence(operation=_CREATE, verdict=Verdict.RUN_TIME_ERROR, kind="crash")
 
 
 _NO_PATTERNS = Patterns((), {})

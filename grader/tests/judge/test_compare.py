@@ -13,7 +13,6 @@ from grader.core.case import Case
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import Comparison, End
-from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.native.native_played import Fault, NativePlayed
 from grader.tests.support.mistakes import LAST_FIT, MISTAKES, NO_COPY
 from grader.tests.support.programs import changed, comparisons, expected_records, first_case, made, told
@@ -72,7 +71,7 @@ def test_a_right_program_does_not_deviate() -> None:
 
     assert comparison.deviations == ()
     assert comparison.actual == comparison.expected
-    assert (comparison.refused, comparison.lost, comparison.ended_at) == (None, 0, len(_STORY.trace.operations))
+    assert (comparison.refused, comparison.ended_at) == (None, len(_STORY.trace.operations))
 
 
 def test_a_forgotten_ref_count_is_the_forks_fault_only() -> None:
@@ -192,17 +191,6 @@ def test_how_a_case_ends(ending: dict[str, object], end: str) -> None:
     assert len(comparison.expected) == len(records)
 
 
-def test_what_was_never_freed_is_counted_at_the_end() -> None:
-    """Only for a case that came to its end: a crash has other worries."""
-    records = expected_records(first_case())
-    lost = [BlockEvent(Event.LIVE, 6, 1, 64, 0, 0)] * 3
-    whole = compare(reported(first_case(), records, events=lost), lab().model)
-    crashed = compare(reported(first_case(), records[:4], events=lost, status=11), lab().model)
-
-    assert (whole.lost, facets(whole)) == (3, {6: {"heap"}})
-    assert (crashed.lost, facets(crashed)) == (0, {})
-
-
 def test_an_allocation_in_a_refused_call_is_a_failing_difference() -> None:
     """Also when the call frees it again; in a call that works it is nobody's business."""
     case = made("refused", "create_sequence 1 5 -> seq; create_sequence 1 5 -> NULL")
@@ -283,7 +271,7 @@ def test_the_first_program_of_a_class_may_be_a_wrong_one() -> None:
         unseen = replace(_STORY, trace=replace(_STORY.trace))
         known, alone = (compare(reported(case, records), lab().model) for case in (seen, unseen))
 
-        assert (facets(known), known.allowed) == (facets(alone), alone.allowed)
+        assert (facets(known), known.follows) == (facets(alone), alone.follows)
         assert bool(known.deviations) is (records is not right)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from grader.core.verdict import Judged, Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.heap_events import BlockEvent, Event
+from grader.runtime.native.heap_events import BlockEvent, Event
 from grader.runtime.native.native_played import Fault
 from grader.tests.support.mistakes import MISTAKES
 from grader.tests.support.programs import (

@@ -8,14 +8,16 @@ import pytest
 
 from grader.core.case import Case
 from grader.core.causes import Audience, guilty_of
+from grader.judge.case_causes import case_findings
 from grader.judge.compare import compare
 from grader.judge.score import most_points
 from grader.labs.paged_kv.lab import lab
 from grader.report.text import render
 from grader.report.why import why
-from grader.runtime.heap_events import HELD, BlockEvent, Event
+from grader.runtime.native.heap_events import HELD, BlockEvent, Event
 from grader.runtime.native.native_played import Fault, NativePlayed
-from grader.tests.support.programs import around, by_hand, first_case, graded_text, judged, made
+from grader.tests.support.programs import around, by_hand, first_case, graded_text, judged, made, observed
+from grader.tests.support.raising import Raising
 
 _FREE_COUNT = 6
 """Where free_local_blocks stands in a record."""
@@ -114,9 +116,10 @@ def test_lost_memory_of_unknown_origin_is_everybodys() -> None:
     played = by_hand(case)
     played.steps[-1] = replace(played.steps[-1], live=5000)
     rule = lab().rubric.rule("traversal")
+    (found,) = case_findings(observed(compare(played, lab().model)), lab(), optional=Raising())
 
-    assert compare(played, lab().model).facets(rule) == {"heap"}
-    assert compare(played, lab().model).facets(replace(rule, calls=frozenset({"free_sequence"}))) == set()
+    assert found.facets(rule) == {"heap"}
+    assert found.facets(replace(rule, calls=frozenset({"free_sequence"}))) == set()
 
 
 def test_reports_say_why_points_are_missing_that_no_finding_cost() -> None:

@@ -17,33 +17,45 @@ from grader.core.picture import Drawing
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
 from grader.judge.case_causes import case_findings
-from grader.judge.case_findings import suspicions
+from grader.judge.case_findings import unplaced
 from grader.judge.compare import compare
-from grader.judge.symptoms import stacks_of
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS
 from grader.report.view import View
 from grader.result.draw_states import pictures
 from grader.runtime.comparison import Comparison
 from grader.runtime.native import advice, leaks, lines
-from grader.runtime.native.native_played import NativePlayed, NativeReplayed, Remark
-from grader.runtime.native.symbolize import lines_at
+from grader.runtime.native.leaks import heap_use
+from grader.runtime.native.native_observations import NativeObservations
+from grader.runtime.native.native_played import NativePlayed, NativeReplayed, Remark, native_played
+from grader.runtime.native.native_program import NativeProgram
+from grader.runtime.native.symbolize import Lines, lines_at
+from grader.runtime.native.symptoms import stacks_of
 from grader.runtime.native.valgrind.xml import read
 from grader.runtime.native.wire import Kind
-from grader.runtime.program import Built, Program
-from grader.runtime.source_lines import Lines, Named, Place
+from grader.runtime.program import Built
+from grader.runtime.source_lines import Named, Place
 from grader.system import sandbox
 from grader.system.process import Command, Completed
 from grader.system.sandbox import Workspace
 from grader.tests.runtime.native.test_replay import TOKEN, frame, story, taken_down
 from grader.tests.support.handmade import outcome, record_of
 from grader.tests.support.hostile_input import WELL, course, mark
-from grader.tests.support.programs import by_hand, expected_records, first_case, judged, native, second_case, told
+from grader.tests.support.programs import (
+    by_hand,
+    expected_records,
+    first_case,
+    judged,
+    native,
+    observed,
+    second_case,
+    told,
+)
 from grader.tests.support.raising import Raising
 
 _SEEDS = range(40)
 _EVENT = struct.Struct("<5i4x4Qq")
-_PROGRAM = Program(content=b"", source_name="llm_memory.c")
+_PROGRAM = NativeProgram(content=b"", source_name="llm_memory.c")
 _LENGTHS = (0, 1, 4, 8, 12, 16, 20, 24, 40, 72, 80, 272, 400)
 _ODD = (0, 1, 2, 3, 5, 7, 11, 64, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 2, 2**64 - 1)
 _RECORD_WORDS = len(expected_records(first_case())[1]) // 4
@@ -92,8 +104,12 @@ def test_frames_of_every_kind(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> No
         stream = frame(Kind.BEGIN, 0, -1) + b"".join(frames) + story(1, *expected_records(second_case()))
         played = taken_down(monkeypatch, stream)
         comparisons = [compare(one, lab().model) for one in played]
-        traced = [leaks._told(one, one.played) for one in comparisons]
-        found = case_findings(traced, any_lines(stacks_of(traced)), None, lab(), optional=Raising())
+        natively = [native_played(one) for one in comparisons]
+        uses = [heap_use(one, leaks._told(own, own)) for one, own in zip(comparisons, natively, strict=True)]
+        seen = NativeObservations(
+            comparisons=tuple(comparisons), uses=uses, lines=any_lines(stacks_of(comparisons, uses))
+        )
+        found = case_findings(seen.completed(), lab(), optional=Raising())
 
         assert judged(*played)[1]
         assert [one.comparison.case for one in found] == [first_case(), second_case()]
@@ -110,7 +126,7 @@ def wrong() -> tuple[Comparison, ...]:
 
 def found_lines(monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> dict[Place, Named]:
     """What is found where the build for lines reports these bodies, one for each case of `wrong`."""
-    suspected = suspicions(case_findings(wrong(), {}, None, lab(), optional=Raising()))
+    suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising()))
     natively = [one.played for one in wrong() if isinstance(one.played, NativePlayed)]
     played = [replace(one, lines=body) for one, body in zip(natively, bodies, strict=True)]
     assert len(suspected) == len(played)

@@ -22,9 +22,11 @@ from grader.judge.score import rule_scores, total
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
-from grader.runtime.native.native_played import NativePlayed
+from grader.runtime.native.leaks import heap_use
+from grader.runtime.native.native_observations import NativeObservations
+from grader.runtime.native.native_played import NativePlayed, NativeStep
 from grader.runtime.native.runtime import NativeRuntime
-from grader.runtime.observation import PlayedStep
+from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox
 from grader.system.budget import Budget
@@ -51,6 +53,9 @@ __all__ = [
     "judged_alone",
     "line_of",
     "made",
+    "memcheck_of",
+    "natively",
+    "observed",
     "played",
     "right",
     "second_case",
@@ -257,9 +262,28 @@ def by_hand(case: Case, *edits: tuple[int, int, int]) -> NativePlayed:
     return NativePlayed(case, steps=told(records), ended=True)
 
 
-def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> list[PlayedStep]:
+def told(records: Sequence[bytes], *, allocations: int = 0, frees: int = 0) -> list[NativeStep]:
     """Operations that left these records, and did this to the heap, each."""
-    return [PlayedStep(record=record, allocations=allocations, frees=frees) for record in records]
+    return [NativeStep(record=record, allocations=allocations, frees=frees) for record in records]
+
+
+def observed(*compared: Comparison) -> NativeObservations:
+    """What the harness alone saw of these cases; no line is known."""
+    uses = [heap_use(one) for one in compared]
+    return NativeObservations(comparisons=compared, uses=uses).completed()
+
+
+def natively(attempt: Attempt) -> NativeObservations:
+    """What was observed of a C program, also what only its runtime knows."""
+    assert isinstance(attempt.observed, NativeObservations)
+    return attempt.observed
+
+
+def memcheck_of(attempt: Attempt) -> Checked:
+    """What Valgrind reported; it has to have been run."""
+    checked = natively(attempt).checked
+    assert checked is not None
+    return checked
 
 
 def judged(
@@ -267,7 +291,7 @@ def judged(
 ) -> tuple[Diagnosed, dict[str, RuleScore]]:
     """Diagnosis and points of what was played by hand."""
     chosen = lab()
-    found = case_findings([compare(one, chosen.model) for one in cases], {}, None, chosen, optional=Raising())
+    found = case_findings(observed(*(compare(one, chosen.model) for one in cases)), chosen, optional=Raising())
     diagnosed = diagnose(found, chosen)
     rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
     scores = rule_scores(

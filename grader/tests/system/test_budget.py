@@ -22,9 +22,9 @@ from grader.core.case import Case
 from grader.core.errors import TooBusy
 from grader.core.record import Record
 from grader.core.verdict import Verdict
-from grader.judge.memory_symptoms import STOPS_WHEN_CHECKED
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
+from grader.runtime.native.symptoms import STOPS_WHEN_CHECKED
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox
 from grader.system.budget import Budget

@@ -24,8 +24,9 @@ from grader.runtime.native.compile.rejected import (
 )
 from grader.runtime.native.compile.symbols import Symbols
 from grader.runtime.native.compile.toolchain import Compiled, compile_file, link_file
+from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.needed_tools import GCC, OBJCOPY
-from grader.runtime.program import Built, Program
+from grader.runtime.program import Built
 from grader.system import tools
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
@@ -85,7 +86,7 @@ def build(
             failed = _link_findings(project, work, linked)
             findings += failed
             if not failed:
-                program = Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
+                program = NativeProgram(content=linked.native, checked=linked.checked, source_name=project.source_name)
                 suspicions += program_findings(project, work, compiled, linked)
     rejected = [finding for finding in dict.fromkeys(suspicions) if finding.field not in allowed]
     return Built(

@@ -16,7 +16,8 @@ from grader.runtime.native.compile.expected_object import too_much
 from grader.runtime.native.compile.harness_objects import SANITIZED_CALLS, TRACED_CALLS
 from grader.runtime.native.compile.link import link
 from grader.runtime.native.compile.project import CProject
-from grader.runtime.program import Built, Program
+from grader.runtime.native.native_program import NativeProgram
+from grader.runtime.program import Built
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
 __all__ = ["build_sanitized", "build_with_lines"]
@@ -58,5 +59,5 @@ def _built(
     linked = link(project, work, data, elf, missing=(), called_by_gcc=called)
     program = None
     if not linked.step:
-        program = Program(content=linked.native, source_name=project.source_name)
+        program = NativeProgram(content=linked.native, source_name=project.source_name)
     return Built(program=program, cpu_seconds=spent + linked.cpu_seconds)

@@ -18,7 +18,7 @@ from grader.runtime.native.compile.link import link
 from grader.runtime.native.compile.outside_files import TELL, outside_files
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.compile.startup import start
-from grader.runtime.program import Program
+from grader.runtime.native.native_program import NativeProgram
 from grader.system import capacity
 from grader.system.budget import Budget
 from grader.system.process import Completed
@@ -43,7 +43,7 @@ void *known_good(size_t size)
 """C code that calls what many submissions call of libc."""
 
 
-def known_good_program(project: CProject, work: Workspace, size: int = 0) -> Program:
+def known_good_program(project: CProject, work: Workspace, size: int = 0) -> NativeProgram:
     """Return the program of a submission without mistakes that does nothing; its object has at least `size` bytes.
 
     Empties the folder before and after. Raises `GraderError` when it cannot be built: then a failure of another file
@@ -64,7 +64,7 @@ def _paid(work: Workspace) -> Iterator[Workspace]:
         work.budget.take(place.budget.paid, whole - place.budget.wall)
 
 
-def _known_good_program(project: CProject, work: Workspace, size: int) -> Program:
+def _known_good_program(project: CProject, work: Workspace, size: int) -> NativeProgram:
     work.clear()
     padding = f"char known_good_padding[{size}] = {{1}};\n" if size else ""
     headers = "".join(f"#include <{header}.h>\n" for header in _HEADERS) + f'#include "{project.header.name}"\n'
@@ -87,7 +87,7 @@ def _known_good_program(project: CProject, work: Workspace, size: int) -> Progra
         raise _broken(linked.step, linked.done)
     capacity.check_room(work.folder)
     work.clear()
-    return Program(content=linked.native, checked=linked.checked, source_name=project.source_name)
+    return NativeProgram(content=linked.native, checked=linked.checked, source_name=project.source_name)
 
 
 def known_good_start(

@@ -15,15 +15,34 @@ from collections.abc import Mapping, Sequence
 
 from grader.core.case import Case
 from grader.core.verdict import SourceLine
-from grader.runtime.memory_faults import MemoryFault
+from grader.runtime.comparison import Comparison
+from grader.runtime.native.valgrind.memory_faults import MemoryFault
 from grader.runtime.source_lines import Place
-from reference.model import Access, Span
+from reference.model import Access, ModelFactory, Span
 
-__all__ = ["Classified", "Contract"]
+__all__ = ["Allowed", "Classified", "Contract", "allowed_spans"]
+
+Allowed = Mapping[int, Sequence[tuple[Span, ...]]]
+"""By case, what each of its operations may touch, up to and including the first with a wrong record."""
 
 _MOST_SPANS = 2
 _CONTRACT = struct.Struct(f"<{1 + 3 * _MOST_SPANS}i")
 _NOTHING_ALLOWED = _CONTRACT.pack(1, *[0] * 3 * _MOST_SPANS)
+
+
+def allowed_spans(comparison: Comparison, model: ModelFactory) -> tuple[tuple[Span, ...], ...]:
+    """Return what each operation may touch (see `Model.allowed`), up to and including the first with a wrong record.
+
+    There it depends on the program's own choice of blocks.
+    """
+    case, steps, follows = comparison.case, comparison.played.steps, comparison.follows
+    allowed = case.expected.allowed[:follows]
+    if comparison.ended_at <= follows:
+        return allowed
+    judging = model(case.trace)
+    before = steps[follows - 1].record if follows else None
+    judging.judge(before, case.trace.operations[follows], steps[follows].record)
+    return (*allowed, judging.allowed())
 
 
 class Contract:

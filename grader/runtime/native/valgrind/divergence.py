@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
-from grader.runtime.observation import PlayedStep
+from grader.runtime.native.native_played import NativeStep
 from grader.runtime.source_lines import Place
 
 __all__ = ["Heap", "diverged", "enough"]
@@ -31,7 +31,7 @@ def enough(natively: Iterable[float], building: float) -> float:
 
 def diverged(
     runs: Iterable[tuple[Mapping[int, Sequence[Heap]], Collection[int]]],
-    steps: Mapping[int, Sequence[PlayedStep]],
+    steps: Mapping[int, Sequence[NativeStep]],
     wrong: Collection[Place],
 ) -> dict[int, int]:
     """Return by case the first operation that differs from the native run, before any error that would explain it.

@@ -22,15 +22,15 @@ from typing import Any
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine
-from grader.runtime.memory_faults import Checked
 from grader.runtime.native.driver import Driver
+from grader.runtime.native.native_played import NativeStep
+from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.plan import plan
 from grader.runtime.native.valgrind.contract import Classified, Contract
 from grader.runtime.native.valgrind.divergence import diverged, enough
 from grader.runtime.native.valgrind.kinds import TOOL
+from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.native.valgrind.one_process import Run, run_once
-from grader.runtime.observation import PlayedStep
-from grader.runtime.program import Program
 from grader.runtime.visibility import by_visibility
 from grader.system.budget import Budget
 from grader.system.sandbox import Workspace
@@ -50,7 +50,7 @@ _SLOWER = 1000  # 50 for Valgrind, 20 for an operation that is slower than those
 
 def memcheck(
     work: Workspace,
-    program: Program,
+    program: NativeProgram,
     cases: Sequence[Case],
     numbers: Sequence[int],
     *,
@@ -59,7 +59,7 @@ def memcheck(
     driver: Driver,
     optional: OptionalStages,
     allowed: Mapping[int, Sequence[tuple[Span, ...]]] | None = None,
-    steps: Mapping[int, Sequence[PlayedStep]] | None = None,
+    steps: Mapping[int, Sequence[NativeStep]] | None = None,
     strict: bool = False,
     origins: bool = False,
     most_processes: int = MOST_PROCESSES,

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine
-from grader.runtime.memory_faults import MemoryFault, Unfreed
+from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.valgrind.divergence import Heap
+from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.valgrind.progress import followed
 from grader.runtime.native.valgrind.xml import Stack, read
 from grader.runtime.native.wire import Frames
-from grader.runtime.program import Program
 from grader.runtime.source_lines import Place
 from grader.system.process import Completed
 from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
@@ -106,7 +106,7 @@ class Run:
 
 def run_once(
     work: Workspace,
-    program: Program,
+    program: NativeProgram,
     feed: Callable[..., bytes],
     patience: float,
     *,
@@ -184,7 +184,7 @@ def _is_cut(done: Completed, document: bytes, *, through: bool) -> bool:
     return (through or done.exit_code in _HARNESS_EXITS) and not ours and not document.rstrip().endswith(_LAST_WORD)
 
 
-def _placed(work: Workspace, program: Program, *, bare: bool) -> str:
+def _placed(work: Workspace, program: NativeProgram, *, bare: bool) -> str:
     """Put the program into the workspace and return its name.
 
     `bare`: without debug information, on which Valgrind may fail; lines are looked up anyway.

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from grader.core.verdict import Advice, Visibility
 from grader.runtime.comparison import Comparison
-from grader.runtime.memory_faults import Checked, MemoryFault
+from grader.runtime.native.valgrind.contract import Allowed
+from grader.runtime.native.valgrind.memory_faults import Checked, MemoryFault
 from reference.model import SHARED_MEMORY, Access
 
 __all__ = ["advice", "cases_with_unset", "cases_without_line", "completed"]
@@ -20,12 +21,14 @@ __all__ = ["advice", "cases_with_unset", "cases_without_line", "completed"]
 _MOST_CASES = 3
 
 
-def cases_without_line(comparisons: Sequence[Comparison], checked: Checked, shown: str | None) -> list[int]:
+def cases_without_line(
+    comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed, shown: str | None
+) -> list[int]:
     """Return a few cases whose first difference is in memory that the operation also reads, with no line known.
 
     `shown` is the case of the diagnosis; it goes first, then short public ones.
     """
-    numbers = [number for number, one in enumerate(comparisons) if _lacks_line(number, one, checked)]
+    numbers = [number for number, one in enumerate(comparisons) if _lacks_line(number, one, checked, allowed)]
 
     def place(number: int) -> tuple[bool, bool, int]:
         case = comparisons[number].case
@@ -54,7 +57,7 @@ def completed(checked: Checked, more: Checked) -> Checked:
     )
 
 
-def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advice]:
+def advice(comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed) -> Iterator[Advice]:
     """Yield advice on stores by calls that may touch nothing, when no effect is left afterwards: each line once.
 
     Only public cases are used: by its choice of lines a program could otherwise reveal a hidden case.
@@ -62,7 +65,7 @@ def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advi
     told = set()
     for breach in checked.breaches:
         comparison = comparisons[breach.case]
-        touches_nothing = comparison.allowed[breach.operation : breach.operation + 1] == ((),)
+        touches_nothing = tuple(allowed[breach.case][breach.operation : breach.operation + 1]) == ((),)
         visible = _touched(comparison, breach.operation)
         hidden = comparison.case.visibility is Visibility.HIDDEN
         if hidden or not breach.stores or visible or not touches_nothing or breach.lines[:1] in told:
@@ -78,12 +81,13 @@ def advice(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[Advi
         )
 
 
-def _lacks_line(number: int, comparison: Comparison, checked: Checked) -> bool:
+def _lacks_line(number: int, comparison: Comparison, checked: Checked, allowed: Allowed) -> bool:
     """Whether the last operation with a contract went wrong, had to read, and has no line yet."""
-    last = len(comparison.allowed) - 1
+    spans = allowed.get(number, ())
+    last = len(spans) - 1
     return (
         last >= 0
-        and any(span.access is Access.READ for span in comparison.allowed[last])
+        and any(span.access is Access.READ for span in spans[last])
         and _touched(comparison, last)
         and (number, last) not in checked.stores
         and number not in {*checked.stopped, *checked.hung, *checked.unchecked}

@@ -20,8 +20,8 @@ from xml.etree import ElementTree as ET
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
-from grader.runtime.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.valgrind.kinds import LEAK, STORE, UNSET, explains_state, in_clues, in_words, origin
+from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.valgrind.progress import RunProgress
 from grader.runtime.source_lines import Place
 

@@ -8,7 +8,7 @@ import pytest
 
 from grader.runtime.native.plan import plan
 from grader.runtime.visibility import by_visibility
-from grader.tests.support.programs import POSIX, around, attempted, findings, made, native
+from grader.tests.support.programs import POSIX, around, attempted, findings, made, memcheck_of, native
 
 pytestmark = pytest.mark.usefixtures("whole_libc")
 
@@ -68,7 +68,6 @@ def test_a_note_left_under_valgrind_is_not_found() -> None:
     )
     attempt = attempted(around("create_sequence", note, top=top), _HIDDEN, _PUBLIC, valgrind=True)
 
-    assert attempt.checked is not None
-    assert attempt.checked.processes == 2
-    assert attempt.checked.unchecked == ()
+    assert memcheck_of(attempt).processes == 2
+    assert memcheck_of(attempt).unchecked == ()
     assert findings(attempt) == []

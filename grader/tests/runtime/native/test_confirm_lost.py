@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.comparison import Comparison
-from grader.runtime.memory_faults import Checked, Unfreed
-from grader.runtime.native.leaks import confirm_lost
-from grader.tests.support.programs import by_hand, made
+from grader.runtime.native.heap_events import BlockEvent, Event
+from grader.runtime.native.leaks import HeapUse, confirm_lost, heap_use
+from grader.runtime.native.valgrind.memory_faults import Checked, Unfreed
+from grader.tests.support.programs import by_hand, first_case, made, observed
 
 
-def confirmed(left: int, unreported: int, **by_function: int) -> Comparison:
-    """Return the comparison of a right case of which Valgrind says this."""
+def confirmed(left: int, unreported: int, **by_function: int) -> HeapUse:
+    """Return what a right case lost of which Valgrind says this."""
     case = made("one", "create_sequence 1 5 -> seq; llm_destroy -> 0", rule="traversal")
     unfreed = Unfreed(cases=(0,), unreported=unreported, by_function=by_function)
     checked = Checked(
@@ -26,15 +26,14 @@ def confirmed(left: int, unreported: int, **by_function: int) -> Comparison:
         left={0: left},
         unfreed=(unfreed,),
     )
-    (comparison,) = confirm_lost([compare(by_hand(case), lab().model)], checked)
-    return comparison
+    comparison = compare(by_hand(case), lab().model)
+    (use,) = confirm_lost([comparison], [heap_use(comparison)], checked)
+    return use
 
 
 def test_a_case_that_lost_nothing_is_as_it_was() -> None:
     """Neither natively nor under Valgrind."""
-    comparison = confirmed(0, 0)
-
-    assert (comparison.lost, comparison.deviations) == (0, ())
+    assert confirmed(0, 0) == HeapUse(events=[], said="0")
 
 
 def test_what_is_left_under_valgrind_is_lost_though_nothing_was_reported_natively() -> None:
@@ -47,6 +46,20 @@ def test_memory_of_the_engine_alone_is_no_matter_of_its_tables() -> None:
     """Which call allocated it, Valgrind's stack says; a helper whose caller is not on the stack says nothing."""
     rule = lab().rubric.rule("traversal")
 
-    assert confirmed(0, 1, llm_init=1).facets(rule) == set()
-    assert confirmed(0, 1, create_sequence=1).facets(rule) == {"heap"}
-    assert confirmed(0, 1, new_table=1).facets(rule) == {"heap"}
+    assert not rule.counts_made_by(confirmed(0, 1, llm_init=1).lost_from)
+    assert rule.counts_made_by(confirmed(0, 1, create_sequence=1).lost_from)
+    assert rule.counts_made_by(confirmed(0, 1, new_table=1).lost_from)
+
+
+def test_what_was_never_freed_is_counted_at_the_end() -> None:
+    """Only for a case that came to its end: a crash has other worries."""
+    lost = [BlockEvent(Event.LIVE, 6, 1, 64, 0, 0)] * 3
+    whole, crashed = by_hand(first_case()), by_hand(first_case())
+    whole.events = crashed.events = lost
+    del crashed.steps[4:]
+    observations = observed(*(compare(one, lab().model) for one in (whole, crashed)))
+
+    assert [use.lost for use in observations.uses] == [3, 0]
+    assert [
+        (number, symptom.kind, symptom.facet) for number, own in observations.symptoms.items() for symptom in own
+    ] == [(0, "leak", "heap")]

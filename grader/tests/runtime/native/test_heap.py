@@ -8,7 +8,7 @@ import pytest
 
 from grader.attempt import Attempt
 from grader.core.verdict import Finding, Verdict
-from grader.runtime.heap_events import Event
+from grader.runtime.native.heap_events import Event
 from grader.tests.support.programs import (
     POSIX,
     around,
@@ -18,6 +18,7 @@ from grader.tests.support.programs import (
     first_case,
     line_of,
     made,
+    memcheck_of,
     played,
     right,
     second_case,
@@ -276,8 +277,7 @@ def test_static_data_is_fresh_in_every_case() -> None:
     attempt = attempted(source, *cases, valgrind=True)
 
     assert findings(attempt) == []
-    assert attempt.checked is not None
-    assert attempt.checked.processes == 1
+    assert memcheck_of(attempt).processes == 1
 
 
 def test_large_variables_are_zeros_in_each_case_and_cost_nothing() -> None:
@@ -295,6 +295,5 @@ def test_large_variables_are_zeros_in_each_case_and_cost_nothing() -> None:
     attempt = attempted(around("llm_init", body, top=top), *[first_case()] * 5, valgrind=True)
 
     assert findings(attempt) == []
-    assert attempt.checked is not None
-    assert (attempt.checked.processes, attempt.checked.unchecked) == (1, ())
+    assert (memcheck_of(attempt).processes, memcheck_of(attempt).unchecked) == (1, ())
     assert attempt.spent["play"] + attempt.spent["memcheck"] < 2

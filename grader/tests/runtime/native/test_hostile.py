@@ -23,6 +23,7 @@ from grader.tests.support.programs import (
     first_case,
     graded_text,
     made,
+    memcheck_of,
     right,
     second_case,
     variants,
@@ -85,8 +86,7 @@ def test_garbage_in_every_descriptor_costs_nothing() -> None:
     attempt = attempted(trouble(f"{_ALL_DESCRIPTORS} {words}", top=top), first_case(), second_case(), valgrind=True)
 
     assert_right(attempt)
-    assert attempt.checked is not None
-    assert attempt.checked.processes == 1
+    assert memcheck_of(attempt).processes == 1
 
 
 def test_closing_every_descriptor_ends_only_its_own_case() -> None:
@@ -104,8 +104,7 @@ def test_descriptors_closed_under_valgrind_only() -> None:
     statements = f'if (getenv("LD_PRELOAD") || getenv("GLIBCPP_FORCE_NEW")) {_ALL_DESCRIPTORS} close(fd);'
     attempt = attempted(trouble(statements, top=top), first_case(), second_case(), valgrind=True)
 
-    assert attempt.checked is not None
-    assert attempt.checked.processes <= 3
+    assert memcheck_of(attempt).processes <= 3
     assert_whole(attempt, 1)
 
 
@@ -141,7 +140,6 @@ def test_no_process_outlives_the_grading() -> None:
         os.kill(process, signal.SIGKILL)
 
     assert left == []
-    assert attempt.checked is not None
     assert {comparison.end for comparison in attempt.comparisons} == {End.REACHED}
 
 
@@ -196,8 +194,7 @@ def test_no_file_is_made_or_changed_without_landlock_either(bare: Callable[..., 
     attempt = attempted(varied(statements, top=top), *variants(len(statements)), valgrind=True)
 
     assert findings(attempt) == []
-    assert attempt.checked is not None
-    assert attempt.checked.unchecked == ()
+    assert memcheck_of(attempt).unchecked == ()
     assert not (attempt.work.folder / "made").exists()
 
 
@@ -265,8 +262,7 @@ def test_names_of_the_harness_do_not_clash() -> None:
     attempt = attempted(_NAMES + right(), first_case(), second_case(), valgrind=True)
 
     assert_right(attempt)
-    assert attempt.checked is not None
-    assert attempt.checked.unchecked == ()
+    assert memcheck_of(attempt).unchecked == ()
 
 
 def test_own_allocators_by_other_names_work() -> None:

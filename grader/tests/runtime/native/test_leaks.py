@@ -6,9 +6,10 @@ import pytest
 
 from grader.core.case import Case
 from grader.core.verdict import Finding, Verdict
-from grader.runtime.heap_events import HELD, UNKNOWN
 from grader.runtime.native import leaks
-from grader.tests.support.programs import POSIX, around, attempted, findings, first_case, line_of, second_case
+from grader.runtime.native.heap_events import HELD, UNKNOWN
+from grader.runtime.native.native_played import native_played
+from grader.tests.support.programs import POSIX, around, attempted, findings, first_case, line_of, natively, second_case
 
 _TOP = POSIX + (
     "#include <stdlib.h>\n#include <stdint.h>\n"
@@ -154,8 +155,8 @@ def test_a_flood_of_lost_blocks_is_counted_but_not_told_one_by_one() -> None:
     source = around("append_kv", "    for (int i = 0; i < 30000; i++) same(malloc(1));", top=_TOP)
     attempt = attempted(source, first_case(), second_case())
 
-    assert [one.lost for one in attempt.comparisons] == [90000, 30000]
-    assert [len(one.played.events) for one in attempt.comparisons] == [1000, 1000]
+    assert [one.lost for one in natively(attempt).uses] == [90000, 30000]
+    assert [len(one.events) for one in natively(attempt).uses] == [1000, 1000]
     assert {finding.verdict for finding in findings(attempt)} == {Verdict.MEMORY_LEAK}
 
 
@@ -163,8 +164,7 @@ def test_nobody_looks_in_an_ordinary_run() -> None:
     """States are judged from a run that spends no time on this."""
     source = around("append_kv", "    if (kv_data == 12) kept = malloc(40);", top=_TOP + "void *volatile kept;\n")
     attempt = attempted(source, first_case())
-    assert attempt.replayed is not None
-    plain = [event.lost_by for event in attempt.replayed.played[0].events]
-    traced = [event.lost_by for event in attempt.comparisons[0].played.events]
+    plain = [event.lost_by for event in native_played(attempt.comparisons[0]).events]
+    traced = [event.lost_by for event in natively(attempt).uses[0].events]
 
     assert (plain, traced) == ([UNKNOWN], [HELD])

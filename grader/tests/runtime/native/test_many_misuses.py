@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.record import from_json
-from grader.runtime.heap_events import Event
+from grader.runtime.native.heap_events import Event
 from grader.runtime.native.wire import Kind
 from grader.tests.runtime.native.test_own_bounds import EVENT
 from grader.tests.runtime.native.test_replay import frame, taken_down

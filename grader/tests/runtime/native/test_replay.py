@@ -18,10 +18,10 @@ from grader.core.case import Case
 from grader.core.errors import DriverError
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed
+from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.plan import plan
 from grader.runtime.native.replay import replay
 from grader.runtime.native.wire import Kind
-from grader.runtime.program import Program
 from grader.system import sandbox
 from grader.system.process import Command, Completed
 from grader.system.sandbox import NO_VARIABLES, Limits, Workspace
@@ -65,11 +65,11 @@ def taken_down(monkeypatch: pytest.MonkeyPatch, reports: bytes, *, exit_code: in
     monkeypatch.setattr(FakeWork, "exit_code", exit_code)
     monkeypatch.setattr(secrets, "randbits", lambda _: TOKEN)
     work = FakeWork(folder=Path("/nonexistent"), user=None)
-    program = Program(content=b"", source_name="llm_memory.c")
+    program = NativeProgram(content=b"", source_name="llm_memory.c")
     return list(_replayed(work, program, (first_case(), second_case())).played)
 
 
-def _replayed(work: Workspace, program: Program, cases: tuple[Case, ...]) -> NativeReplayed:
+def _replayed(work: Workspace, program: NativeProgram, cases: tuple[Case, ...]) -> NativeReplayed:
     return replay(work, program, cases, driver=native().driver)
 
 

@@ -17,7 +17,7 @@ from grader.runtime.native.replay import _step_of
 from grader.runtime.native.wire import Frame, Kind
 from grader.system import process
 from grader.system.sandbox import Limits
-from grader.tests.support.programs import by_hand, first_case, judged
+from grader.tests.support.programs import by_hand, first_case, judged, observed
 from grader.tests.support.raising import Raising
 
 _END = struct.pack("<iiq", 0, 0, 1000)
@@ -82,7 +82,7 @@ def test_a_count_without_an_event_is_a_finding(bad_frees: int, broken: int) -> N
     """A program that changes the harness's counters once got no score at all."""
     case = by_hand(first_case())
     case.steps[-1] = replace(case.steps[-1], bad_frees=bad_frees, broken=broken)
-    (found,) = case_findings([compare(case, lab().model)], {}, None, lab(), optional=Raising())
+    (found,) = case_findings(observed(compare(case, lab().model)), lab(), optional=Raising())
     _, scores = judged(case)
 
     assert [finding.verdict for finding in found.findings] == [Verdict.MEMORY_ERROR]

@@ -19,6 +19,7 @@ from grader.tests.support.programs import (
     graded_text,
     line_of,
     made,
+    memcheck_of,
     second_case,
     variants,
     varied,
@@ -94,8 +95,7 @@ def test_a_jump_within_a_call_is_nobodys_business(way: str) -> None:
     number = list(_LEGAL).index(way)
     attempt = jumped()
 
-    assert attempt.checked is not None
-    assert attempt.checked.unchecked == ()
+    assert memcheck_of(attempt).unchecked == ()
     assert [finding for finding in findings(attempt) if finding.case == attempt.cases[number].name] == []
     assert attempt.replayed is not None
     for run in (attempt.replayed.played[number], attempt.replayed.played[-1]):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from grader.core.case import Case
@@ -15,8 +15,7 @@ from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Ending, Played, PlayedStep, Replayed
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Suspect
-from grader.runtime.source_lines import Lines
+from grader.runtime.protocol import Advised, Observations, Unplaced
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from grader.system.tools import NeededTool
 from grader.tests.support.counter.model import pack
@@ -116,19 +115,28 @@ class ShellRuntime:
         work: Workspace,
         program: Program,
         *,
-        source: bytes,
         comparisons: Sequence[Comparison],
         options: GradingOptions,
-        suspect: Suspect,
         building: float,
         optional: OptionalStages,
     ) -> Observations:
         """There are no instruments."""
         return Observations(comparisons=tuple(comparisons))
 
-    def source_lines(self, work: Workspace, program: Program, stacks: Iterable[tuple[int, ...]]) -> Lines:
-        """No addresses are observed."""
-        return dict.fromkeys(stacks, ())
+    def pinpoint(
+        self,
+        work: Workspace,
+        program: Program,
+        *,
+        source: bytes,
+        observed: Observations,
+        unplaced: Sequence[Unplaced],
+        shown: str | None,
+        building: float,
+        optional: OptionalStages,
+    ) -> Observations:
+        """No line is looked for."""
+        return observed
 
     def advise(
         self,

@@ -11,6 +11,7 @@ from elftools.elf.elffile import ELFFile
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.verdict import Verdict
+from grader.runtime.native.native_program import native_program
 from grader.tests.support.programs import (
     POSIX,
     around,
@@ -64,7 +65,7 @@ def needs_loader(attempt: Attempt) -> bool:
     """The same of the program that was made for Valgrind."""
     assert attempt.built is not None
     assert attempt.built.program is not None
-    return loader(attempt.built.program.checked)
+    return loader(native_program(attempt.built.program).checked)
 
 
 _USUAL = (

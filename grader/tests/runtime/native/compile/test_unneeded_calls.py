@@ -16,6 +16,7 @@ from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.report.text import render
 from grader.runtime.native.compile import unneeded_calls
+from grader.runtime.native.native_program import native_program
 from grader.runtime.program import Built, Program
 from grader.system import process
 from grader.system.process import Patience
@@ -58,7 +59,7 @@ def built(statements: str) -> Built:
 
 def loaded(program: Program) -> bool:
     """Does the loader start what Valgrind runs, and put libc beside it?"""
-    elf = ELFFile(io.BytesIO(program.checked))
+    elf = ELFFile(io.BytesIO(native_program(program).checked))
     return any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments())
 
 

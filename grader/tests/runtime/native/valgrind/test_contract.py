@@ -19,7 +19,19 @@ from grader.report import text
 from grader.result.assemble import record
 from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES
 from grader.tests.support.mistakes import LAST_FIT, MISTAKES, NO_COPY
-from grader.tests.support.programs import POSIX, around, attempted, changed, findings, line_of, made, right
+from grader.tests.support.programs import (
+    POSIX,
+    around,
+    attempted,
+    changed,
+    findings,
+    line_of,
+    made,
+    memcheck_of,
+    natively,
+    observed,
+    right,
+)
 from grader.tests.support.raising import Raising
 from grader.tests.support.stores import STORE, copying, storing, story
 from reference.model import SHARED_MEMORY
@@ -80,8 +92,7 @@ def test_each_breach_has_its_rule_case_operation_and_line(mistake: str) -> None:
     found = findings(attempt)
     line = SourceLine(file="llm_memory.c", line=line_of(source))
 
-    assert attempt.checked is not None
-    assert attempt.checked.errors == ()
+    assert memcheck_of(attempt).errors == ()
     for case, operation in zip(story(), operations, strict=False):
         (finding,) = (one for one in found if one.case == case.name)
         assert (finding.rule, finding.verdict, finding.operation) == (rule, Verdict.WRONG_ANSWER, operation)
@@ -96,7 +107,7 @@ def test_each_breach_has_its_rule_case_operation_and_line(mistake: str) -> None:
 def test_a_breach_is_in_the_report_and_costs_nothing_more(mistake: str) -> None:
     """Points are what the same run is worth without what Valgrind saw; the student reads the line."""
     source, attempt = _BAD[mistake][0], bad(mistake)
-    native = case_findings(attempt.comparisons, {}, None, lab(), optional=Raising())
+    native = case_findings(observed(*attempt.comparisons), lab(), optional=Raising())
     diagnosis = diagnose(native, lab()).diagnosis
     assert diagnosis is not None
     without = rule_scores(native, lab().rubric, attempt.cases, builds=True, diagnosed=diagnosis.rule)
@@ -167,19 +178,17 @@ def test_another_choice_of_block_is_no_breach() -> None:
     """In the operation that takes another block the contract is that of this block; later there is none."""
     attempt = graded(changed(LAST_FIT), made("grow", "create_sequence 1 16 -> seq; append_kv 1 5 -> 0; append_kv 1 6 -> 0"))  # fmt: skip
 
-    assert attempt.checked is not None
-    assert attempt.checked.breaches == ()
-    assert attempt.checked.stores == {}
-    assert len(attempt.comparisons[0].allowed) == 2
+    assert memcheck_of(attempt).breaches == ()
+    assert memcheck_of(attempt).stores == {}
+    assert len(natively(attempt).allowed[0]) == 2
 
 
 def test_a_contract_ends_with_the_first_physical_difference() -> None:
     """Natively seen; what the program does from there on has other bytes to touch."""
     attempt = graded(changed(MISTAKES["free-count"]))
 
-    assert [len(one.allowed) for one in attempt.comparisons] == [2, 2]
-    assert attempt.checked is not None
-    assert (attempt.checked.breaches, attempt.checked.processes) == ((), 1)
+    assert [len(one) for one in natively(attempt).allowed.values()] == [2, 2]
+    assert (memcheck_of(attempt).breaches, memcheck_of(attempt).processes) == ((), 1)
 
 
 def test_a_missing_copy_has_no_line() -> None:
@@ -223,8 +232,7 @@ def test_a_second_process_runs_only_where_it_can_help(program: str, processes: i
     """For a difference in memory that the operation also reads, whose line is unknown."""
     attempt = bad(program) if program else graded(right())
 
-    assert attempt.checked is not None
-    assert attempt.checked.processes == processes <= MOST_PROCESSES
+    assert memcheck_of(attempt).processes == processes <= MOST_PROCESSES
 
 
 def test_an_unset_value_is_told_with_the_line_that_made_it() -> None:
@@ -236,8 +244,7 @@ def test_an_unset_value_is_told_with_the_line_that_made_it() -> None:
 
     assert finding.source[0].line == line_of(source)
     assert f"llm_memory.c:{line_of(source, '/* MADE */')}" in finding.message
-    assert attempt.checked is not None
-    assert attempt.checked.processes == 2
+    assert memcheck_of(attempt).processes == 2
 
 
 def test_pool_differences_say_that_they_are_in_shared_memory() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grader.core.verdict import Verdict
+from grader.runtime.native.native_played import NativeStep
 from grader.runtime.native.valgrind.divergence import diverged, enough
-from grader.runtime.observation import PlayedStep
 from grader.tests.support.programs import around, first_case, graded_text, made, second_case
 
 _TOP = """#include <stdint.h>
@@ -67,8 +67,8 @@ def test_the_first_operation_that_differs(
     """A case that was cut off says nothing of what it did not come to."""
     steps = {
         7: [
-            PlayedStep(record=b"", allocations=1, frees=0, live=1),
-            PlayedStep(record=b"", allocations=2, frees=1, live=2),
+            NativeStep(record=b"", allocations=1, frees=0, live=1),
+            NativeStep(record=b"", allocations=2, frees=1, live=2),
         ]
     }
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from grader.assignment import load
 from grader.labs.paged_kv.lab import lab
-from grader.tests.support.programs import POSIX, around, attempted, findings, graded_text
+from grader.tests.support.programs import POSIX, around, attempted, findings, graded_text, memcheck_of
 from grader.tests.support.stores import copying, storing, story
 
 _WAYS = {
@@ -53,8 +53,7 @@ def test_what_leaves_nothing_behind_is_nobodys_business() -> None:
     cases = [case for number in range(len(_WAYS)) for case in story(blocks=6 + number)]
     attempt = attempted(conforming(), *cases, valgrind=True)
 
-    assert attempt.checked is not None
-    assert attempt.checked.processes == 1
+    assert memcheck_of(attempt).processes == 1
     assert findings(attempt) == []
     assert attempt.advice == ()
     assert sum(score.points for score in attempt.scores) == sum(score.max_points for score in attempt.scores)

@@ -10,7 +10,7 @@ import pytest
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.verdict import Tool, Verdict
-from grader.runtime.memory_faults import Checked
+from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.native.valgrind.progress import RunProgress
 from grader.runtime.native.valgrind.xml import ReadReport, read
 from grader.tests.support.programs import (
@@ -22,6 +22,7 @@ from grader.tests.support.programs import (
     graded_text,
     line_of,
     made,
+    memcheck_of,
     second_case,
     variants,
     varied,
@@ -51,8 +52,7 @@ def cases(count: int) -> tuple[Case, ...]:
 def checked(source: str, *chosen: Case) -> Checked:
     """What Valgrind saw."""
     attempt = attempted(source, *chosen, valgrind=True)
-    assert attempt.checked is not None
-    return attempt.checked
+    return memcheck_of(attempt)
 
 
 _ERRORS = {
@@ -91,8 +91,7 @@ def mistaken() -> tuple[str, Attempt]:
 def test_an_error_belongs_to_a_case_an_operation_and_a_line(kind: str) -> None:
     """Read, write, freed memory, values that were never set."""
     source, attempt = mistaken()
-    assert attempt.checked is not None
-    own = [error for error in attempt.checked.errors if error.case == list(_ERRORS).index(kind) + 1]
+    own = [error for error in memcheck_of(attempt).errors if error.case == list(_ERRORS).index(kind) + 1]
     errors = [error for error in own if error.kind == kind.split(maxsplit=1)[0]]
 
     assert errors
@@ -105,8 +104,7 @@ def test_right_cases_beside_errors_have_none() -> None:
     """Before and behind them, in the same process."""
     attempt = mistaken()[1]
 
-    assert attempt.checked is not None
-    assert {error.case for error in attempt.checked.errors} == set(range(1, len(_ERRORS) + 1))
+    assert {error.case for error in memcheck_of(attempt).errors} == set(range(1, len(_ERRORS) + 1))
 
 
 def test_findings_of_valgrind_say_so() -> None:
@@ -142,8 +140,7 @@ def test_an_error_that_repeats_is_found_in_every_case() -> None:
     attempt = attempted(source, *cases(5), valgrind=True)
     found = [finding for finding in findings(attempt) if finding.verdict is Verdict.MEMORY_ERROR]
 
-    assert attempt.checked is not None
-    assert sorted(attempt.checked.counted) == [(number, 3) for number in range(5)]
+    assert sorted(memcheck_of(attempt).counted) == [(number, 3) for number in range(5)]
     assert {finding.case for finding in found} == {case.name for case in cases(5)}
     assert {(finding.operation, finding.source[0].line) for finding in found} == {(4, line_of(source))}
     assert all(one.memory_errors for one in attempt.found)
@@ -184,8 +181,7 @@ def test_a_leak_in_every_case_is_found_in_every_case() -> None:
     source = appending("parked = malloc(40); /* HERE */", top=_TOP + "void *parked;\n")
     attempt = attempted(source, *cases(20), valgrind=True)
 
-    assert attempt.checked is not None
-    assert attempt.checked.processes == 1
+    assert memcheck_of(attempt).processes == 1
     assert all(one.leaks for one in attempt.found)
     assert {finding.source[0].line for finding in findings(attempt)} == {line_of(source)}
 

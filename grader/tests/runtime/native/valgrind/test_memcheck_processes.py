@@ -16,8 +16,8 @@ from grader.core.case import Case
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.memory_faults import Checked
 from grader.runtime.native.valgrind import memcheck as memory, one_process as module
+from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.native.valgrind.one_process import Run
 from grader.runtime.program import Program
 from grader.system import sandbox
@@ -31,6 +31,7 @@ from grader.tests.support.programs import (
     graded_text,
     line_of,
     made,
+    memcheck_of,
     native,
     right,
     second_case,
@@ -58,8 +59,7 @@ def cases(count: int) -> tuple[Case, ...]:
 def checked(source: str, *chosen: Case) -> Checked:
     """What Valgrind saw."""
     attempt = attempted(source, *chosen, valgrind=True)
-    assert attempt.checked is not None
-    return attempt.checked
+    return memcheck_of(attempt)
 
 
 @pytest.fixture
@@ -89,8 +89,7 @@ def test_a_program_that_dies_under_valgrind_gets_three_processes_at_most(started
     """Each dies in its first case; what is left stays unchecked, and the grading goes on."""
     attempt = attempted(when_valgrind("abort();"), *cases(6), valgrind=True)
 
-    assert attempt.checked is not None
-    assert attempt.checked.processes == started() <= 3
+    assert memcheck_of(attempt).processes == started() <= 3
     assert {comparison.end.value for comparison in attempt.comparisons} == {"reached"}
 
 
@@ -116,8 +115,7 @@ def test_valgrind_has_the_room_that_there_is_natively() -> None:
     source = around("append_kv", f"    {much}\n    {unset}", top=top)
     attempt = attempted(source, first_case(), second_case(), valgrind=True)
 
-    assert attempt.checked is not None
-    assert attempt.checked.unchecked == ()
+    assert memcheck_of(attempt).unchecked == ()
     assert {(one.verdict, one.source[0].line) for one in findings(attempt)} == {(Verdict.MEMORY_ERROR, line_of(source))}
 
 
@@ -141,8 +139,7 @@ def test_what_hangs_under_valgrind_only_is_ended_soon(statement: str) -> None:
     (finding,) = findings(attempt)
 
     assert time.monotonic() - started < 20  # it is 2 s on a quiet machine; test_budget.py measures CPU time
-    assert attempt.checked is not None
-    assert (attempt.checked.unchecked, attempt.checked.processes) == ((), 3)
+    assert (memcheck_of(attempt).unchecked, memcheck_of(attempt).processes) == ((), 3)
     assert (finding.case, finding.operation, finding.verdict) == ("made/first", 6, Verdict.TIME_LIMIT_EXCEEDED)
     if "pause" not in statement:
         assert finding.source[0].line == line_of(source)
@@ -156,8 +153,7 @@ def test_a_loop_over_unset_memory_has_its_line() -> None:
     attempt = attempted(source, first_case(), valgrind=True)
     hang = next(one for one in findings(attempt) if one.verdict is Verdict.TIME_LIMIT_EXCEEDED)
 
-    assert attempt.checked is not None
-    assert list(attempt.checked.hung) == [0]
+    assert list(memcheck_of(attempt).hung) == [0]
     assert hang.source[0].line == line_of(source)
 
 

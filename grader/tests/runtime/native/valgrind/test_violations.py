@@ -17,7 +17,7 @@ from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.tests.support.programs import around, attempted, changed, findings, line_of, made, right
+from grader.tests.support.programs import around, attempted, changed, findings, line_of, made, natively, right
 
 _HERE, _MADE = "/* HERE */", "/* MADE */"
 _TOP = """#pragma GCC diagnostic ignored "-Wuse-after-free"
@@ -174,7 +174,7 @@ def test_what_needs_no_valgrind_is_told_without_it(name: str) -> None:
     line = line_of(wanted.source, wanted.native or "")
     (finding, *_) = told(attempt, wanted.native_kind or wanted.kind, line)
 
-    assert attempt.checked is None
+    assert natively(attempt).checked is None
     assert min(one.operation or 0 for one in findings(attempt)) == wanted.operation
     assert (finding.rule, finding.verdict) == (wanted.rule, wanted.verdict)
     assert (finding.case, finding.operation) == (wanted.case, wanted.operation)

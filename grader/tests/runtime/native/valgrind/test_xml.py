@@ -9,9 +9,9 @@ import pytest
 
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine, Verdict
-from grader.runtime.memory_faults import Checked
 from grader.runtime.native import runtime
 from grader.runtime.native.valgrind.memcheck import memcheck
+from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.native.valgrind.progress import followed
 from grader.runtime.native.valgrind.xml import read
 from grader.runtime.native.wire import Frames, Kind

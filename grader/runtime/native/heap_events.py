@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["HELD", "UNKNOWN", "BlockEvent", "Event", "Misuse"]
+__all__ = ["ALLOCATED", "DAMAGED", "HELD", "RELEASED_WRONGLY", "UNKNOWN", "BlockEvent", "Event", "Misuse"]
+
+ALLOCATED = "allocated"
+"""Tag of a difference: a call that must fail allocated memory."""
+
+RELEASED_WRONGLY = "released-wrongly"
+"""Tag of a difference: memory was released that may not be."""
+
+DAMAGED = "damaged"
+"""Tag of a difference: something was written outside of allocations."""
 
 UNKNOWN, HELD = -1, -2
 """Values in the place of an operation number."""
