@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
+from grader.core.difference import SHARED_MEMORY
 from grader.core.identity_key import Same
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Finding, Judged, Stage, Tool, Verdict
@@ -23,7 +24,6 @@ from grader.judge.symptoms import symptoms
 from grader.runtime.comparison import Comparison
 from grader.runtime.memory_faults import Checked
 from grader.runtime.source_lines import Lines, Named, Place
-from reference.model import SHARED_MEMORY
 from reference.operation import Trace
 
 __all__ = ["BREACH", "case_findings"]
@@ -62,7 +62,7 @@ def case_findings(
         for comparison, own in zip(comparisons, symptoms(comparisons, lines, checked), strict=True)
     ]
     failing = [one for one in found if one.symptoms]
-    calls = calls_of(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
+    calls = calls_of(comparisons, lambda number: found[number].first_wrong) if failing else ()
     made = stages(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
     not_yet = {one.call for one in made if one.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from grader.core.difference import Difference, Judgement
+from grader.core.model import CannotFollow, Model, ModelFactory
 from grader.runtime.comparison import ALLOCATED, DAMAGED, RELEASED_WRONGLY, Comparison, Deviation, End
 from grader.runtime.heap_events import Event
 from grader.runtime.observation import NO_TIME, Played, PlayedStep
-from reference.model import CannotFollow, CannotGoOn, CannotPoke, Difference, Judgement, Model, ModelFactory
 from reference.operation import Reply
+from reference.oracle import CannotGoOn, CannotPoke
 
 __all__ = ["compare"]
 

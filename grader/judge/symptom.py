@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grader.core.difference import Difference, Judgement
 from grader.core.verdict import Finding, SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison
-from reference.model import Difference, Judgement
 
 __all__ = ["Symptom", "finding_of", "without_tool"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from grader.core.difference import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 from grader.core.verdict import SourceLine, Verdict
 from grader.judge.memory_symptoms import checker_symptoms, known, leaks, misuses
 from grader.judge.symptom import Symptom, finding_of
@@ -16,7 +17,6 @@ from grader.runtime.heap_events import BlockEvent, Event
 from grader.runtime.memory_faults import Checked
 from grader.runtime.observation import Ending
 from grader.runtime.source_lines import Lines, Place, stack_of
-from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED, Difference
 
 __all__ = ["INVARIANT", "stacks_of", "symptoms"]
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from grader.core.case import Case
+from grader.core.difference import Difference, Judgement
+from grader.core.model import Span
 from grader.core.rubric import Rule
 from grader.runtime.heap_events import Event
 from grader.runtime.observation import Played
-from reference.model import Difference, Judgement, Span
 from reference.operation import Reply
 
 __all__ = ["ALLOCATED", "DAMAGED", "LOST", "RELEASED_WRONGLY", "Comparison", "Deviation", "End"]

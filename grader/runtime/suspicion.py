@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grader.core.difference import Difference, Judgement
 from grader.runtime.comparison import Comparison
-from reference.model import Difference, Judgement
 
 __all__ = ["Suspicion"]
 

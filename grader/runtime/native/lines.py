@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from grader.core.difference import STILL_EMPTY, Difference
 from grader.core.verdict import Visibility
 from grader.runtime.comparison import ALLOCATED
 from grader.runtime.heap_events import BlockEvent, Event
@@ -23,7 +24,6 @@ from grader.runtime.program import Built
 from grader.runtime.source_lines import Lines, Named, Place, stack_of
 from grader.runtime.suspicion import Suspicion
 from grader.system.sandbox import Workspace
-from reference.model import STILL_EMPTY, Difference
 
 __all__ = ["find_lines"]
 

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from grader.core.case import Case
+from grader.core.model import Access, Span
 from grader.core.verdict import SourceLine
 from grader.runtime.memory_faults import MemoryFault
 from grader.runtime.source_lines import Place
-from reference.model import Access, Span
 
 __all__ = ["Classified", "Contract"]
 

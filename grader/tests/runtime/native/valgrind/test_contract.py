@@ -9,6 +9,7 @@ import pytest
 
 from grader.attempt import Attempt
 from grader.core.case import Case
+from grader.core.difference import SHARED_MEMORY
 from grader.core.picture import Drawing
 from grader.core.verdict import SourceLine, Tool, Verdict
 from grader.judge.case_causes import case_findings
@@ -22,7 +23,6 @@ from grader.tests.support.mistakes import LAST_FIT, MISTAKES, NO_COPY
 from grader.tests.support.programs import POSIX, around, attempted, changed, findings, line_of, made, right
 from grader.tests.support.raising import Raising
 from grader.tests.support.stores import STORE, copying, storing, story
-from reference.model import SHARED_MEMORY
 
 _CREATED = "        sequence->block_table[l1][l2] = allocateBlock(engine);\n    }\n    listAppend"
 _RELEASED = "        engine->free_local_blocks++;\n    }\n}\n"
