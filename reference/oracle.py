@@ -13,10 +13,28 @@ from typing import Protocol
 
 from reference.operation import Operation, Reply, Trace
 
-__all__ = ["Engine", "Generator", "Oracle", "OracleFactory", "Plain", "Refused", "text_of"]
+__all__ = [
+    "CannotGoOn",
+    "CannotPoke",
+    "Engine",
+    "Generator",
+    "Oracle",
+    "OracleFactory",
+    "Plain",
+    "Refused",
+    "text_of",
+]
 
 Plain = None | bool | int | float | str | Sequence["Plain"] | dict[str, "Plain"]
 """A value as JSON has it."""
+
+
+class CannotGoOn(Exception):
+    """Nothing follows from the state taken over from a program; the message says what about it cannot be."""
+
+
+class CannotPoke(Exception):
+    """A poke does not fit the state it meets."""
 
 
 class Refused(Exception):
@@ -37,13 +55,13 @@ class Oracle(Protocol):
     """A reference engine."""
 
     def apply(self, operation: Operation) -> Reply:
-        """Do one operation. Raises `reference.model.CannotGoOn` where the document no longer says what comes next."""
+        """Do one operation. Raises `CannotGoOn` where the document no longer says what comes next."""
 
     def state(self) -> dict[str, Plain]:
         """All that the document says about the state; each call returns new values."""
 
     def restore(self, state: dict[str, Plain]) -> None:
-        """Take over a state. Raises `reference.model.CannotGoOn` with a sentence when it cannot be one."""
+        """Take over a state. Raises `CannotGoOn` with a sentence when it cannot be one."""
 
 
 OracleFactory = Callable[[Trace], Oracle]

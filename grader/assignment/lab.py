@@ -12,10 +12,11 @@ from typing import Any
 
 from grader.core.case import Case, Grammar
 from grader.core.chart import Chart
+from grader.core.difference import Judgement
+from grader.core.model import ModelFactory
 from grader.core.picture import Part
 from grader.core.rubric import Rubric
 from grader.runtime.protocol import Runtime
-from reference.model import Judgement, ModelFactory
 from reference.operation import Operation, Trace
 
 __all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Charts", "Clue", "Lab", "Predicate"]
@@ -65,10 +66,6 @@ class Clue:
     """A condition that needs code: one of the lab's predicates."""
 
 
-def _no_situations(trace: Trace) -> tuple[frozenset[str], ...]:
-    return (frozenset(),) * len(trace.operations)
-
-
 def _never_odd(_: Trace) -> bool:
     return False
 
@@ -116,10 +113,9 @@ class Lab:
     """How it is run, beside the submission."""
     oracle_files: tuple[Path, ...] = ()
     """The files of an oracle that is nearly the solution, so that students must not have it."""
-    situations: Callable[[Trace], tuple[frozenset[str], ...]] = _no_situations
-    """For each operation of a trace: the words for the situations of its call."""
     situation_words: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
-    """The sentence for each of these words, the most informative first; "CALL WORD" has the sentence for that call."""
+    """The sentence for each circumstance of a reply, the most informative first; "CALL WORD" has the sentence for that
+    call. Circumstances without a sentence are not told."""
     is_odd: Callable[[Trace], bool] = _never_odd
     """Whether the set-up is unusual, such as a pool that ends within a block. Such a case is shown after plain ones."""
     notation: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)

@@ -17,10 +17,11 @@ from grader.assignment.operations import OperationReader
 from grader.assignment.toml_table import Table
 from grader.core.case import Case, Expected, Generated, Grammar, Number
 from grader.core.errors import CaseFileError, Problem
+from grader.core.model import Step, play
 from grader.core.verdict import Visibility
 from grader.system.text_file import short
-from reference.model import CannotGoOn, CannotPoke, Step, play
 from reference.operation import Operation, Trace
+from reference.oracle import CannotGoOn, CannotPoke
 
 __all__ = ["load", "load_folder", "paths"]
 

@@ -15,9 +15,9 @@ from grader.bench.measure import Candidate, Tell
 from grader.bench.subject import Subject
 from grader.bench.traces import on_pool
 from grader.core.case import Expected
+from grader.core.model import play
 from grader.runtime.observation import Replayed
 from grader.system import sandbox
-from reference.model import play
 
 __all__ = ["Operations", "replayed_operations"]
 

@@ -20,11 +20,11 @@ from grader.assignment.load import load_folder
 from grader.bench.figures import Figure, Target, ratio
 from grader.bench.measure import Candidate, Tell, rounds_of
 from grader.core.case import Case, Expected, Generated
+from grader.core.model import play
 from grader.core.verdict import Verdict
 from grader.labs import LABS, open_lab, present
 from grader.system import process
 from grader.system.process import Patience
-from reference.model import play
 from reference.operation import Trace
 
 __all__ = ["python_labs"]

@@ -19,13 +19,13 @@ from grader.bench import per_case
 from grader.bench.subject import Subject
 from grader.core.case import Case
 from grader.core.errors import UsageError
+from grader.core.model import play
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Visibility
 from grader.runtime.comparison import End
 from grader.runtime.native.native_program import NativeProgram, native_program
 from grader.system.process import Command, Completed
 from grader.system.sandbox import NO_VARIABLES, Limits, Workspace, workspace
-from reference.model import play
 
 __all__ = ["PlainFolder", "dynamic", "naive", "plain", "pytest_files", "pytest_run"]
 

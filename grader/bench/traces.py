@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from grader.core.case import Case, Expected
-from reference.model import ModelFactory, play
+from grader.core.model import ModelFactory, play
 from reference.operation import Operation, Trace
 
 __all__ = ["on_pool"]

@@ -10,10 +10,10 @@ from grader.cli.options import case_names, chosen_case, chosen_labs, lab_option,
 from grader.cli.parser import Parser
 from grader.cli.terminal import console
 from grader.core.errors import ExitCode
+from grader.core.model import play
 from grader.core.picture import Part, Shape
 from grader.report.charts import chart_lines, legend_of
 from grader.result.draw_charts import expected_charts
-from reference.model import play
 
 __all__ = ["explain", "options"]
 

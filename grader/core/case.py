@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader.core.model import ModelFactory, Span, Step
 from grader.core.verdict import Visibility
-from reference.model import ModelFactory, Span, Step
 from reference.operation import Argument, Operation, Reply, Trace, written
 from reference.oracle import Generator
 
@@ -195,7 +195,7 @@ class Expected:
 
     @classmethod
     def of(cls, steps: Iterable[Step]) -> Expected:
-        """Collect the steps of a played trace (`reference.model.play`)."""
+        """Collect the steps of a played trace (`grader.core.model.play`)."""
         played = tuple(steps)
         return cls(
             replies=tuple(step.reply for step in played),

@@ -51,7 +51,7 @@ def case_findings(observed: Observations, lab: Lab, *, optional: OptionalStages)
         for number, comparison in enumerate(comparisons)
     ]
     failing = [one for one in found if one.evidence]
-    calls = calls_of(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
+    calls = calls_of(comparisons, lambda number: found[number].first_wrong) if failing else ()
     made = stages(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
     not_yet = {one.call for one in made if one.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)

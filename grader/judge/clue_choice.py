@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
+from grader.core.difference import NEVER_SET, Difference
 from grader.core.verdict import Verdict
 from grader.judge.evidence import Evidence
 from grader.judge.patterns import Patterns
 from grader.runtime.comparison import Comparison
-from reference.model import NEVER_SET, Difference
 from reference.operation import Operation
 
 __all__ = ["ClueTable", "best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from grader.core.difference import Judgement
+from grader.core.model import CannotFollow, Model, ModelFactory
 from grader.runtime.comparison import Comparison, Deviation, End
 from grader.runtime.observation import NO_TIME, Played, PlayedStep
-from reference.model import CannotFollow, CannotGoOn, CannotPoke, Judgement, Model, ModelFactory
 from reference.operation import Reply
+from reference.oracle import CannotGoOn, CannotPoke
 
 __all__ = ["compare"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from grader.core.difference import Difference, Judgement
 from grader.core.symptom import Symptom
 from grader.core.verdict import Finding, SourceLine, Verdict
 from grader.runtime.comparison import COUNTED, Comparison, End
 from grader.runtime.observation import Ending
 from grader.runtime.protocol import Observations
 from grader.runtime.source_lines import Culprit
-from reference.model import Difference, Judgement
 
 __all__ = ["INVARIANT", "Evidence", "evidence", "finding_of"]
 

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import comb
 
-from grader.assignment.lab import ONLY, Lab
-from grader.core.identity_key import Same
+from grader.assignment.lab import ONLY
 from grader.core.verdict import Visibility
 from grader.runtime.comparison import Comparison
-from reference.operation import Reply, Trace
+from reference.operation import Reply
 
 __all__ = ["Call", "Patterns", "calls_of"]
 
@@ -92,31 +90,22 @@ def _alike(one: Reply, other: Reply) -> bool:
     return one.refused is other.refused and (not one.refused or one.clause == other.clause)
 
 
-def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab) -> Iterator[Call]:
+def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int]) -> Iterator[Call]:
     """Yield the calls of the public cases; `first_wrong` maps a case to its first bad operation, -1 without one."""
     for number, one in enumerate(comparisons):
         if one.case.visibility is not Visibility.PUBLIC:
             continue
-        words = _situations(Same(one.case.trace), lab.situations)
         bad = first_wrong(number)
-        end = len(one.actual) if bad < 0 else min(bad + 1, len(words))
+        end = len(one.actual) if bad < 0 else min(bad + 1, len(one.expected))
         for place, operation in enumerate(one.case.trace.operations[:end]):
             yield Call(
                 case=number,
                 name=operation.name,
-                words=words[place],
+                words=one.expected[place].circumstances,
                 expected=one.expected[place],
                 refused=place >= len(one.actual) or one.actual[place].refused,
                 wrong=place == bad,
             )
-
-
-@lru_cache(maxsize=1024)
-def _situations(
-    trace: Same[Trace], situations: Callable[[Trace], tuple[frozenset[str], ...]]
-) -> tuple[frozenset[str], ...]:
-    """The situations of each operation; they are the same for every submission of a class."""
-    return situations(trace.value)
 
 
 def _never(calls: Sequence[Call]) -> Iterator[str]:

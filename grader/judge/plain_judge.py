@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grader.core.case import Signature
+from grader.core.difference import SENTENCE, Difference, Judgement
 from grader.core.facet import Facet
-from reference.model import SENTENCE, CannotGoOn, Difference, Judgement, Span
+from grader.core.model import Span
 from reference.operation import Operation, Reply, Trace
-from reference.oracle import Oracle, OracleFactory, Plain, text_of
+from reference.oracle import CannotGoOn, Oracle, OracleFactory, Plain, text_of
 
 __all__ = ["REPLY", "UNREADABLE", "Invariants", "PlainModel", "record_of", "reply_of"]
 
@@ -67,7 +68,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class PlainModel:
-    """An oracle as the grader sees a reference engine; see `reference.model.Model`."""
+    """An oracle as the grader sees a reference engine; see `grader.core.model.Model`."""
 
     trace: Trace
     oracle: OracleFactory = field(kw_only=True)

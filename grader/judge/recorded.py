@@ -16,7 +16,7 @@ from typing import Any
 
 from grader.core.case import Case
 from grader.core.errors import CaseFileError, Problem
-from reference.model import CannotFollow, ModelFactory, play
+from grader.core.model import CannotFollow, ModelFactory, play
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import Plain
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from grader.assignment.lab import Lab
 from grader.core.chart import Chart, ComparedChart, Level, Place, Track
 from grader.runtime.comparison import Comparison
-from reference.model import CannotGoOn, CannotPoke
 from reference.operation import Trace
+from reference.oracle import CannotGoOn, CannotPoke
 
 __all__ = ["charts", "expected_charts"]
 

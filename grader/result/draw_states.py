@@ -24,7 +24,7 @@ from grader.core.record import Record
 from grader.core.verdict import Outcome
 from grader.result.draw_charts import charts
 from grader.runtime.comparison import Comparison
-from reference.model import CannotGoOn, CannotPoke
+from reference.oracle import CannotGoOn, CannotPoke
 
 __all__ = ["pictures"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from grader.core.case import Case
+from grader.core.difference import Judgement
 from grader.core.rubric import Rule
 from grader.runtime.observation import Played
-from reference.model import Judgement
 from reference.operation import Reply
 
 __all__ = ["COUNTED", "Comparison", "Deviation", "End"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grader.core.case import Case
+from grader.core.difference import Difference
 from grader.core.verdict import SourceLine, Verdict
-from reference.model import Difference
 
 __all__ = ["NO_TIME", "Ending", "Played", "PlayedStep", "Replayed"]
 

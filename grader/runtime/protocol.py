@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from grader.core.case import Case
+from grader.core.difference import Difference, Judgement
 from grader.core.optional_stages import OptionalStages
 from grader.core.symptom import Symptom
 from grader.core.verdict import Advice
@@ -17,7 +18,6 @@ from grader.runtime.program import Built, Program
 from grader.runtime.source_lines import Culprit, Named, Place
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool
-from reference.model import Difference, Judgement
 
 __all__ = ["Advised", "Observations", "Runtime", "Unplaced"]
 

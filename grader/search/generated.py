@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from grader.core.case import Case, Expected
+from grader.core.model import ModelFactory, play
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.observation import NO_TIME, Played
-from reference.model import ModelFactory, play
 from reference.operation import Trace
 
 __all__ = ["shortest_failing"]

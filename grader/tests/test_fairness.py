@@ -15,7 +15,6 @@ from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.compile.project import FLAGS
 from grader.tests.support.conforming import VARIANTS, programs
 from grader.tests.support.programs import ACCEPTED, SAMPLES, graded_text
-from reference.model import Model
 from reference.operation import Operation
 from reference.paged_kv import PagedKV
 
@@ -203,16 +202,15 @@ def test_kv_count_is_poked_within_its_range() -> None:
 def test_every_case_keeps_the_engines_invariants() -> None:
     """After every operation of the reference run: counts, entries, lengths and ids are what a program may rely on."""
     for case in every_case():
-        model = PagedKV(case.trace)
+        oracle = PagedKV(case.trace)
         for operation in case.trace.operations:
-            model.apply(operation)
-            assert_invariants(model, f"{case.name}: {operation}")
+            oracle.apply(operation)
+            assert_invariants(oracle, f"{case.name}: {operation}")
 
 
-def assert_invariants(model: Model, where: str) -> None:
+def assert_invariants(oracle: PagedKV, where: str) -> None:
     """What pokes must not break."""
-    assert isinstance(model, PagedKV)
-    for engine in model.engines.values():
+    for engine in oracle.engines.values():
         used = [block for sequence in engine.active_seqs for block in sequence.mapped_blocks()]
 
         assert engine.free_local_blocks == engine.ref_count.count(0), where

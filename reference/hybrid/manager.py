@@ -8,9 +8,8 @@ from typing import Any
 
 from reference.hybrid.kinds import KINDS, Kind, Sliding, ceil
 from reference.hybrid.pool import NULL_BLOCK, BlockPool
-from reference.model import CannotGoOn
 from reference.operation import Operation, Reply
-from reference.oracle import Engine, Refused
+from reference.oracle import CannotGoOn, Engine, Refused
 
 __all__ = ["Manager"]
 

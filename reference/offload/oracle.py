@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference.model import CannotGoOn
 from reference.offload.block_manager import HybridKVCacheManager, SeqId
 from reference.offload.device import Buf, Config, Notes, Range
 from reference.offload.engine import OffloadEngine
 from reference.offload.runner import ModelRunner
 from reference.operation import Operation, Reply
-from reference.oracle import Engine, Plain
+from reference.oracle import CannotGoOn, Engine, Plain
 
 __all__ = ["NOTHING_WRONG", "Offload"]
 

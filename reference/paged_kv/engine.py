@@ -7,10 +7,8 @@ Every call first checks its arguments, then whether enough blocks are free, and 
 from __future__ import annotations
 
 from reference.operation import Reply
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, MAX_LOGICAL_BLOCKS
 from reference.paged_kv.sequence import UNMAPPED, Sequence
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, MAX_LOGICAL_BLOCKS
-
-__all__ = ["Engine", "llm_init", "null_engine"]
 
 
 def accepted(text: str, clause: str) -> Reply:
@@ -30,7 +28,7 @@ def null_engine(call: str) -> Reply:
 
 
 def llm_init(pool: memoryview | None, pool_size: int) -> tuple[Engine | None, Reply]:
-    """Task 1: set up the management structures over `pool`, the bytes of the pool, which are not written."""
+    """Task 1: set up the management structures over `pool`, the KV records of the pool, which are not written."""
     if pool is None:
         return None, refused("NULL", "Task 1/null-pool")
     if pool_size < BLOCK_SIZE:
@@ -42,7 +40,7 @@ class Engine:
     """The handout's `LLMEngine`, and the calls that take one."""
 
     def __init__(self, pool: memoryview, total_local_blocks: int) -> None:
-        self.pool = pool[: len(pool) // KV_SIZE * KV_SIZE].cast("i")
+        self.pool = pool
         """What `pool_base_ptr` points to: the pool's KV records, 16 for each block."""
         self.total_local_blocks = total_local_blocks
         self.free_local_blocks = total_local_blocks

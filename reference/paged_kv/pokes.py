@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from reference.model import CannotPoke
+from reference.oracle import CannotPoke
+from reference.paged_kv.constants import L1_PT_SIZE, MAX_LOGICAL_BLOCKS
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.sequence import UNMAPPED, Sequence
-from reference.paged_kv.words import L1_PT_SIZE, MAX_LOGICAL_BLOCKS
-
-__all__ = ["move_l2", "set_kv_count", "unmap"]
 
 
 def move_l2(engine: Engine, seq_id: int, source: int, target: int) -> None:

@@ -6,62 +6,47 @@ from array import array
 from dataclasses import dataclass
 from functools import lru_cache
 
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE
-
-__all__ = ["GUARD_BYTES", "GUARD_WORDS", "Pool", "magic_words", "place_name", "region_words"]
+from reference.paged_kv.constants import KV_SIZE
 
 GUARD_BYTES = 64
-"""Bytes of ours before and behind every pool; they must stay as they are."""
+"""Bytes before and behind every pool that belong to the framework; nobody may change them."""
 
 GUARD_WORDS = GUARD_BYTES // KV_SIZE
-"""The same in words: in a region the pool begins with this one."""
+"""The same in words: the number of the pool's first word in its region."""
 
 _SPREAD = 0x9E3779B1  # odd, so multiplying by it maps 32-bit words one to one
 
 
-def region_words(pool_bytes: int) -> int:
-    """Words of the region that holds a pool of `pool_bytes` bytes between its two guards."""
-    return (GUARD_BYTES + pool_bytes + GUARD_BYTES + KV_SIZE - 1) // KV_SIZE
-
-
-@lru_cache(maxsize=256)
-def magic_words(seed: int, slot: int, pool_bytes: int) -> bytes:
-    """The first content of the region of pool number `slot`: another word at every place of every pool.
-
-    Regions have fewer than 2^24 words, so the numbers `slot * 2^24 + place` are distinct, and so are the words.
-    The driver computes the same formula.
-    """
-    start = (seed * 0x85EBCA6B + (slot << 24)) & 0xFFFFFFFF
-    words = ((start + place) * _SPREAD & 0xFFFFFFFF for place in range(region_words(pool_bytes)))
-    return array("I", words).tobytes()
-
-
-def place_name(word: int, pool_bytes: int) -> str:
-    """Name the word number `word` of a region as the handout would: by block and slot."""
-    byte = word * KV_SIZE - GUARD_BYTES
-    if byte < 0:
-        return f"the {-byte} bytes before the pool"
-    block, slot = divmod(byte // KV_SIZE, KV_PER_BLOCK)
-    if block < pool_bytes // BLOCK_SIZE:
-        return f"block {block}, slot {slot}"
-    if byte < pool_bytes:
-        return f"the tail of the pool, {byte - pool_bytes // BLOCK_SIZE * BLOCK_SIZE} bytes behind its last block"
-    return f"{byte - pool_bytes} bytes behind the pool"
-
-
-@dataclass(slots=True, frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool with its guards; `memory` is what the program sees."""
+    """A pool of `pool_bytes` bytes in its region: a guard, the pool, a guard, as ints of 4 bytes."""
 
     region: array[int]
     pool_bytes: int
 
     @classmethod
-    def fresh(cls, seed: int, slot: int, pool_bytes: int) -> Pool:
-        """A pool as `llm_init` gets it, full of magic words."""
-        return cls(array("i", magic_words(seed, slot, pool_bytes)), pool_bytes)
+    def fresh(cls, seed: int, number: int, pool_bytes: int) -> Pool:
+        """The pool that `llm_init` gets for engine `number`, full of magic words."""
+        return cls(array("i", magic_words(seed, number, pool_bytes)), pool_bytes)
 
     @property
-    def memory(self) -> memoryview:
-        """The bytes between the guards."""
-        return memoryview(self.region).cast("B")[GUARD_BYTES : GUARD_BYTES + self.pool_bytes]
+    def records(self) -> memoryview:
+        """The pool without its guards, as KV records of 4 bytes; writing to them changes the region."""
+        return memoryview(self.region)[GUARD_WORDS : GUARD_WORDS + self.pool_bytes // KV_SIZE]
+
+
+def region_words(pool_bytes: int) -> int:
+    """The number of words in the region of a pool of that size, rounded up."""
+    return (GUARD_BYTES + pool_bytes + GUARD_BYTES + KV_SIZE - 1) // KV_SIZE
+
+
+@lru_cache(maxsize=256)
+def magic_words(seed: int, number: int, pool_bytes: int) -> bytes:
+    """The first content of the region of engine `number`: another word at every place of every pool.
+
+    Regions have fewer than 2^24 words, so the numbers `number * 2^24 + place` are distinct, and so are the words.
+    The driver computes the same formula.
+    """
+    start = (seed * 0x85EBCA6B + (number << 24)) & 0xFFFFFFFF
+    words = ((start + place) * _SPREAD & 0xFFFFFFFF for place in range(region_words(pool_bytes)))
+    return array("I", words).tobytes()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from reference.paged_kv.words import L1_PT_SIZE, L2_PT_SIZE
-
-__all__ = ["UNMAPPED", "Sequence"]
+from reference.paged_kv.constants import L1_PT_SIZE, L2_PT_SIZE
 
 UNMAPPED = -1
 

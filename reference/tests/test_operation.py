@@ -1,13 +1,11 @@
-"""Operations print as a case file writes them, and a trace is played one by one."""
+"""Operations print as a case file writes them."""
 # ruff: noqa: SIM300
 
 from __future__ import annotations
 
 import pytest
 
-from reference.model import play
-from reference.operation import NULL, Operation, Reply, Trace
-from reference.paged_kv import PagedKV
+from reference.operation import NULL, Operation, Reply
 
 CREATE = Operation(name="create_sequence", arguments=(1, 5))
 
@@ -48,22 +46,3 @@ def test_a_reply_is_accepted_and_unexplained_by_itself() -> None:
     reply = Reply(text="0")
 
     assert (False, "", frozenset()) == (reply.refused, reply.clause, reply.circumstances)
-
-
-def test_play_yields_a_step_for_each_operation() -> None:
-    """A step is an operation, its reply and the record after it."""
-    init = Operation(name="llm_init", arguments=(64,))
-    trace = Trace(operations=(init, CREATE))
-    alone = PagedKV(trace)
-
-    expected = [(operation, alone.apply(operation), alone.record()) for operation in trace.operations]
-
-    assert expected == [(step.operation, step.reply, step.record) for step in play(PagedKV(trace), trace)]
-
-
-def test_play_yields_nothing_for_an_empty_trace() -> None:
-    """A trace without operations has no steps, and its model has room for one engine."""
-    trace = Trace(operations=())
-
-    assert [] == list(play(PagedKV(trace), trace))
-    assert 16 == len(PagedKV(trace).record())

@@ -1,5 +1,5 @@
 /* The only code that knows the student's structures: it makes the six calls, pokes, and writes the record whose
- * layout reference/paged_kv/record.py describes. It trusts no pointer that the table of allocations does not
+ * layout grader/labs/paged_kv/judging/record.py describes. It trusts no pointer that the table of allocations does not
  * confirm, and no length that it did not count itself.
  */
 #include "harness.h"

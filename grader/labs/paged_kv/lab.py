@@ -11,6 +11,9 @@ from grader.assignment.lab import Lab
 from grader.core.case import Number, Signature
 from grader.core.facet import Facet
 from grader.labs.load_lab import load_lab
+from grader.labs.paged_kv.judging.model import PagedKVModel
+from grader.labs.paged_kv.judging.record import word_offsets
+from grader.labs.paged_kv.judging.situations import SITUATIONS
 from grader.labs.paged_kv.picture import picture
 from grader.labs.paged_kv.predicates import PREDICATES
 from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
@@ -20,10 +23,7 @@ from grader.runtime.native.driver import Driver
 from grader.runtime.native.needed_tools import gcc_major
 from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
-from reference.paged_kv import PagedKV
-from reference.paged_kv.places import places
-from reference.paged_kv.situations import SITUATIONS, situations
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
 
 __all__ = ["FACETS", "lab"]
 
@@ -110,17 +110,16 @@ def lab() -> Lab:
         calls=_OPERATIONS,
         facets=FACETS,
         oracle="reference.paged_kv:PagedKV",
-        model=PagedKV,
+        model=PagedKVModel,
         runtime=NativeRuntime(
             project=project,
-            driver=Driver(operations=_OPERATIONS, settings=_driver_settings, places=places, model=PagedKV),
+            driver=Driver(operations=_OPERATIONS, settings=_driver_settings, places=word_offsets, model=PagedKVModel),
         ),
         settings=_SETTINGS,
         example="append_kv 1 77 -> 0",
         most_targets=_MOST_ENGINES,
         complete=_complete,
         predicates=PREDICATES,
-        situations=situations,
         situation_words=SITUATIONS,
         is_odd=_is_odd,
         notation=NOTATION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grader.assignment.lab import Predicate
-from reference.model import Judgement
+from grader.core.difference import Judgement
 
 __all__ = ["PREDICATES"]
 

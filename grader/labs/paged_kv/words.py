@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from reference.operation import Operation
-from reference.paged_kv.words import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.constants import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 
 __all__ = ["NOTATION", "describe_poke", "draw", "slot_text"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grader.core.case import Signature
-from reference.model import ModelFactory
+from grader.core.model import ModelFactory
 from reference.operation import Trace
 
 __all__ = ["Driver"]

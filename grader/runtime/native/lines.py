@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from grader.core.difference import STILL_EMPTY, Difference
 from grader.core.verdict import Visibility
 from grader.runtime.native.call_path import before_crash, return_taken
 from grader.runtime.native.driver import Driver
@@ -23,7 +24,6 @@ from grader.runtime.program import Built
 from grader.runtime.protocol import Unplaced
 from grader.runtime.source_lines import Named, Place
 from grader.system.sandbox import Workspace
-from reference.model import STILL_EMPTY, Difference
 
 __all__ = ["find_lines"]
 

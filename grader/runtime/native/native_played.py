@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from grader.core.difference import Difference
 from grader.core.verdict import SourceLine, Verdict
 from grader.runtime.comparison import COUNTED, Comparison
 from grader.runtime.native.heap_events import ALLOCATED, DAMAGED, RELEASED_WRONGLY, BlockEvent
 from grader.runtime.native.symbolize import Lines
 from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
-from reference.model import Difference
 
 __all__ = ["Fault", "NativePlayed", "NativeReplayed", "NativeStep", "Remark", "name_lines", "native_played"]
 

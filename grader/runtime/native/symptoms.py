@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from grader.core.difference import COPIED_MEMORY, SHARED_MEMORY, UNFILLED
 from grader.core.symptom import Symptom
 from grader.core.verdict import SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison, End
@@ -17,7 +18,6 @@ from grader.runtime.native.native_played import native_played
 from grader.runtime.native.symbolize import Lines, stack_of
 from grader.runtime.native.valgrind.memory_faults import Checked, MemoryFault
 from grader.runtime.source_lines import Culprit, Place
-from reference.model import COPIED_MEMORY, SHARED_MEMORY, UNFILLED
 
 __all__ = ["STOPS_WHEN_CHECKED", "culprits", "stacks_of", "symptoms"]
 

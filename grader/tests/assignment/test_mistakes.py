@@ -8,11 +8,11 @@ import pytest
 
 from grader.assignment import mistakes
 from grader.assignment.lab import Clue, Predicate
+from grader.core.difference import Judgement
 from grader.core.errors import RubricError
 from grader.labs import LABS, open_lab
 from grader.labs.paged_kv import predicates
 from grader.tests.support.toy_lab import lab
-from reference.model import Judgement
 
 _FIRST = """[[mistakes]]
 calls = ["take"]

@@ -9,8 +9,8 @@ import pytest
 from grader.assignment.load import load
 from grader.core.case import Case, Generated
 from grader.core.errors import CaseFileError
+from grader.core.model import play
 from grader.tests.support.toy_lab import lab
-from reference.model import play
 from reference.operation import Trace
 
 _HEAD = 'title = "t"\nhandout = "Part 1/order"\nvisibility = "public"\nrule = "taking"\n'

@@ -25,11 +25,11 @@ from grader.bench.rivals import dynamic, naive, plain, pytest_files, pytest_run
 from grader.bench.subject import Subject, prepared
 from grader.bench.traces import on_pool
 from grader.core.verdict import Verdict
+from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.system import sandbox
 from grader.tests.support.command import ROOT, SAMPLES
 from grader.tests.support.programs import ACCEPTED, POSIX, around, first_case
 from reference.operation import Operation, Reply
-from reference.paged_kv import PagedKV
 
 _CASES = ("append/first_append_after_fork_copies", "append/record_zero")
 """Both append, and only the first one to sequence 2."""
@@ -142,7 +142,7 @@ def test_the_reference_plays_in_every_round(subject: Subject) -> None:
     """Its speed is measured on cases whose expected states are known already."""
     applied = []
 
-    class Counting(PagedKV):
+    class Counting(PagedKVModel):
         def apply(self, operation: Operation) -> Reply:
             applied.append(operation)
             return super().apply(operation)

@@ -7,6 +7,7 @@ from itertools import permutations, product
 import pytest
 
 from grader.assignment.lab import SEVERAL_TARGETS, Clue
+from grader.core.difference import Difference
 from grader.core.verdict import Verdict
 from grader.judge.clue_choice import ClueTable, best_clue, clue_alone
 from grader.judge.compare import compare
@@ -16,7 +17,6 @@ from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.native_played import NativePlayed
 from grader.tests.support.programs import expected_records, made, told
-from reference.model import Difference
 
 _CREATE = 1
 """The operation of the case that goes wrong."""

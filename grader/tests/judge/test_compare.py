@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from grader.core.case import Case
+from grader.core.difference import Judgement
 from grader.judge.compare import compare
+from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import Comparison, End
 from grader.runtime.native.native_played import Fault, NativePlayed
 from grader.tests.support.mistakes import LAST_FIT, MISTAKES, NO_COPY
 from grader.tests.support.programs import changed, comparisons, expected_records, first_case, made, told
-from reference.model import Judgement
 from reference.operation import Operation
-from reference.paged_kv import PagedKV
 
 _STORY = made(
     "story",
@@ -279,7 +279,7 @@ def test_a_right_program_is_never_decoded() -> None:
     """One comparison of bytes an operation is all that it costs."""
     asked: list[bytes] = []
 
-    class Watched(PagedKV):
+    class Watched(PagedKVModel):
         """The model, noting what it is asked to judge."""
 
         def judge(self, before: bytes | None, operation: Operation, actual: bytes) -> Judgement:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from grader.core.case import JsonValue, Signature
+from grader.core.difference import Judgement
 from grader.core.facet import Facet
 from grader.judge.plain_judge import PlainModel, _Seen
 from grader.tests.support.toy.engine import Shelf
 from grader.tests.support.toy.lab import never
-from reference.model import CannotGoOn, Judgement
 from reference.operation import Operation, Reply, Trace
+from reference.oracle import CannotGoOn
 
 _FACETS = (
     Facet("users", per="box"),

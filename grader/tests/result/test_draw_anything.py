@@ -9,15 +9,15 @@ from functools import cache
 from hypothesis import given, settings, strategies as st
 
 from grader.assignment import load
+from grader.core.model import play
 from grader.core.picture import Scene
 from grader.judge.compare import compare
+from grader.labs.paged_kv.judging.record import Pointer, decode
 from grader.labs.paged_kv.lab import lab
 from grader.result import draw_states
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.native_played import NativePlayed
 from grader.tests.support.programs import told
-from reference.model import play
-from reference.paged_kv.record import Pointer, decode
 
 _NUMBERS = st.one_of(st.sampled_from((0, 1, -1, 4, 5, 64, 1 << 20)), st.integers(-(2**31), 2**31 - 1))
 

@@ -13,6 +13,7 @@ from grader import pipeline
 from grader.assignment import load
 from grader.attempt import Attempt
 from grader.core.case import Case
+from grader.core.model import play
 from grader.core.record import Record
 from grader.core.verdict import Finding, RuleScore
 from grader.judge.case_causes import case_findings
@@ -33,7 +34,6 @@ from grader.system.budget import Budget
 from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.raising import Raising
-from reference.model import play
 
 __all__ = [
     "ACCEPTED",

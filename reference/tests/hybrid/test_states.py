@@ -11,8 +11,8 @@ import pytest
 
 from reference.hybrid import Hybrid, generate
 from reference.hybrid.kinds import Cross, ceil
-from reference.model import CannotGoOn
 from reference.operation import Operation
+from reference.oracle import CannotGoOn
 
 _SEEDS = range(120)
 _LENGTH = 60

@@ -3,18 +3,17 @@
 It remembers as little as possible and derives everything else from scratch each time: which block each
 (sequence, logical block) has, which L2 tables exist, how long each sequence is, in which order they came, and
 the words of the region. Reference counts are counted, free blocks are searched. It shares no code with
-`reference.paged_kv`; the layout of a record is the one that record.py documents.
+`reference.paged_kv`, only the form of a state.
 """
 
 from __future__ import annotations
 
-import struct
+from array import array
+from typing import Any
 
 __all__ = ["Arguments", "Misfit", "Naive", "NaiveEngine", "first_words"]
 
 Arguments = tuple[int | None, ...]
-
-NOTHING, INT, NULL, SEQUENCE, ENGINE = range(5)
 
 
 class Misfit(Exception):
@@ -40,6 +39,8 @@ class NaiveEngine:
         """(sequence, logical block) -> physical block"""
         self.tables: set[tuple[int, int]] = set()
         """(sequence, L1 slot) of every L2 table"""
+        self.met: set[str] = set()
+        """What was special about the calls so far."""
 
     def uses(self) -> list[int]:
         """How often each block is mapped: the reference counts."""
@@ -70,6 +71,11 @@ class NaiveEngine:
         """Task 2."""
         if seq_id not in self.order:
             return "-1"
+        uses = self.uses()
+        for (owner, _), block in self.blocks.items():
+            if owner == seq_id:
+                self.met.add("still-shared" if uses[block] > 1 else "last-reference")
+        self.look_at(seq_id)
         self.order.remove(seq_id)
         self.blocks = {key: block for key, block in self.blocks.items() if key[0] != seq_id}
         self.tables = {key for key in self.tables if key[0] != seq_id}
@@ -79,6 +85,7 @@ class NaiveEngine:
         """Task 3."""
         if parent not in self.order or child in self.order:
             return "NULL"
+        self.look_at(parent)
         self.blocks |= {(child, key[1]): block for key, block in self.blocks.items() if key[0] == parent}
         self.tables |= {(child, key[1]) for key in self.tables if key[0] == parent}
         self.lengths[child] = self.lengths[parent]
@@ -92,6 +99,11 @@ class NaiveEngine:
         logical, offset = self.lengths[seq_id] // 16, self.lengths[seq_id] % 16
         old = self.blocks.get((seq_id, logical))
         uses = self.uses()
+        if old is None:
+            self.met |= {"new-page", *(["mid-block"] if offset else [])}
+            self.met |= set() if (seq_id, logical // 16) in self.tables else {"l2-missing"}
+        else:
+            self.met.add("in-place" if uses[old] == 1 else "copy-on-write")
         if old is None or uses[old] > 1:
             if 0 not in uses:
                 return "-1"
@@ -106,6 +118,7 @@ class NaiveEngine:
 
     def llm_destroy(self) -> str:
         """Task 5: the pool stays as it is."""
+        self.met |= {"live-sequences"} if self.order else set()
         self.alive = False
         self.order, self.blocks, self.tables = [], {}, set()
         return "0"
@@ -135,19 +148,41 @@ class NaiveEngine:
         self.lengths[seq_id] = kv_count
         return ""
 
-    def slot_words(self) -> list[int]:
-        """The ints of this slot in a record, before its region."""
-        if not self.alive:
-            return [self.pool_bytes, 0]
+    def look_at(self, seq_id: int) -> None:
+        """Note what is unusual in the tables of a sequence."""
+        slots = sorted(l1 for owner, l1 in self.tables if owner == seq_id)
+        if slots != list(range(len(slots))):
+            self.met.add("holes")
+        for l1 in slots:
+            entries = [entry for entry in range(16) if (seq_id, 16 * l1 + entry) in self.blocks]
+            if not entries or entries != list(range(len(entries))):
+                self.met.add("unmapped-entries")
+
+    def state(self) -> dict[str, Any]:
+        """The pool, and the engine on it."""
+        region = array("i", array("I", self.words).tobytes()).tolist()
+        return {"pool_bytes": self.pool_bytes, "region": region, "engine": self._engine() if self.alive else None}
+
+    def _engine(self) -> dict[str, Any]:
         uses = self.uses()
-        ints = [self.pool_bytes, 1, 1, len(uses), uses.count(0), 0, *uses, 0, 1, len(self.order)]
-        for seq_id in self.order:
-            there = [(seq_id, l1) in self.tables for l1 in range(16)]
-            ints += [seq_id, self.lengths[seq_id], 0, *[0 if table else 1 for table in there]]
-            for l1 in range(16):
-                if there[l1]:
-                    ints += [self.blocks.get((seq_id, 16 * l1 + entry), -1) for entry in range(16)]
-        return ints
+        return {
+            "total_local_blocks": len(uses),
+            "free_local_blocks": uses.count(0),
+            "ref_count": uses,
+            "active_seqs": [
+                {
+                    "seq_id": seq_id,
+                    "kv_count": self.lengths[seq_id],
+                    "block_table": [
+                        [self.blocks.get((seq_id, 16 * l1 + entry), -1) for entry in range(16)]
+                        if (seq_id, l1) in self.tables
+                        else None
+                        for l1 in range(16)
+                    ],
+                }
+                for seq_id in self.order
+            ],
+        }
 
 
 class Naive:
@@ -156,7 +191,6 @@ class Naive:
     def __init__(self, seed: int, slots: int) -> None:
         self.seed = seed
         self.slots: list[NaiveEngine | None] = [None] * slots
-        self.reply = (NOTHING, 0)
 
     def apply(self, target: int | None, name: str, arguments: Arguments) -> str:
         """Do one call or poke and return its reply in the words of a case file."""
@@ -170,22 +204,21 @@ class Naive:
                 raise Misfit
             else:
                 text = "NULL" if name in ("create_sequence", "fork_sequence") else "-1"
-        new_id = (arguments[1] if name == "fork_sequence" else arguments[0]) if text == "seq" else 0
-        kind = {"": NOTHING, "NULL": NULL, "seq": SEQUENCE, "engine": ENGINE}.get(text, INT)
-        self.reply = (kind, int(text) if kind == INT else new_id or 0)
         return text
 
-    def record(self) -> bytes:
-        """The whole record."""
-        parts = [struct.pack("<2i", *self.reply)]
-        for slot in self.slots:
-            ints = [-1, 0] if slot is None else slot.slot_words()
-            words = [] if slot is None else slot.words
-            parts.append(struct.pack(f"<{len(ints)}i{len(words)}I", *ints, *words))
-        return b"".join(parts)
+    def state(self) -> dict[str, Any]:
+        """All engines and pools, by number."""
+        return {str(number): slot.state() for number, slot in enumerate(self.slots, 1) if slot is not None}
+
+    def met(self) -> set[str]:
+        """What was special about the calls so far."""
+        return set().union(*(slot.met for slot in self.slots if slot is not None))
 
     def _init(self, target: int, arguments: Arguments) -> str:
         if arguments[0] is None:
             return "NULL"
-        self.slots[target - 1] = engine = NaiveEngine(self.seed, target, arguments[0])
+        engine = NaiveEngine(self.seed, target, arguments[0])
+        before = self.slots[target - 1]
+        engine.met = before.met if before is not None else set()
+        self.slots[target - 1] = engine
         return "engine" if engine.alive else "NULL"

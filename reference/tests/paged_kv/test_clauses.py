@@ -60,7 +60,7 @@ def clauses_with_a_test() -> frozenset[str]:
 
 def test_every_clause_that_a_reply_names_is_in_the_handout() -> None:
     """A trace that meets every answer of every call: each of their clauses exists."""
-    played = Played(None, engines=2)
+    played = Played(None)
     replies = [played.do(line.strip()) for line in EVERY_REPLY.strip().splitlines()]
     named = {reply.clause for reply in replies} - {""}
 

@@ -17,29 +17,23 @@ def test_destroy_returns_0(lines: list[str]) -> None:
     assert ("0", False, "Task 5/returns") == (reply.text, reply.refused, reply.clause)
 
 
-def test_destroying_an_empty_engine_has_no_circumstances() -> None:
-    """Nothing is left that could be forgotten."""
-    assert frozenset() == Played().do("llm_destroy").circumstances
-
-
 @pytest.mark.handout("Task 5/all-sequences")
 def test_destroy_frees_every_sequence() -> None:
     """Holes and shared blocks included, from the first to the last."""
     played = Played(4)
-    engine = played.model.engines[1]
+    engine = played.engine()
     played.do("create_sequence 1 16", "fork_sequence 1 2", "create_sequence 3 16", "move_l2 3 0 4")
-    reply = played.do("llm_destroy")
+    played.do("llm_destroy")
 
-    assert {"live-sequences", "holes", "still-shared", "last-reference"} == reply.circumstances
     assert ([], [0] * 4, 4) == (engine.active_seqs, engine.ref_count, engine.free_local_blocks)
 
 
 def test_the_engine_is_gone() -> None:
-    """Its record has no engine any more."""
+    """Its pool stays."""
     played = Played()
     played.do("create_sequence 1 1", "llm_destroy")
 
-    assert played.slot().engine is None
+    assert played.state()["1"]["engine"] is None
 
 
 @pytest.mark.handout("Task 5/pool", "Constraint 4/no-write")
@@ -57,18 +51,18 @@ def test_the_pool_is_left_as_it_was() -> None:
 @pytest.mark.handout("Part 2.3/global-state")
 def test_another_engine_lives_on() -> None:
     """Destroying engine @1 leaves @2 and its sequences alone."""
-    played = Played(engines=2)
+    played = Played()
     played.do("@2 llm_init 128", "@2 create_sequence 1 20", "create_sequence 1 5")
-    before = played.slot(2)
+    before = played.state()["2"]
     played.do("llm_destroy")
 
-    assert before == played.slot(2)
+    assert before == played.state()["2"]
 
 
 def test_a_new_engine_starts_from_a_fresh_pool() -> None:
     """Nothing of the destroyed one is left."""
     played = Played(2)
-    fresh = played.body()
+    fresh = played.state()
     played.do("create_sequence 1 5", "append_kv 1 77", "llm_destroy", "llm_init 128")
 
-    assert fresh == played.body()
+    assert fresh == played.state()

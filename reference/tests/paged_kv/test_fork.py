@@ -15,7 +15,7 @@ def test_fork_returns_the_child() -> None:
     reply = played.do("create_sequence 1 5", "fork_sequence 1 9")
 
     assert ("seq", False, "Task 3/returns-child") == (reply.text, reply.refused, reply.clause)
-    assert (3, 9) == (played.state.reply_kind, played.state.reply_value)
+    assert [1, 9] == played.ids()
 
 
 @pytest.mark.handout("Task 3/parent")
@@ -42,7 +42,7 @@ def test_the_child_maps_the_same_blocks() -> None:
     played.do("create_sequence 1 16", "create_sequence 2 300", "fork_sequence 2 3")
 
     assert {logical: logical + 1 for logical in range(19)} == played.mapped(3)
-    assert played.sequence(2).tables == played.sequence(3).tables
+    assert played.sequence(2).block_table == played.sequence(3).block_table
 
 
 @pytest.mark.handout("Task 3/copy-tables")
@@ -50,9 +50,8 @@ def test_the_child_has_the_holes_of_its_parent() -> None:
     """Each L2 table has its copy in the same L1 slot, unmapped entries included."""
     played = Played(3)
     played.do("create_sequence 1 48", "unmap 1 1", "move_l2 1 0 5")
-    reply = played.do("fork_sequence 1 2")
+    played.do("fork_sequence 1 2")
 
-    assert {"holes", "unmapped-entries"} == reply.circumstances
     assert {80: 0, 82: 2} == played.mapped(2)
     assert [5] == played.l2_slots(2)
 

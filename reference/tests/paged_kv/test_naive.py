@@ -1,18 +1,18 @@
-"""The engine against a naive model: replies and records agree after each of 72,000 operations.
+"""The engine against a naive model: replies and states agree after each of 72,000 operations.
 
 `python -m grader.tests.trials.naive_model` goes on to 234,000.
 """
 
 from __future__ import annotations
 
+import json
 import random
-from array import array
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from reference.model import CannotPoke
 from reference.operation import Operation, Reply, Trace
+from reference.oracle import CannotPoke
 from reference.paged_kv import Engine, PagedKV
 from reference.tests.paged_kv.naive import Misfit, Naive
 from reference.tests.paged_kv.played import SEED, operation
@@ -49,12 +49,12 @@ class Pair:
             return f"naive replies {wanted!r}, the engine {found!r}"
         if self.reply is not None and self.reply.refused is not (wanted in ("NULL", "-1")):
             return f"the engine says refused={self.reply.refused} of {wanted!r}"
-        here, there = self.naive.record(), self.engine.record()
+        here, there = self.naive.state(), self.engine.state()
         if here == there:
             return ""
-        words = enumerate(zip(array("i", here), array("i", there), strict=False))
-        different = [f"word {place}: naive {a}, engine {b}" for place, (a, b) in words if a != b]
-        return "; ".join([f"records of {len(here)} and {len(there)} bytes", *different[:3]])
+        lines = zip(*(json.dumps(state, indent=0).splitlines() for state in (here, there)), strict=False)
+        different = [f"naive {a}, engine {b}" for a, b in lines if a != b]
+        return "; ".join(["states differ", *different[:3]])
 
 
 def fails(calls: Sequence[Operation]) -> str:
@@ -95,13 +95,13 @@ def play(rng: random.Random, profile: Profile) -> tuple[int, set[str]]:
         if pair.disagreement(call):
             pytest.fail(report(calls), pytrace=False)
         if pair.reply is not None:
-            met |= {pair.reply.clause, *pair.reply.circumstances}
-    return len(calls), met
+            met.add(pair.reply.clause)
+    return len(calls), met | pair.naive.met()
 
 
 @pytest.mark.parametrize(("profile", "chunk"), CHUNKS, ids=[f"{profile.name}-{chunk}" for profile, chunk in CHUNKS])
 def test_the_engine_agrees_with_a_naive_model(profile: Profile, chunk: int) -> None:
-    """After every operation of a random trace, in reply and in record; and the mixture met what it is for."""
+    """After every operation of a random trace, in reply and in state; and the mixture met what it is for."""
     agree(profile, chunk)
 
 
@@ -154,4 +154,4 @@ def test_a_defect_is_found_and_shown_by_a_minimal_trace(
     _, *lines, last = str(failure.value).splitlines()
 
     assert trace.split() == [operation(line).name for line in lines]
-    assert last.startswith("records ")
+    assert last.startswith("states differ; naive ")

@@ -1,4 +1,4 @@
-"""The pool: its magic words, its guards, and how its words are named."""
+"""The pool: its magic words and its guards."""
 # ruff: noqa: SIM300
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 
-from reference.paged_kv.pool import GUARD_BYTES, Pool, magic_words, place_name, region_words
+from reference.paged_kv.pool import GUARD_BYTES, Pool, magic_words, region_words
 from reference.tests.paged_kv.naive import first_words
 
 
@@ -44,31 +44,16 @@ def test_a_small_pool_has_the_same_words_as_the_start_of_a_large_one() -> None:
     assert small == large[: len(small)]
 
 
-def test_the_memory_of_a_pool_lies_between_its_guards() -> None:
-    """The program sees pool_bytes bytes, and writing them changes the region."""
+@pytest.mark.parametrize(("pool_bytes", "records"), [(0, 0), (3, 0), (64, 16), (100, 25), (102, 25)])
+def test_the_records_of_a_pool_lie_between_its_guards(pool_bytes: int, records: int) -> None:
+    """Bytes behind the last whole record belong to none."""
+    assert records == len(Pool.fresh(1, 1, pool_bytes).records)
+
+
+def test_writing_a_record_changes_the_region() -> None:
+    """The first one stands right behind the guard."""
     pool = Pool.fresh(1, 1, 100)
-    fresh = magic_words(1, 1, 100)
-    pool.memory[0] = fresh[GUARD_BYTES] ^ 1
-    region = pool.region.tobytes()
+    pool.records[0] ^= 1
+    fresh, region = magic_words(1, 1, 100), pool.region.tobytes()
 
-    assert 100 == len(pool.memory)
     assert [GUARD_BYTES] == [i for i, (a, b) in enumerate(zip(fresh, region, strict=True)) if a != b]
-
-
-@pytest.mark.parametrize(
-    ("word", "name"),
-    [
-        (0, "the 64 bytes before the pool"),
-        (15, "the 4 bytes before the pool"),
-        (16, "block 0, slot 0"),
-        (31, "block 0, slot 15"),
-        (32, "block 1, slot 0"),
-        (48, "the tail of the pool, 0 bytes behind its last block"),
-        (49, "the tail of the pool, 4 bytes behind its last block"),
-        (51, "0 bytes behind the pool"),
-        (52, "4 bytes behind the pool"),
-    ],
-)
-def test_places_are_named_by_block_and_slot(word: int, name: str) -> None:
-    """In a pool of 140 bytes: two blocks, a tail of three words, and the guards around."""
-    assert name == place_name(word, 140)

@@ -17,8 +17,8 @@ from grader.core.case import Case
 from grader.labs.paged_kv.reproduce.state import state
 from grader.labs.paged_kv.reproduce.story import Played, Story, engine_name
 from grader.runtime.native.c_program import Run, c_comment, c_string, fold, render
+from reference.paged_kv.constants import BLOCK_SIZE, KV_SIZE, L2_PT_SIZE
 from reference.paged_kv.pool import GUARD_WORDS
-from reference.paged_kv.words import BLOCK_SIZE, KV_SIZE, L2_PT_SIZE
 
 __all__ = ["COMMAND", "reproduce"]
 
@@ -107,12 +107,12 @@ class _Body:
 
     def _closing(self) -> Iterator[str]:
         """Yield the check that nothing stays allocated; before it, a case that is cut short destroys its engines."""
-        if self.story.model.engines:
+        if self.story.oracle.engines:
             yield ""
             yield "/* the case goes on, but not here */"
             yield 'STEP("llm_destroy, to tidy up",'
             yield f"     {c_string(_cited(self.clauses, 'Task 5/engine-memory'), column=5)});"
-            for number in self.story.model.engines:
+            for number in self.story.oracle.engines:
                 yield f"llm_destroy({engine_name(number)});"
         yield from self._demand("Compilation/no-leak")
         yield "NO_LEAK();"

@@ -67,8 +67,8 @@ def state(story: Story) -> Iterator[tuple[str, list[str]]]:
         own = number == target
         call = last.operation if own and last.accepted else None
         pool = story.current[number]
-        if number in story.model.engines:
-            for part, lines in _engine(story.model.engines[number], engine_name(number), pool, call):
+        if number in story.oracle.engines:
+            for part, lines in _engine(story.oracle.engines[number], engine_name(number), pool, call):
                 yield _clause(part, last, own=own), lines
         yield _clause("pool", last, own=own), [f"POOL({pool.memory}, {pool.want}, {pool.blocks});"]
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grader.core.case import Case
+from grader.labs.paged_kv.judging import effects
 from reference.operation import NULL, Operation, Reply
-from reference.paged_kv.model import PagedKV
-from reference.paged_kv.words import BLOCK_SIZE, KV_PER_BLOCK
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
+from reference.paged_kv.oracle import PagedKV
 
 __all__ = ["Played", "Pool", "Story", "engine_name"]
 
@@ -72,7 +73,7 @@ class Story:
     """A case's operations up to and including number `operation` (counted from 0), and the state after them."""
 
     def __init__(self, case: Case, operation: int) -> None:
-        self.model = PagedKV(case.trace)
+        self.oracle = PagedKV(case.trace)
         self.pools: list[Pool] = []
         """One pool for every call of llm_init that gets a pool."""
         self.current: dict[int, Pool] = {}
@@ -87,27 +88,26 @@ class Story:
         name, target = operation.name, operation.target or 0
         unmapped = self._unmapped(operation) if name == "unmap" else None
         first = not any(one.declares and one.operation.target == target for one in self.played)
-        reply = self.model.apply(operation)
+        did = effects.apply(self.oracle, operation)
         if name == "llm_init" and NULL not in operation.arguments:
             suffix = str(len(self.pools) + 1) if self.pools else ""
             self.current[target] = Pool(f"memory{suffix}", f"want{suffix}", operation.numbers[0])
             self.pools.append(self.current[target])
-        outcome = self.model.outcome
-        stored = None if outcome.stored is None else divmod(outcome.stored, KV_PER_BLOCK)
+        stored = None if did.stored is None else divmod(did.stored, KV_PER_BLOCK)
         return Played(
             number=len(self.played),
             operation=operation,
-            reply=reply,
+            reply=did.reply,
             pool=self.current.get(target),
-            declares=name == "llm_init" and not reply.refused and first,
+            declares=name == "llm_init" and not did.reply.refused and first,
             stored=stored,
-            copied=outcome.copied,
+            copied=did.copied,
             unmapped=unmapped,
         )
 
     def _unmapped(self, operation: Operation) -> tuple[int, bool]:
         seq_id, logical = operation.numbers
-        engine = self.model.engines[operation.target or 0]
+        engine = self.oracle.engines[operation.target or 0]
         sequence = engine.find(seq_id)
         assert sequence is not None
         block = sequence.block_at(logical)

@@ -24,7 +24,7 @@ struct contract {
     } may[MOST_SPANS];
 };
 
-/* What a pointer of the student's code points to; reference/paged_kv/record.py has the same numbers. */
+/* What a pointer of the student's code points to; grader/labs/paged_kv/judging/record.py has the same numbers. */
 enum pointer { PTR_OK, PTR_NULL, PTR_STRAY, PTR_SMALL, PTR_FREED, PTR_SHARED };
 
 /* --- functions of the lab --------------------------------------------------------------------------------------- */

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from grader.core.case import Case
+from grader.core.model import Access, ModelFactory, Span
 from grader.core.verdict import SourceLine
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.valgrind.memory_faults import MemoryFault
 from grader.runtime.source_lines import Place
-from reference.model import Access, ModelFactory, Span
 
 __all__ = ["Allowed", "Classified", "Contract", "allowed_spans"]
 

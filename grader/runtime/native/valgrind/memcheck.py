@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from grader.core.case import Case
+from grader.core.model import Span
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine
 from grader.runtime.native.driver import Driver
@@ -34,7 +35,6 @@ from grader.runtime.native.valgrind.one_process import Run, run_once
 from grader.runtime.visibility import by_visibility
 from grader.system.budget import Budget
 from grader.system.sandbox import Workspace
-from reference.model import Span
 
 __all__ = ["MOST_PROCESSES", "memcheck"]
 

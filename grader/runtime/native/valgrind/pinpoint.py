@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from grader.core.difference import SHARED_MEMORY
+from grader.core.model import Access
 from grader.core.verdict import Advice, Visibility
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.valgrind.contract import Allowed
 from grader.runtime.native.valgrind.memory_faults import Checked, MemoryFault
-from reference.model import SHARED_MEMORY, Access
 
 __all__ = ["advice", "cases_with_unset", "cases_without_line", "completed"]
 

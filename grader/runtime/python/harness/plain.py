@@ -39,11 +39,7 @@ def plain(value):
 def _plain(value, room, depth):
     kind = type(value)
     if kind is list or kind is tuple:
-        if depth == 0:
-            raise Unreadable("very deep")
-        room[0] -= len(value)
-        if room[0] < 0:
-            raise Unreadable("very many values")
+        _enter(value, room, depth)
         return [
             item if type(item) is int and -_SMALL < item < _SMALL else _plain(item, room, depth - 1)
             for item in list(value)
@@ -59,17 +55,22 @@ def _plain(value, room, depth):
             raise Unreadable("a very long text")
         return value
     if kind is dict:
-        if depth == 0:
-            raise Unreadable("very deep")
-        room[0] -= len(value)
-        if room[0] < 0:
-            raise Unreadable("very many values")
+        _enter(value, room, depth)
         return {_key(key): _plain(item, room, depth - 1) for key, item in list(dict.items(value))}
     if kind is float:
         if value - value != 0.0:
             raise Unreadable("a float that is no number")
         return value
     raise Unreadable(class_name(kind))
+
+
+def _enter(value, room, depth):
+    """Count the values of a container, and see that it is neither too deep nor too large."""
+    if depth == 0:
+        raise Unreadable("very deep")
+    room[0] -= len(value)
+    if room[0] < 0:
+        raise Unreadable("very many values")
 
 
 def _key(key):

@@ -9,11 +9,11 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
+from grader.core.model import play
+from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.lab import lab
 from grader.labs.paged_kv.words import describe_poke, draw
-from reference.model import play
 from reference.operation import Operation, Trace
-from reference.paged_kv import PagedKV
 
 
 def operations(*lines: str) -> Iterator[Operation]:
@@ -27,7 +27,7 @@ def operations(*lines: str) -> Iterator[Operation]:
 def states(*lines: str) -> list[dict[str, Any]]:
     """What the reference describes after each of the operations."""
     trace = Trace(operations=tuple(operations(*lines)), settings={"seed": 1})
-    model = PagedKV(trace)
+    model = PagedKVModel(trace)
     return [dict(model.describe(step.record)) for step in play(model, trace)]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from grader.core.model import play
 from grader.labs import open_lab
 from grader.tests.support.charted import cases, reported, text_of
-from reference.model import play
 
 
 def test_the_first_wrong_cell_is_the_leftmost() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from grader.core.verdict import Verdict
 from grader.judge.compare import compare
+from grader.labs.paged_kv.judging.record import MORE_SEQUENCES
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
 from grader.runtime.native.native_played import NativePlayed
@@ -37,7 +38,6 @@ from grader.tests.support.programs import (
     second_case,
     told,
 )
-from reference.paged_kv.record import MORE_SEQUENCES
 
 _END = struct.pack("<iiq", 0, 0, 1000)
 EVENT = struct.Struct("<5i4x4Qq")

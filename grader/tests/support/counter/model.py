@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from reference.model import CannotGoOn, Difference, Judgement, Span
+from grader.core.difference import Difference, Judgement
+from grader.core.model import Span
 from reference.operation import Argument, Operation, Reply, Trace
+from reference.oracle import CannotGoOn
 
 __all__ = ["Counter", "pack"]
 
@@ -24,7 +26,7 @@ def _sum(value: Argument) -> int:
 
 
 class Counter:
-    """The reference; see `reference.model.Model`."""
+    """The reference; see `grader.core.model.Model`."""
 
     def __init__(self, _: Trace) -> None:
         self.total = _STOPPED

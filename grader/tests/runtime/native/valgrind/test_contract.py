@@ -9,6 +9,7 @@ import pytest
 
 from grader.attempt import Attempt
 from grader.core.case import Case
+from grader.core.difference import SHARED_MEMORY
 from grader.core.picture import Drawing
 from grader.core.verdict import SourceLine, Tool, Verdict
 from grader.judge.case_causes import case_findings
@@ -34,7 +35,6 @@ from grader.tests.support.programs import (
 )
 from grader.tests.support.raising import Raising
 from grader.tests.support.stores import STORE, copying, storing, story
-from reference.model import SHARED_MEMORY
 
 _CREATED = "        sequence->block_table[l1][l2] = allocateBlock(engine);\n    }\n    listAppend"
 _RELEASED = "        engine->free_local_blocks++;\n    }\n}\n"

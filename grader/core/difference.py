@@ -1,0 +1,82 @@
+"""What is wrong in a state or a reply of a program, and one operation of it judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reference.operation import Reply
+
+SHARED_MEMORY = "shared-memory"
+"""Tag of a difference in the memory that `Model.allowed` speaks of: somebody stored into it, or did not."""
+
+COPIED_MEMORY = "copied-memory"
+"""Tag of such a difference where the operation should have put what it read elsewhere in that memory."""
+
+UNFILLED = "fill"
+"""Tag of a difference in what an allocation holds where nothing was to be put."""
+
+NEVER_SET = "never-set"
+"""Tag of a difference where the program's memory still holds what it held when it was allocated."""
+
+
+SENTENCE = "sentence"
+"""Tag of a difference that says itself what is wrong, so that "must be ..., not ..." tells nothing."""
+
+
+STILL_EMPTY = "none-stored"
+"""Tag of a difference where something belongs and only the mark for nothing stands, such as NULL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One place where a program's record is not what it should be.
+
+    `facet` names the part of the record, `field` the place in it in the handout's words. `tags` refine it for the
+    diagnosis.
+    """
+
+    facet: str
+    field: str
+    expected: str
+    actual: str
+    tags: frozenset[str] = frozenset()
+    note: str = ""
+    """A sentence more, such as what changed although another thing was asked for."""
+    entry: str = ""
+    """The entry of a facet of many, such as the number of a block."""
+    place: str = ""
+    """The place in the record that holds the wrong value, where `field` does not name it."""
+    said: str = ""
+    """What is wrong, in a sentence of its own, where "field is actual, expected" is not the way to say it."""
+
+    @property
+    def seen(self) -> str:
+        """What is wrong, in one sentence."""
+        return self.said or f"{self.field} is {self.actual}, expected {self.expected}"
+
+    @property
+    def in_words(self) -> str:
+        """The field as a part of a sentence: "kv_count of sequence 1" for "sequence 1: kv_count"."""
+        return " of ".join(reversed(self.field.split(": ")))
+
+    @property
+    def wanted(self) -> str:
+        """What must be there instead, in one sentence."""
+        return (
+            self.seen
+            if self.tags & {NEVER_SET, SENTENCE}
+            else f"{self.field} must be {self.expected}, not {self.actual}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """One operation of a program, judged from the state the program itself was in before it."""
+
+    expected: Reply
+    actual: Reply
+    differences: tuple[Difference, ...]
+    unchanged: bool = False
+    """Whether the program left the state that it was in."""
+    broken: tuple[str, ...] = ()
+    """A sentence for each thing that can never be so, and is so since this operation."""

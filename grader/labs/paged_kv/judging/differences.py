@@ -1,0 +1,278 @@
+"""Where two records of one operation disagree, facet by facet (design: each rule judges only its own facets)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from grader.core.difference import NEVER_SET, STILL_EMPTY, UNFILLED, Difference
+from grader.labs.paged_kv.judging.describe import PoolWords, pointer_name
+from grader.labs.paged_kv.judging.effects import Effects
+from grader.labs.paged_kv.judging.pool_differences import PoolFacets
+from grader.labs.paged_kv.judging.record import (
+    NEXT_WALK,
+    PREV_WALK,
+    EngineState,
+    Pointer,
+    RecordState,
+    ReplyKind,
+    SequenceState,
+    Slot,
+    engine_prefix,
+)
+from grader.labs.paged_kv.judging.wrong_target import with_notes
+from reference.operation import Operation, Reply
+from reference.paged_kv.sequence import UNMAPPED
+
+FRESH = int.from_bytes(b"\xa5" * 4, "little", signed=True)
+"""An int in memory that malloc returned and nobody has written to: the driver fills it so."""
+
+_MOST_PER_FACET = 24  # a zeroed pool differs in thousands of words; nobody reads more than a few
+
+
+def differences(
+    operation: Operation,
+    effects: Effects,
+    *,
+    expected: RecordState,
+    actual: RecordState,
+    seed: int,
+    known: frozenset[Difference] = frozenset(),
+) -> list[Difference]:
+    """All places where `actual` is not `expected`, the reply first, then in the order of a record.
+
+    In another engine than the called one everything is facet `isolation`; in a call that must fail everything but
+    the reply is facet `failing`. What is `known` from before the call is left out.
+    """
+    found: list[Difference] = []
+    accepted_instead = False
+    if (expected.reply_kind, expected.reply_value) != (actual.reply_kind, actual.reply_value):
+        accepted_instead = effects.reply.refused and not _refusing(actual)
+        found.append(_reply_difference(effects.reply, actual, operation))
+    if accepted_instead:
+        said = f"{operation.name} works although it must fail"
+        found.append(Difference(facet="failing", field="the call", expected="refused", actual="accepted", said=said))
+    for number, (want, have) in enumerate(zip(expected.slots, actual.slots, strict=True), start=1):
+        own = number == operation.target
+        words = PoolWords(seed, number, want.pool_bytes)
+        counted: dict[str, int] = {}
+        for difference in _slot(want, have, PoolFacets(operation, effects, words)):
+            placed = _placed(difference, number, own=own, refused=effects.reply.refused)
+            if placed in known:
+                continue
+            counted[difference.facet] = counted.get(difference.facet, 0) + 1
+            if counted[difference.facet] <= _MOST_PER_FACET:
+                found.append(placed)
+    return with_notes(found, operation, effects, expected=expected, actual=actual)
+
+
+def standing(number: int, *, repaired: RecordState, left: RecordState) -> frozenset[Difference]:
+    """Where engine `number` cannot be as the program left it: as long as it stays so, no later call is to blame."""
+    want, have = (state.slots[number - 1].engine for state in (repaired, left))
+    if want is None or have is None or want is have:
+        return frozenset()
+    return frozenset(_placed(one, number, own=True, refused=False) for one in _engine(want, have))
+
+
+def _placed(difference: Difference, number: int, *, own: bool, refused: bool) -> Difference:
+    """Give a difference the facet that its circumstances make of it."""
+    prefix = engine_prefix(number)
+    if prefix:
+        said = f"{prefix}{difference.said}" if difference.said else ""
+        difference = replace(difference, field=f"{prefix}{difference.field}", said=said)
+    if refused:
+        return replace(difference, facet="failing", tags=difference.tags | {difference.facet})
+    if not own:
+        return replace(difference, facet="isolation", tags=difference.tags | {difference.facet})
+    return difference
+
+
+def _refusing(state: RecordState) -> bool:
+    return state.reply_kind is ReplyKind.NULL or (state.reply_kind is ReplyKind.INT and state.reply_value == -1)
+
+
+def _reply_difference(reply: Reply, actual: RecordState, operation: Operation) -> Difference:
+    kind, value = actual.reply_kind, actual.reply_value
+    returned = {
+        ReplyKind.NOTHING: "nothing",
+        ReplyKind.INT: str(value),
+        ReplyKind.NULL: "NULL",
+        ReplyKind.SEQUENCE: f"a pointer to sequence {value}",
+        ReplyKind.ENGINE: "an engine",
+        ReplyKind.STRAY: "a pointer that leads to no Sequence",
+    }[kind]
+    wanted = {"seq": "a pointer to the new sequence", "engine": "an engine"}.get(reply.text, reply.text)
+    return Difference(
+        facet="reply",
+        field=f"what {operation.name} returns",
+        expected=wanted,
+        actual=returned,
+        said=f"{operation.name} returned {returned}, expected {wanted}",
+    )
+
+
+def _slot(want: Slot, have: Slot, pool: PoolFacets) -> Iterator[Difference]:
+    if want.engine is None or have.engine is None:
+        if want.engine is not have.engine:
+            exists = {True: "exists", False: "does not exist"}
+            yield Difference(
+                facet="counters",
+                field="the engine",
+                expected=exists[want.engine is not None],
+                actual=exists[have.engine is not None],
+            )
+    else:
+        yield from _engine(want.engine, have.engine)
+    yield from pool.differences(want, have)
+
+
+def _engine(want: EngineState, have: EngineState) -> Iterator[Difference]:
+    if have.pool_ok != want.pool_ok:
+        yield Difference(facet="counters", field="pool_base_ptr", expected="pool_addr", actual="another address")
+    for name in ("total_local_blocks", "free_local_blocks"):
+        yield from _number("counters", name, getattr(want, name), getattr(have, name))
+    if have.ref_pointer is not want.ref_pointer:
+        yield Difference(
+            facet="ref_count",
+            field="ref_count",
+            expected=f"an array of {len(want.ref_count)} ints",
+            actual=pointer_name(have.ref_pointer),
+            tags=frozenset({have.ref_pointer.name.lower()}),
+        )
+    for block, (wanted, found) in enumerate(zip(want.ref_count, have.ref_count, strict=False)):
+        yield from _number("ref_count", f"ref_count[{block}]", wanted, found)
+    yield from _list(want, have)
+    yield from _sequences(want, have)
+
+
+def list_is_broken(end: Pointer, ids: list[int]) -> str:
+    """Describe a list whose next links do not lead back to the dummy head; `ids` are the sequences before the end."""
+    walk = f"following next reaches {pointer_name(end).removeprefix('a pointer to ')}; it must come back"
+    if end is Pointer.SHARED:
+        walk = "following next never comes back"
+    behind = f" (found before: {', '.join(map(str, ids))})" if ids else ""
+    return f"{walk} to the dummy head{behind}"
+
+
+def never_set(field: str, wanted: str, actual: int) -> str:
+    """Return the sentence for an int that a program forgot to set; "" when it stored something there."""
+    return f"{field} must be {wanted}; it was never set" if actual == FRESH else ""
+
+
+def _number(facet: str, field: str, want: int, have: int) -> Iterator[Difference]:
+    if want != have:
+        tags = frozenset({"too-high" if have > want else "too-low", *_unset_tag(have)})
+        said = never_set(field, str(want), have)
+        yield Difference(facet=facet, field=field, expected=str(want), actual=str(have), tags=tags, said=said)
+
+
+def _unset_tag(have: int) -> Iterator[str]:
+    if have == FRESH:
+        yield NEVER_SET
+
+
+def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
+    wanted = [sequence.seq_id for sequence in want.sequences]
+    found = [sequence.seq_id for sequence in have.sequences]
+    if have.list_pointer is not want.list_pointer:
+        ends = "never comes back" if have.list_pointer is Pointer.SHARED else pointer_name(have.list_pointer)
+        yield Difference(
+            facet="list",
+            field=NEXT_WALK,
+            expected="comes back to the dummy head",
+            actual=f"{ends}, after {len(found)} sequences",
+            said=list_is_broken(have.list_pointer, found),
+            tags=frozenset({"broken", have.list_pointer.name.lower()}),
+        )
+    elif wanted != found:
+        tags = {"order"} if sorted(wanted) == sorted(found) else {"missing" if len(found) < len(wanted) else "extra"}
+        yield Difference(
+            facet="list",
+            field="the sequences along next from active_seqs",
+            expected=_ids(wanted),
+            actual=_ids(found),
+            tags=frozenset(tags),
+            said=f"the walk along next from active_seqs meets {_ids(found)}, expected {_ids(wanted)}",
+        )
+    elif have.mirrored != want.mirrored:
+        yield Difference(
+            facet="list",
+            field=PREV_WALK,
+            expected=_ids(wanted[::-1]),
+            actual="not their mirror",
+            tags=frozenset({"prev"}),
+            said="the walk along prev from active_seqs does not mirror the walk along next",
+        )
+
+
+def _ids(ids: list[int]) -> str:
+    return ", ".join(map(str, ids)) or "none"
+
+
+def _sequences(want: EngineState, have: EngineState) -> Iterator[Difference]:
+    """Sequences are compared by their ids; that one is missing is the list's business."""
+    found = {sequence.seq_id: sequence for sequence in reversed(have.sequences)}
+    for wanted in want.sequences:
+        if wanted.seq_id in found:
+            name = f"sequence {wanted.seq_id}"
+            there = found[wanted.seq_id]
+            yield from _number("fields", f"{name}: kv_count", wanted.kv_count, there.kv_count)
+            if wanted.l1 != there.l1 or wanted.tables != there.tables or wanted.table is not there.table:
+                yield from _tables(name, wanted, there)
+    if len(have.sequences) == len(want.sequences):
+        for wanted, there in zip(want.sequences, have.sequences, strict=True):
+            if wanted.seq_id not in found:
+                yield from _number("fields", f"sequence {wanted.seq_id}: seq_id", wanted.seq_id, there.seq_id)
+
+
+def _tables(name: str, want: SequenceState, have: SequenceState) -> Iterator[Difference]:
+    if have.table is not want.table:
+        yield _table_pointer(f"{name}: block_table", want.table, have.table)
+    for slot, (wanted, found) in enumerate(zip(want.l1, have.l1, strict=False)):
+        field = f"{name}: block_table[{slot}]"
+        if wanted is not found:
+            yield _table_pointer(field, wanted, found)
+        wanted_table, found_table = want.tables[slot], have.tables[slot]
+        if wanted_table is not None and found_table is not None and wanted_table != found_table:
+            yield from _entries(field, tuple(wanted_table), tuple(found_table))
+
+
+def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
+    words = {Pointer.OK: "an L2 table" if "[" in field else "an L1 table", Pointer.NULL: "NULL"}
+    return Difference(
+        facet="tables",
+        field=field,
+        expected=words.get(want, pointer_name(want)),
+        actual=words.get(have, pointer_name(have)),
+        tags=frozenset({"shape", have.name.lower(), *([STILL_EMPTY] if have is Pointer.NULL else [])}),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _entries(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> tuple[Difference, ...]:
+    """Of one L2 table. A wrong one mostly stays as it is from call to call, so the last ones are kept."""
+    return tuple(_each_entry(field, want, have))
+
+
+def _each_entry(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> Iterator[Difference]:
+    for entry, (wanted, found) in enumerate(zip(want, have, strict=True)):
+        if wanted != found:
+            place, right = f"{field}[{entry}]", "-1" if wanted == UNMAPPED else f"block {wanted}"
+            yield Difference(
+                facet="tables",
+                field=place,
+                expected=right,
+                actual=str(found),
+                tags=frozenset(_entry_tags(wanted, found)),
+                said=never_set(place, right, found),
+            )
+
+
+def _entry_tags(want: int, have: int) -> Iterator[str]:
+    yield UNFILLED if want == UNMAPPED else "mapping"
+    if have == UNMAPPED:
+        yield STILL_EMPTY
+    if want != UNMAPPED and have >= 0:
+        yield "remapped"
+    yield from _unset_tag(have)

@@ -1,0 +1,288 @@
+"""The situation of a call, in words, from the state before it.
+
+A known mistake names the words that it needs, and a diagnosis looks for what all wrong calls share. The words are part
+of the oracle's reply (`Reply.circumstances`), so those of a case are stored with what the oracle does in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from reference.operation import Operation, Reply
+from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
+from reference.paged_kv.engine import Engine
+from reference.paged_kv.sequence import UNMAPPED, Sequence
+
+SITUATIONS: dict[str, str] = {
+    "smallest-pool": "the pool has exactly 64 bytes",
+    "ragged-pool": "pool_size is no multiple of 64",
+    "exact-fit": "exactly as many blocks are needed as are free",
+    "last-free-block": "the append needs a block and exactly one is free",
+    "max-length": "exactly 256 blocks are needed",
+    "last-logical-block": "the record goes to logical block 255, the last one that a sequence can have",
+    "id-zero": "an id is 0",
+    "id-negative": "an id is negative",
+    "length-zero": "initial_kv_len is 0",
+    "length-negative": "initial_kv_len is negative",
+    "data-negative": "kv_data is negative",
+    "onto-itself": "both ids are the same",
+    "holes": "the L1 table has a NULL slot before a used one",
+    "unmapped-entries": "an L2 table has a -1 before a mapped entry, or nothing but -1",
+    "block-zero": "block 0 belongs to the sequence",
+    "three-users": "more than two sequences use the block",
+    "copy-on-write": "the block is shared and must be copied",
+    "l2-missing": "the L2 table is missing",
+    "new-page": "a new page is needed",
+    "in-place": "the slot is mapped and its block is used by nobody else",
+    "none-free": "no block is free",
+    "fewer-free": "fewer blocks are free than the sequence has",
+    "still-shared": "another sequence still uses a block",
+    "last-reference": "a block has no other user",
+    "shared-already": "a block of the sequence is shared already",
+    "several-tables": "the sequence has more than 16 blocks, so more than one L2 table",
+    "second-table": "the record goes to the second L2 table or a later one",
+    "several-blocks": "the sequence has more than one block",
+    "one-block": "the sequence has one block",
+    "whole-blocks": "the length is a multiple of 16",
+    "part-block": "the length is no multiple of 16",
+    "offset-zero": "the record is the first one of its block",
+    "offset-inside": "the record is not the first one of its block",
+    "gap-below": "a block in use lies behind the first free one",
+    "taken-only": "the id belongs to the only sequence",
+    "taken-middle": "the id belongs to a sequence between others in the list",
+    "taken-first": "the id belongs to the first sequence in the list",
+    "taken-last": "the id belongs to the last sequence in the list",
+    "taken-not-first": "the id belongs to a sequence that is not the first in the list",
+    "taken-not-last": "the id belongs to a sequence that is not the last in the list",
+    "listed-only": "the sequence is the only one",
+    "listed-middle": "the sequence stands between others in the list",
+    "listed-first": "the sequence is the first in the list",
+    "listed-last": "the sequence is the last in the list",
+    "listed-not-first": "the sequence is not the first in the list",
+    "listed-not-last": "the sequence is not the last in the list",
+    "fork_sequence listed-only": "the parent is the only one",
+    "fork_sequence listed-middle": "the parent stands between others in the list",
+    "fork_sequence listed-first": "the parent is the first in the list",
+    "fork_sequence listed-last": "the parent is the last in the list",
+    "fork_sequence listed-not-first": "the parent is not the first in the list",
+    "fork_sequence listed-not-last": "the parent is not the last in the list",
+    "no-sequence": "the engine has no sequence before the call",
+    "some-sequence": "the engine has at least one sequence before the call",
+    "several-sequences": "the engine has several sequences before the call",
+    "larger-id": "another sequence has a larger id",
+    "smaller-id": "another sequence has a smaller id",
+}
+"""Each word with its sentence, what tells most first; behind a call's name that for this call."""
+
+_WHY_REFUSED = {
+    "Constraint 1/null-engine": "null-engine",
+    "Task 1/null-pool": "null-pool",
+    "Task 1/small-pool": "small-pool",
+    "Task 2/length": "bad-length",
+    "Task 2/unique-id": "id-taken",
+    "Task 2/too-long": "too-long",
+    "Task 2/no-room": "none-free",
+    "Task 2/free-unknown": "unknown-id",
+    "Task 3/parent": "unknown-id",
+    "Task 3/unique-id": "id-taken",
+    "Task 4/unknown": "unknown-id",
+    "Task 4/full": "sequence-full",
+}
+"""The word for the reason of a refusal, by the clause that refused. "Task 4/oom" has the words of the work instead."""
+
+_IDS = {"create_sequence": 1, "free_sequence": 1, "append_kv": 1, "fork_sequence": 2}
+"""How many of a call's first arguments are ids."""
+
+MAKERS = frozenset({"create_sequence", "fork_sequence"})
+"""The calls that make a sequence; the last of their ids is the new one."""
+
+
+def ids_of(operation: Operation) -> tuple[int, ...]:
+    """Return the ids of sequences that a call names; none for a poke."""
+    return operation.numbers[: _IDS.get(operation.name, 0)]
+
+
+def situation(engine: Engine | None, operation: Operation) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words for a call on this engine, and those that count only if it is not refused for its arguments."""
+    if operation.name == "llm_init":
+        return frozenset(_init(operation.numbers[-1])), frozenset()
+    if engine is None:
+        return frozenset(), frozenset()
+    return frozenset(_call(engine, operation)), frozenset(_work(engine, operation))
+
+
+def with_situation(reply: Reply, call: frozenset[str], work: frozenset[str]) -> Reply:
+    """Return the reply with the words of the `situation` of its call."""
+    why = _WHY_REFUSED.get(reply.clause) if reply.refused else None
+    return replace(reply, circumstances=call | ({why} if why is not None else work))
+
+
+def _call(engine: Engine, operation: Operation) -> Iterator[str]:
+    yield from _crowd(len(engine.active_seqs))
+    ids = ids_of(operation)
+    yield from ("id-zero" if number == 0 else "id-negative" for number in ids if number <= 0)
+    if len(ids) > len(set(ids)):
+        yield "onto-itself"
+    if ids:
+        yield from _compared(engine, ids[0])
+    if operation.name in MAKERS and engine.find(ids[-1]) is not None:
+        yield from (word.replace("listed", "taken") for word in _listed(engine, ids[-1]))
+    sequence = engine.find(ids[0]) if ids else None
+    if operation.name == "create_sequence":
+        yield from _create(engine, operation.numbers[1])
+    elif sequence is not None:
+        yield from _of(operation, engine, sequence)
+
+
+def _of(operation: Operation, engine: Engine, sequence: Sequence) -> Iterator[str]:
+    """A call for a sequence that is there: of a fork the parent."""
+    blocks = sequence.mapped_blocks()
+    yield from _listed(engine, sequence.seq_id)
+    yield from _length(len(blocks), sequence.kv_count)
+    if 0 in blocks:
+        yield "block-zero"
+    if any(engine.ref_count[block] > 1 for block in blocks):
+        yield "shared-already"
+    if operation.name == "fork_sequence" and len(blocks) > engine.free_local_blocks:
+        yield "fewer-free"
+    if operation.name == "append_kv":
+        if operation.numbers[1] < 0:
+            yield "data-negative"
+        yield from _append(engine, sequence)
+
+
+def _compared(engine: Engine, seq_id: int) -> Iterator[str]:
+    if any(other.seq_id > seq_id for other in engine.active_seqs):
+        yield "larger-id"
+    if any(other.seq_id < seq_id for other in engine.active_seqs):
+        yield "smaller-id"
+
+
+def _init(pool_size: int) -> Iterator[str]:
+    if pool_size == BLOCK_SIZE:
+        yield "smallest-pool"
+    if pool_size % BLOCK_SIZE:
+        yield "ragged-pool"
+
+
+def _crowd(sequences: int) -> Iterator[str]:
+    yield "some-sequence" if sequences else "no-sequence"
+    if sequences > 1:
+        yield "several-sequences"
+
+
+def _create(engine: Engine, length: int) -> Iterator[str]:
+    if length <= 0:
+        yield "length-negative" if length else "length-zero"
+        return
+    needed = (length + KV_PER_BLOCK - 1) // KV_PER_BLOCK
+    if needed == engine.free_local_blocks:
+        yield "exact-fit"
+    if needed == MAX_LOGICAL_BLOCKS:
+        yield "max-length"
+    yield from _length(needed, length)
+    yield from _gap(engine)
+
+
+def _length(blocks: int, kv_count: int) -> Iterator[str]:
+    if blocks > L2_PT_SIZE:
+        yield "several-tables"
+    yield "several-blocks" if blocks > 1 else "one-block"
+    yield "part-block" if kv_count % KV_PER_BLOCK else "whole-blocks"
+
+
+def _gap(engine: Engine) -> Iterator[str]:
+    counts = engine.ref_count
+    if 0 in counts and any(counts[counts.index(0) :]):
+        yield "gap-below"
+
+
+def _append(engine: Engine, sequence: Sequence) -> Iterator[str]:
+    logical, offset = divmod(sequence.kv_count, KV_PER_BLOCK)
+    yield "offset-inside" if offset else "offset-zero"
+    if logical >= MAX_LOGICAL_BLOCKS:
+        return
+    if logical == MAX_LOGICAL_BLOCKS - 1:
+        yield "last-logical-block"
+    if logical >= L2_PT_SIZE:
+        yield "second-table"
+    block = sequence.block_at(logical)
+    users = engine.ref_count[block] if block != UNMAPPED else 0
+    if users > 2:
+        yield "three-users"
+    if users != 1:
+        yield from _gap(engine)
+        if engine.free_local_blocks == 1:
+            yield "last-free-block"
+
+
+def _listed(engine: Engine, seq_id: int) -> Iterator[str]:
+    ids = [sequence.seq_id for sequence in engine.active_seqs]
+    place, last = ids.index(seq_id), len(ids) - 1
+    yield "listed-not-first" if place else "listed-first"
+    yield "listed-not-last" if place < last else "listed-last"
+    if not last:
+        yield "listed-only"
+    elif 0 < place < last:
+        yield "listed-middle"
+
+
+def _work(engine: Engine, operation: Operation) -> Iterator[str]:
+    """The words for a call that is accepted, or refused for want of a block."""
+    ids = ids_of(operation)
+    sequence = engine.find(ids[0]) if ids else None
+    if operation.name == "llm_destroy" and engine.active_seqs:
+        yield "live-sequences"
+        yield from _released(engine, engine.active_seqs)
+    elif operation.name == "free_sequence" and sequence is not None:
+        yield from _released(engine, [sequence])
+    elif operation.name == "fork_sequence" and sequence is not None:
+        yield from _tables(sequence)
+        if engine.free_local_blocks == 0:
+            yield "none-free"
+    elif operation.name == "append_kv" and sequence is not None:
+        yield from _path(engine, sequence)
+
+
+def _released(engine: Engine, sequences: list[Sequence]) -> Iterator[str]:
+    """Whether blocks of these sequences become free when they are released, and whether others stay in use."""
+    left = engine.ref_count[:]
+    for sequence in sequences:
+        yield from _tables(sequence)
+        for block in sequence.mapped_blocks():
+            left[block] -= 1
+            yield "still-shared" if left[block] else "last-reference"
+
+
+def _tables(sequence: Sequence) -> Iterator[str]:
+    """What is unusual in the tables: NULL before an L2 table, or -1 before a mapped entry or alone in an L2 table."""
+    l2_tables = [l2_table for l2_table in sequence.block_table if l2_table is not None]
+    if None in sequence.block_table[: len(l2_tables)]:
+        yield "holes"
+    if not all(map(_is_mapped_from_the_left, l2_tables)):
+        yield "unmapped-entries"
+
+
+def _is_mapped_from_the_left(l2_table: list[int]) -> bool:
+    """Whether the first entry is mapped, and no entry is mapped behind one that is not."""
+    mapped = L2_PT_SIZE - l2_table.count(UNMAPPED)
+    return mapped > 0 and UNMAPPED not in l2_table[:mapped]
+
+
+def _path(engine: Engine, sequence: Sequence) -> Iterator[str]:
+    """Which of its three ways an append goes."""
+    logical, offset = divmod(sequence.kv_count, KV_PER_BLOCK)
+    if logical >= MAX_LOGICAL_BLOCKS:
+        return
+    block = sequence.block_at(logical)
+    if block == UNMAPPED:
+        yield "new-page"
+        if sequence.block_table[logical // L2_PT_SIZE] is None:
+            yield "l2-missing"
+        if offset:
+            yield "mid-block"
+    else:
+        yield "in-place" if engine.ref_count[block] <= 1 else "copy-on-write"
+    if engine.free_local_blocks == 0:
+        yield "none-free"

@@ -1,0 +1,1 @@
+"""Tests of how states of Homework 3 are compared."""
