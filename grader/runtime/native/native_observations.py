@@ -39,8 +39,9 @@ class NativeObservations(Observations):
             coverage=checked.coverage if checked is not None else None,
         )
 
-    def knows_line(self, one: Unplaced) -> bool:
-        """Whether the line of a wrong value of this operation was seen meanwhile."""
-        tags = self.culprits.get((one.case, one.operation), {}).keys()
+    def tells_more(self, than: NativeObservations, one: Unplaced) -> bool:
+        """Whether the line of a wrong value of this operation is known here and was not known there."""
+        place = one.case, one.operation
+        tags = self.culprits.get(place, {}).keys() - than.culprits.get(place, {}).keys()
         differences = one.judgement.differences if one.judgement is not None else ()
         return one.difference is not None and any(tags & difference.tags for difference in differences)

@@ -187,9 +187,10 @@ class NativeRuntime:
         assert isinstance(observed, NativeObservations)
         own = native_program(program)
         again = partial(self._checked_again, work, own, observed, shown, building=building, optional=optional)
-        observed = optional.run(OptionalStage.LINES, again, otherwise=observed)
-        with_lines = partial(self._with_lines, work, source, observed, unplaced)
-        return optional.run(OptionalStage.LINES, with_lines, otherwise=observed)
+        more = optional.run(OptionalStage.LINES, again, otherwise=observed)
+        still = [one for one in unplaced if not more.tells_more(observed, one)]
+        with_lines = partial(self._with_lines, work, source, more, still)
+        return optional.run(OptionalStage.LINES, with_lines, otherwise=more)
 
     def _checked_again(
         self,
@@ -232,13 +233,12 @@ class NativeRuntime:
         self, work: Workspace, source: bytes, observed: NativeObservations, unplaced: Sequence[Unplaced]
     ) -> NativeObservations:
         """Build the file once more, to report its lines, where something is wrong and has no line yet."""
-        still = [one for one in unplaced if not observed.knows_line(one)]
-        if not still:
+        if not unplaced:
             return observed
         # a workspace of its own, because what ran in the other one may have left something there
         with sandbox.workspace(work.budget, tools=work.tools) as place:
             build_it = partial(build_with_lines, self.project, source=source)
-            named, seconds = find_lines(place, still, driver=self.driver, build=build_it, source=source)
+            named, seconds = find_lines(place, unplaced, driver=self.driver, build=build_it, source=source)
         return replace(observed, named=named, spent={**observed.spent, "find lines": seconds})
 
     def advise(
