@@ -26,19 +26,19 @@ def own_choice(effects: Effects, before: EngineState, after: EngineState) -> Blo
     A block in use counts, and so does what is no block where the call counted one. None when the first free blocks
     were taken, or none at all: that the tables map something else then is another matter.
     """
-    chosen = _mapped(effects, after)
-    if chosen is None or chosen == effects.taken:
+    blocks = _mapped(effects, after)
+    if blocks is None or blocks == effects.taken:
         return None
-    could_be = len(set(chosen)) == len(chosen) and all(
-        _is_block(block, before) and before.ref_count[block] == 0 and _is_used(block, after) for block in chosen
+    could_be = len(set(blocks)) == len(blocks) and all(
+        _is_block(block, before) and before.ref_count[block] == 0 and _is_used(block, after) for block in blocks
     )
     if not could_be and after.ref_count and all(_is_used(block, after) for block in effects.taken):
         return None
-    counted = before.free_local_blocks - after.free_local_blocks == len(chosen)
-    for place, (want, took) in enumerate(zip(effects.taken, chosen, strict=True)):
+    counted = before.free_local_blocks - after.free_local_blocks == len(blocks)
+    for place, (want, took) in enumerate(zip(effects.taken, blocks, strict=True)):
         was_taken = _is_used(took, after) if _is_block(took, before) else counted
         if took != want and was_taken and not (effects.copied and took == effects.copied[0]):
-            return BlockChoice(blocks=chosen, could_be=could_be, difference=_difference(effects, place, took))
+            return BlockChoice(blocks=blocks, could_be=could_be, difference=_difference(effects, place, took))
     return None
 
 

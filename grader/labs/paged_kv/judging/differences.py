@@ -45,14 +45,16 @@ def differences(
     In another engine than the called one everything is facet `isolation`; in a call that must fail everything but
     the reply is facet `failing`. What is `known` from before the call is left out.
     """
-    found: list[Difference] = []
+    results: list[Difference] = []
     accepted_instead = False
     if (expected.reply_kind, expected.reply_value) != (actual.reply_kind, actual.reply_value):
         accepted_instead = effects.reply.refused and not _refusing(actual)
-        found.append(_reply_difference(effects.reply, actual, operation))
+        results.append(_reply_difference(effects.reply, actual, operation))
     if accepted_instead:
-        said = f"{operation.name} works although it must fail"
-        found.append(Difference(facet="failing", field="the call", expected="refused", actual="accepted", said=said))
+        sentence = f"{operation.name} works although it must fail"
+        results.append(
+            Difference(facet="failing", field="the call", expected="refused", actual="accepted", said=sentence)
+        )
     for number, (want, have) in enumerate(zip(expected.slots, actual.slots, strict=True), start=1):
         own = number == operation.target
         words = PoolWords(seed, number, want.pool_bytes)
@@ -63,8 +65,8 @@ def differences(
                 continue
             counted[difference.facet] = counted.get(difference.facet, 0) + 1
             if counted[difference.facet] <= _MOST_PER_FACET:
-                found.append(placed)
-    return with_notes(found, operation, effects, expected=expected, actual=actual)
+                results.append(placed)
+    return with_notes(results, operation, effects, expected=expected, actual=actual)
 
 
 def standing(number: int, *, repaired: RecordState, left: RecordState) -> frozenset[Difference]:
@@ -72,15 +74,15 @@ def standing(number: int, *, repaired: RecordState, left: RecordState) -> frozen
     want, have = (state.slots[number - 1].engine for state in (repaired, left))
     if want is None or have is None or want is have:
         return frozenset()
-    return frozenset(_placed(one, number, own=True, refused=False) for one in _engine(want, have))
+    return frozenset(_placed(difference, number, own=True, refused=False) for difference in _engine(want, have))
 
 
 def _placed(difference: Difference, number: int, *, own: bool, refused: bool) -> Difference:
     """Give a difference the facet that its circumstances make of it."""
     prefix = engine_prefix(number)
     if prefix:
-        said = f"{prefix}{difference.said}" if difference.said else ""
-        difference = replace(difference, field=f"{prefix}{difference.field}", said=said)
+        sentence = f"{prefix}{difference.said}" if difference.said else ""
+        difference = replace(difference, field=f"{prefix}{difference.field}", said=sentence)
     if refused:
         return replace(difference, facet="failing", tags=difference.tags | {difference.facet})
     if not own:
@@ -140,8 +142,8 @@ def _engine(want: EngineState, have: EngineState) -> Iterator[Difference]:
             actual=pointer_name(have.ref_pointer),
             tags=frozenset({have.ref_pointer.name.lower()}),
         )
-    for block, (wanted, found) in enumerate(zip(want.ref_count, have.ref_count, strict=False)):
-        yield from _number("ref_count", f"ref_count[{block}]", wanted, found)
+    for block, (right, count) in enumerate(zip(want.ref_count, have.ref_count, strict=False)):
+        yield from _number("ref_count", f"ref_count[{block}]", right, count)
     yield from _list(want, have)
     yield from _sequences(want, have)
 
@@ -163,8 +165,8 @@ def never_set(field: str, wanted: str, actual: int) -> str:
 def _number(facet: str, field: str, want: int, have: int) -> Iterator[Difference]:
     if want != have:
         tags = frozenset({"too-high" if have > want else "too-low", *_unset_tag(have)})
-        said = never_set(field, str(want), have)
-        yield Difference(facet=facet, field=field, expected=str(want), actual=str(have), tags=tags, said=said)
+        sentence = never_set(field, str(want), have)
+        yield Difference(facet=facet, field=field, expected=str(want), actual=str(have), tags=tags, said=sentence)
 
 
 def _unset_tag(have: int) -> Iterator[str]:
@@ -174,26 +176,26 @@ def _unset_tag(have: int) -> Iterator[str]:
 
 def _list(want: EngineState, have: EngineState) -> Iterator[Difference]:
     wanted = [sequence.seq_id for sequence in want.sequences]
-    found = [sequence.seq_id for sequence in have.sequences]
+    ids = [sequence.seq_id for sequence in have.sequences]
     if have.list_pointer is not want.list_pointer:
         ends = "never comes back" if have.list_pointer is Pointer.SHARED else pointer_name(have.list_pointer)
         yield Difference(
             facet="list",
             field=NEXT_WALK,
             expected="comes back to the dummy head",
-            actual=f"{ends}, after {len(found)} sequences",
-            said=list_is_broken(have.list_pointer, found),
+            actual=f"{ends}, after {len(ids)} sequences",
+            said=list_is_broken(have.list_pointer, ids),
             tags=frozenset({"broken", have.list_pointer.name.lower()}),
         )
-    elif wanted != found:
-        tags = {"order"} if sorted(wanted) == sorted(found) else {"missing" if len(found) < len(wanted) else "extra"}
+    elif wanted != ids:
+        tags = {"order"} if sorted(wanted) == sorted(ids) else {"missing" if len(ids) < len(wanted) else "extra"}
         yield Difference(
             facet="list",
             field="the sequences along next from active_seqs",
             expected=_ids(wanted),
-            actual=_ids(found),
+            actual=_ids(ids),
             tags=frozenset(tags),
-            said=f"the walk along next from active_seqs meets {_ids(found)}, expected {_ids(wanted)}",
+            said=f"the walk along next from active_seqs meets {_ids(ids)}, expected {_ids(wanted)}",
         )
     elif have.mirrored != want.mirrored:
         yield Difference(
@@ -212,30 +214,30 @@ def _ids(ids: list[int]) -> str:
 
 def _sequences(want: EngineState, have: EngineState) -> Iterator[Difference]:
     """Sequences are compared by their ids; that one is missing is the list's business."""
-    found = {sequence.seq_id: sequence for sequence in reversed(have.sequences)}
+    by_id = {sequence.seq_id: sequence for sequence in reversed(have.sequences)}
     for wanted in want.sequences:
-        if wanted.seq_id in found:
+        if wanted.seq_id in by_id:
             name = f"sequence {wanted.seq_id}"
-            there = found[wanted.seq_id]
+            there = by_id[wanted.seq_id]
             yield from _number("fields", f"{name}: kv_count", wanted.kv_count, there.kv_count)
             if wanted.l1 != there.l1 or wanted.tables != there.tables or wanted.table is not there.table:
                 yield from _tables(name, wanted, there)
     if len(have.sequences) == len(want.sequences):
         for wanted, there in zip(want.sequences, have.sequences, strict=True):
-            if wanted.seq_id not in found:
+            if wanted.seq_id not in by_id:
                 yield from _number("fields", f"sequence {wanted.seq_id}: seq_id", wanted.seq_id, there.seq_id)
 
 
 def _tables(name: str, want: SequenceState, have: SequenceState) -> Iterator[Difference]:
     if have.table is not want.table:
         yield _table_pointer(f"{name}: block_table", want.table, have.table)
-    for slot, (wanted, found) in enumerate(zip(want.l1, have.l1, strict=False)):
+    for slot, (wanted, actual) in enumerate(zip(want.l1, have.l1, strict=False)):
         field = f"{name}: block_table[{slot}]"
-        if wanted is not found:
-            yield _table_pointer(field, wanted, found)
-        wanted_table, found_table = want.tables[slot], have.tables[slot]
-        if wanted_table is not None and found_table is not None and wanted_table != found_table:
-            yield from _entries(field, tuple(wanted_table), tuple(found_table))
+        if wanted is not actual:
+            yield _table_pointer(field, wanted, actual)
+        wanted_table, actual_table = want.tables[slot], have.tables[slot]
+        if wanted_table is not None and actual_table is not None and wanted_table != actual_table:
+            yield from _entries(field, tuple(wanted_table), tuple(actual_table))
 
 
 def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
@@ -256,16 +258,16 @@ def _entries(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> tuple[
 
 
 def _each_entry(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> Iterator[Difference]:
-    for entry, (wanted, found) in enumerate(zip(want, have, strict=True)):
-        if wanted != found:
+    for entry, (wanted, actual) in enumerate(zip(want, have, strict=True)):
+        if wanted != actual:
             place, right = f"{field}[{entry}]", "-1" if wanted == UNMAPPED else f"block {wanted}"
             yield Difference(
                 facet="tables",
                 field=place,
                 expected=right,
-                actual=str(found),
-                tags=frozenset(_entry_tags(wanted, found)),
-                said=never_set(place, right, found),
+                actual=str(actual),
+                tags=frozenset(_entry_tags(wanted, actual)),
+                said=never_set(place, right, actual),
             )
 
 

@@ -31,13 +31,13 @@ class PoolFacets:
         """The words that differ, that of kv_data first."""
         if want.region == have.region:
             return
-        wanted, found = array("I", want.region), array("I", have.region)
+        wanted, actual = array("I", want.region), array("I", have.region)
         data = self._data()
-        self.stored_somewhere = any(b == data != a for a, b in zip(wanted, found, strict=False))
-        places = [place for place, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b]
+        self.stored_somewhere = any(b == data != a for a, b in zip(wanted, actual, strict=False))
+        places = [place for place, (a, b) in enumerate(zip(wanted, actual, strict=False)) if a != b]
         places.sort(key=lambda place: place != self.target)  # the target word says most about an append
         for place in places[:_MOST]:
-            yield self._word(place, wanted[place], found[place])
+            yield self._word(place, wanted[place], actual[place])
 
     def _word(self, place: int, want: int, have: int) -> Difference:
         tags, field = frozenset(self._tags(place, have)), pool_word_name(place, self.words.pool_bytes)

@@ -142,9 +142,12 @@ def _engine_of(engine: dict[str, Any]) -> EngineState:
     )
 
 
+_OK, _NULL = Pointer.OK, Pointer.NULL  # looked up once: a record has thousands of them
+
+
 def _sequence_of(sequence: dict[str, Any]) -> SequenceState:
-    tables = [None if table is None else array("i", table) for table in sequence["block_table"]]
-    l1 = [Pointer.NULL if table is None else Pointer.OK for table in tables]
+    tables = [table if table is None else array("i", table) for table in sequence["block_table"]]
+    l1 = [_NULL if table is None else _OK for table in tables]
     return SequenceState(sequence["seq_id"], sequence["kv_count"], Pointer.OK, l1, tables)
 
 
@@ -167,7 +170,8 @@ def _plain_engine(engine: EngineState) -> dict[str, Any]:
         "free_local_blocks": engine.free_local_blocks,
         "ref_count": engine.ref_count,
         "active_seqs": [
-            {"seq_id": one.seq_id, "kv_count": one.kv_count, "block_table": one.tables} for one in engine.sequences
+            {"seq_id": sequence.seq_id, "kv_count": sequence.kv_count, "block_table": sequence.tables}
+            for sequence in engine.sequences
         ],
     }
 
@@ -220,13 +224,18 @@ def _engine_words(engine: EngineState) -> Iterator[Words]:
     yield Words(engine.ref_count, (f"ref_count[{block}]" for block in count()))
     yield Words((engine.list_pointer, engine.mirrored, len(engine.sequences)), (NEXT_WALK, PREV_WALK, ""))
     for sequence in engine.sequences:
-        name = f"sequence {sequence.seq_id}"
-        fields = (sequence.seq_id, sequence.kv_count, sequence.table)
-        yield Words(fields, (f"{name}: seq_id", f"{name}: kv_count", f"{name}: block_table"))
-        yield Words(sequence.l1, (f"{name}: block_table[{l1}]" for l1 in count()))
-        for l1, table in enumerate(sequence.tables):
-            if table is not None:
-                yield Words(table, (entry_name(sequence.seq_id, l1, l2) for l2 in count()))
+        values = [sequence.seq_id, sequence.kv_count, sequence.table, *sequence.l1]
+        for table in sequence.tables:
+            values += table or ()
+        yield Words(values, _sequence_names(sequence))
+
+
+def _sequence_names(sequence: SequenceState) -> Iterator[str]:
+    name = f"sequence {sequence.seq_id}"
+    yield from (f"{name}: seq_id", f"{name}: kv_count", f"{name}: block_table")
+    yield from (f"{name}: block_table[{l1}]" for l1 in range(len(sequence.l1)))
+    for l1, table in enumerate(sequence.tables):
+        yield from (entry_name(sequence.seq_id, l1, l2) for l2 in range(len(table or ())))
 
 
 def engine_prefix(number: int) -> str:

@@ -58,8 +58,8 @@ def recounted(state: RecordState | None, fallback: RecordState | None) -> Record
 
 def _fallbacks(state: RecordState, fallback: RecordState | None) -> Iterator[EngineState | None]:
     """For each slot the fallback's engine over a pool of the same size."""
-    for slot, other in zip(state.slots, fallback.slots if fallback is not None else state.slots, strict=True):
-        yield other.engine if fallback is not None and other.pool_bytes == slot.pool_bytes else None
+    for slot, right in zip(state.slots, fallback.slots if fallback is not None else state.slots, strict=True):
+        yield right.engine if fallback is not None and right.pool_bytes == slot.pool_bytes else None
 
 
 def _recounted(slot: Slot, right: EngineState | None) -> Slot:
@@ -93,15 +93,15 @@ def _sequences(state: EngineState, right: EngineState | None, blocks: int) -> It
 
     What the list does not lead to cannot be looked at: such a sequence counts as missing.
     """
-    found = {sequence.seq_id: sequence for sequence in reversed(state.sequences)}
+    by_id = {sequence.seq_id: sequence for sequence in reversed(state.sequences)}
     wanted = {sequence.seq_id: sequence for sequence in right.sequences} if right is not None else {}
     in_order = [sequence.seq_id for sequence in state.sequences]
-    if state.list_pointer is not Pointer.OK or len(found) < len(in_order):
+    if state.list_pointer is not Pointer.OK or len(by_id) < len(in_order):
         if right is None:
             raise CannotGoOn(_what_is_wrong_with_the_list(state))
-        in_order = [seq_id for seq_id in wanted if seq_id in found]
+        in_order = [seq_id for seq_id in wanted if seq_id in by_id]
     for seq_id in in_order:
-        sequence, known = found[seq_id], wanted.get(seq_id)
+        sequence, known = by_id[seq_id], wanted.get(seq_id)
         if known is None and not _is_possible(sequence):
             if right is None:
                 raise CannotGoOn(f"sequence {seq_id} has a negative kv_count or a block_table that cannot be read")
@@ -131,7 +131,7 @@ def _sequence(state: SequenceState, right: SequenceState | None, blocks: int) ->
         state = replace(state, kv_count=right.kv_count)
     wanted = right.tables if right is not None else [None] * len(state.tables)
     tables = list(map(_table, state.l1, state.tables, wanted, [blocks] * len(wanted)))
-    if all(one is other for one, other in zip(tables, state.tables, strict=True)):
+    if all(table is left for table, left in zip(tables, state.tables, strict=True)):
         return state
     l1 = [Pointer.NULL if table is None else Pointer.OK for table in tables]
     return replace(state, l1=l1, tables=tables)

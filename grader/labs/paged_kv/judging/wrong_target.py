@@ -14,12 +14,17 @@ from reference.paged_kv.sequence import UNMAPPED
 
 
 def with_notes(
-    found: Sequence[Difference], operation: Operation, effects: Effects, *, expected: RecordState, actual: RecordState
+    differences: Sequence[Difference],
+    operation: Operation,
+    effects: Effects,
+    *,
+    expected: RecordState,
+    actual: RecordState,
 ) -> list[Difference]:
     """The same differences; those of the wrong sequence, engine or slot have a note and a tag that say so."""
     number = operation.target or 1
     want, have = expected.slots[number - 1].engine, actual.slots[number - 1].engine
-    noted = [_engine(difference, number) for difference in found]
+    noted = [_engine(difference, number) for difference in differences]
     noted = list(_stored_elsewhere(noted))
     if effects.copied is not None:
         noted = [_of_copy(difference, effects.copied) for difference in noted]
@@ -51,23 +56,31 @@ def _of_copy(difference: Difference, copied: tuple[int, int]) -> Difference:
     return replace(difference, tags=difference.tags | {role.get(place, "other-block")})
 
 
-def _stored_elsewhere(found: Sequence[Difference]) -> Iterator[Difference]:
+def _stored_elsewhere(differences: Sequence[Difference]) -> Iterator[Difference]:
     """Where kv_data went, if not to its place."""
-    places = [one.field for one in found if "data" in one.tags and "target" not in one.tags]
-    others = [one.field for one in found if one.facet == "written" and "target" not in one.tags]
-    for one in found:
-        if "target" not in one.tags:
-            yield one
+    places = [
+        difference.field for difference in differences if "data" in difference.tags and "target" not in difference.tags
+    ]
+    others = [
+        difference.field
+        for difference in differences
+        if difference.facet == "written" and "target" not in difference.tags
+    ]
+    for difference in differences:
+        if "target" not in difference.tags:
+            yield difference
         elif places:
-            note = f"kv_data went to {places[0]}; it belongs in {one.field}."
-            yield replace(one, note=note, tags=one.tags | {"elsewhere"}, place=places[0])
+            note = f"kv_data went to {places[0]}; it belongs in {difference.field}."
+            yield replace(difference, note=note, tags=difference.tags | {"elsewhere"}, place=places[0])
         else:
             changed = f"; {' and '.join(others[:2])} changed instead" if others else ", where nothing is stored"
-            yield replace(one, note=f"kv_data belongs in {one.field}{changed}.", tags=one.tags | {"nowhere"})
+            yield replace(
+                difference, note=f"kv_data belongs in {difference.field}{changed}.", tags=difference.tags | {"nowhere"}
+            )
 
 
 def _other_sequence(
-    found: Sequence[Difference], ids: Sequence[int], want: EngineState, have: EngineState
+    differences: Sequence[Difference], ids: Sequence[int], want: EngineState, have: EngineState
 ) -> Iterator[Difference]:
     there = {sequence.seq_id: sequence for sequence in have.sequences}
     changed = {
@@ -75,47 +88,53 @@ def _other_sequence(
         for sequence in want.sequences
         if sequence.seq_id not in ids[-1:] and there.get(sequence.seq_id) not in (None, sequence)
     }
-    for one in found:
-        other = next((seq_id for name, seq_id in changed.items() if name in one.field), None)
+    for difference in differences:
+        other = next((seq_id for name, seq_id in changed.items() if name in difference.field), None)
         if other is None:
-            yield one
+            yield difference
         elif len(ids) > 1 and other == ids[0]:
             note = f"Sequence {other} is the parent; a fork changes nothing in its parent's tables and fields."
-            yield replace(one, note=note, tags=one.tags | {"other-sequence"})
+            yield replace(difference, note=note, tags=difference.tags | {"other-sequence"})
         else:
             note = f"Sequence {ids[-1]} was asked for, but sequence {other} changed."
-            yield replace(one, note=note, tags=one.tags | {"other-sequence"})
+            yield replace(difference, note=note, tags=difference.tags | {"other-sequence"})
 
 
-def _misplaced(found: Sequence[Difference], want: EngineState, have: EngineState) -> Iterator[Difference]:
+def _misplaced(differences: Sequence[Difference], want: EngineState, have: EngineState) -> Iterator[Difference]:
     """A block that is mapped at another place, one too many, and one that nobody took though it is free."""
-    if all(one.facet != "tables" for one in found):
-        yield from found
+    if all(difference.facet != "tables" for difference in differences):
+        yield from differences
         return
     wanted, mapped = _places(want), _places(have)
     free = [block for block, count in enumerate(have.ref_count) if count == 0]
     ends = {0, len(have.ref_count) - 1}
-    for one in found:
-        if one.facet != "tables" or "[" not in one.field:
-            yield one
+    for difference in differences:
+        if difference.facet != "tables" or "[" not in difference.field:
+            yield difference
             continue
-        name = one.field.partition(":")[0]
-        here, there = _block(one.actual), _block(one.expected)
+        name = difference.field.partition(":")[0]
+        here, there = _block(difference.actual), _block(difference.expected)
         belongs = _only_in(wanted.get(here, ()), mapped.get(here, ()), name)
         stands = _only_in(mapped.get(there, ()), wanted.get(there, ()), name)
         if stands is not None:
-            note = f"In {name} block {there} was put into {_entry(stands)}; it belongs in {_entry(one.field)}."
-            yield replace(one, note=note, tags=one.tags | {"misplaced"})
-        elif UNFILLED in one.tags and here >= 0 and belongs is not None:
-            note = f"In {name} block {here} was put into {_entry(one.field)}; it belongs in {_entry(belongs)}."
-            yield replace(one, note=note, tags=one.tags | {"misplaced"})
-        elif UNFILLED in one.tags and 0 <= here < len(have.ref_count) and have.ref_count[here] > want.ref_count[here]:
-            yield replace(one, tags=one.tags - {UNFILLED} | {"one-too-many"})
-        elif "mapping" in one.tags and here == UNMAPPED and there in ends and ends.issuperset(free):
+            note = f"In {name} block {there} was put into {_entry(stands)}; it belongs in {_entry(difference.field)}."
+            yield replace(difference, note=note, tags=difference.tags | {"misplaced"})
+        elif UNFILLED in difference.tags and here >= 0 and belongs is not None:
+            note = f"In {name} block {here} was put into {_entry(difference.field)}; it belongs in {_entry(belongs)}."
+            yield replace(difference, note=note, tags=difference.tags | {"misplaced"})
+        elif (
+            UNFILLED in difference.tags
+            and 0 <= here < len(have.ref_count)
+            and have.ref_count[here] > want.ref_count[here]
+        ):
+            yield replace(difference, tags=difference.tags - {UNFILLED} | {"one-too-many"})
+        elif "mapping" in difference.tags and here == UNMAPPED and there in ends and ends.issuperset(free):
             end = "first" if there == 0 else "last"
-            yield replace(one, note=f"Block {there} is the {end} of the pool.", tags=one.tags | {"free-at-the-ends"})
+            yield replace(
+                difference, note=f"Block {there} is the {end} of the pool.", tags=difference.tags | {"free-at-the-ends"}
+            )
         else:
-            yield one
+            yield difference
 
 
 def _only_in(places: Collection[str], others: Collection[str], sequence: str) -> str | None:
@@ -130,13 +149,13 @@ def _entry(place: str) -> str:
 
 def _places(engine: EngineState) -> dict[int, list[str]]:
     """Where each block is mapped."""
-    found: dict[int, list[str]] = {}
+    places: dict[int, list[str]] = {}
     for sequence in engine.sequences:
         for l1, table in enumerate(sequence.tables):
             for l2, block in enumerate(table if table is not None else ()):
                 if block >= 0:
-                    found.setdefault(block, []).append(entry_name(sequence.seq_id, l1, l2))
-    return found
+                    places.setdefault(block, []).append(entry_name(sequence.seq_id, l1, l2))
+    return places
 
 
 def _block(text: str) -> int:
@@ -147,22 +166,24 @@ def _block(text: str) -> int:
         return -2
 
 
-def _other_freed(found: Sequence[Difference], asked: int, want: EngineState, have: EngineState) -> Iterator[Difference]:
+def _other_freed(
+    differences: Sequence[Difference], asked: int, want: EngineState, have: EngineState
+) -> Iterator[Difference]:
     """Another sequence left the list than the one that must."""
     left = [sequence.seq_id for sequence in have.sequences]
     lost = [sequence.seq_id for sequence in want.sequences if sequence.seq_id not in left]
-    for one in found:
-        if one.facet in ("list", "failing") and "next" in one.field and lost:
+    for difference in differences:
+        if difference.facet in ("list", "failing") and "next" in difference.field and lost:
             gone = ", ".join(map(str, lost))
             still = ", which is still in the list" if asked in left else ""
             note = f"Sequence {asked} was to be freed{still}; sequence {gone} is gone from the list."
-            yield replace(one, note=note, tags=one.tags | {"other-sequence"})
+            yield replace(difference, note=note, tags=difference.tags | {"other-sequence"})
         else:
-            yield one
+            yield difference
 
 
 def _other_parent(
-    found: Sequence[Difference], ids: Sequence[int], want: EngineState, have: EngineState
+    differences: Sequence[Difference], ids: Sequence[int], want: EngineState, have: EngineState
 ) -> Iterator[Difference]:
     """The child has the blocks of a sequence that is not its parent."""
     parent_id, child_id = ids
@@ -178,12 +199,12 @@ def _other_parent(
         ),
         None,
     )
-    for one in found:
-        if other is not None and f"sequence {child_id}: block_table" in one.field:
+    for difference in differences:
+        if other is not None and f"sequence {child_id}: block_table" in difference.field:
             note = f"The child has the blocks of sequence {other}; its parent is sequence {parent_id}."
-            yield replace(one, note=note, tags=one.tags | {"other-sequence"})
+            yield replace(difference, note=note, tags=difference.tags | {"other-sequence"})
         else:
-            yield one
+            yield difference
 
 
 def _of(engine: EngineState, seq_id: int) -> SequenceState | None:

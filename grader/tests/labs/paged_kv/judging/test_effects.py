@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grader.tests.labs.paged_kv.judging.played import Played
-from reference.tests.paged_kv.test_refused import REFUSED, SETTING
+from reference.tests.paged_kv.refused import REFUSED, SETTING
 
 
 @pytest.mark.parametrize("call", ["append_kv", "create_sequence"])
