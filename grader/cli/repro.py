@@ -31,7 +31,6 @@ from grader.core.record import Record, write
 from grader.core.verdict import Outcome, Tool
 from grader.report.words import result_of
 from grader.runtime.options import GradingOptions
-from grader.runtime.python.runtime import PythonRuntime
 
 __all__ = ["options", "repro"]
 
@@ -114,12 +113,9 @@ def _program(record: Record, outcome: Outcome) -> str:
 
 
 def _unseen(lab: Lab, outcome: Outcome) -> str:
-    """What went wrong, where the grader works that out of what a program reports (`derive`); "" elsewhere."""
-    runtime, difference = lab.runtime, outcome.difference
-    if difference is None or not isinstance(runtime, PythonRuntime):
-        return ""
-    part = runtime.table.parts.get(difference.facet)
-    return "" if part is None or part in runtime.table.reads else difference.seen
+    """What went wrong, where only the grader can see it; "" elsewhere."""
+    difference = outcome.difference
+    return difference.seen if difference is not None and difference.facet in lab.derived else ""
 
 
 def _named(cases: Sequence[Case], name: str) -> Case:

@@ -89,6 +89,7 @@ def python_lab(
         charts=charts,
         reproduce=partial(reproduce, calls),
         reproduce_command=COMMAND,
+        derived=frozenset(name for name, part in calls.parts.items() if part not in calls.reads),
         starter={**own, **{f"{key}.py": path for key, path in given.items()}},
         code=(module,),
     )
