@@ -70,11 +70,8 @@ def python_lab(
         errors=tuple(sorted({word for call in operations.values() for word in call.refusals if word[:1].isupper()})),
     )
     _check(calls, operations, is_derived=bool(derive))
-    hidden = calls.defined & {name for names in calls.parameters.values() for name in names}
-    if hidden:
-        raise ValueError(f"an argument hides a function of DEFINES: {', '.join(sorted(hidden))}; rename one of them")
     module = Path(table["__file__"])
-    own = {f"{calls.module}.py": starter or module.with_name("starter.py")}
+    files = {calls.module: starter or module.with_name("starter.py"), **given}
     return load_lab(
         name=name,
         title=title,
@@ -89,7 +86,8 @@ def python_lab(
         charts=charts,
         reproduce=partial(reproduce, calls),
         reproduce_command=COMMAND,
-        starter={**own, **{f"{key}.py": path for key, path in given.items()}},
+        derived=frozenset(name for name, part in calls.parts.items() if part not in calls.reads),
+        starter={f"{key}.py": path for key, path in files.items()},
         code=(module,),
     )
 
@@ -105,7 +103,7 @@ def _derived(derive: str, operations: Sequence[Operation], records: Sequence[Map
 
 
 def _check(table: CallTable, operations: Mapping[str, Signature], *, is_derived: bool) -> None:
-    """Raise `ValueError` where the parts of a table do not name the same things."""
+    """Raise `ValueError` where the parts of a table do not name the same things, or an argument hides a function."""
     pairs: Iterable[tuple[str, Iterable[str], Iterable[str]]] = (
         ("CALLS and OPERATIONS name the same operations", table.calls, operations),
         (
@@ -118,10 +116,13 @@ def _check(table: CallTable, operations: Mapping[str, Signature], *, is_derived:
     for wanted, some, others in pairs:
         if set(some) != set(others):
             raise ValueError(f"{wanted}; only one side has {', '.join(sorted(set(some) ^ set(others)))}")
+    hidden = table.defined & {name for names in table.parameters.values() for name in names}
+    if hidden:
+        raise ValueError(f"an argument hides a function of DEFINES: {', '.join(sorted(hidden))}; rename one of them")
 
 
 def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
-    """Draw a decoded record: facets with entries of one kind as a grid, lists as chains, other values by name."""
+    """Draw a decoded record: entries of one kind as a grid, lists as chains, sentences, other values by name."""
     state = record["state"]
     values = {facet: _at(state, facet.steps[1:]) for facet in facets if facet.steps[0] == "state"}
     alone = {
@@ -134,8 +135,13 @@ def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
     for per in dict.fromkeys(facet.per for facet in values if facet.per):
         yield _grid(per, {facet: value for facet, value in values.items() if facet.per == per})
     for facet, value in values.items():
-        if not facet.per and isinstance(value, list) and (value or not facet.sentences):
+        if facet.per or not isinstance(value, list):
+            continue
+        if not facet.sentences:
             yield Part(title=facet.heading, shape=Shape.CHAIN, lines={(0, ""): tuple(map(_cell, value))})
+        elif value:
+            lines = {(0, str(number)): (str(sentence),) for number, sentence in enumerate(value)}
+            yield Part(title=facet.heading, shape=Shape.SENTENCES, lines=lines)
 
 
 def _at(state: Any, steps: Sequence[str]) -> Any:
