@@ -45,7 +45,7 @@ _CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
 _SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
 _ROOT = Path(__file__).parents[2]
 
-_MOST_TRACES = 40
+_MOST_TRACES = 10
 """The random traces of each such case that a sample of a mistake is played with. What all of them cost is mostly time,
 and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
 
