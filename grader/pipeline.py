@@ -136,8 +136,8 @@ def _diagnose(attempt: Attempt) -> Attempt:
     """Comes before and after `_pinpoint`, which looks more closely at what is diagnosed; once, if it sees no more."""
     if attempt.observed is None or attempt.diagnosed is not None:
         return attempt
-    found = tuple(case_findings(attempt.observed, attempt.lab, optional=attempt.optional))
-    return replace(attempt, found=found, diagnosed=diagnose(found, attempt.lab))
+    found, by_call = case_findings(attempt.observed, attempt.lab, optional=attempt.optional)
+    return replace(attempt, found=tuple(found), diagnosed=diagnose(found, by_call, attempt.lab))
 
 
 def _pinpoint(attempt: Attempt) -> Attempt:

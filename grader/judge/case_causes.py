@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
-from grader.core.identity_key import Same
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.symptom import Symptom
-from grader.core.verdict import Finding, Judged, Stage, Verdict
+from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
 from grader.judge.call_stages import stages
 from grader.judge.case_findings import CaseFindings
 from grader.judge.clue_choice import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
@@ -40,20 +39,23 @@ _NOT_YET = (
 """The hint for such a call. Missing code breaks no sentence of the handout, and no clue describes its mistake."""
 
 
-def case_findings(observed: Observations, lab: Lab, *, optional: OptionalStages) -> list[CaseFindings]:
+def case_findings(
+    observed: Observations, lab: Lab, *, optional: OptionalStages
+) -> tuple[list[CaseFindings], tuple[CallStage, ...]]:
     """Collect the evidence and findings of each case, and name the rule behind each by the lab's clues.
 
-    `optional` runs what only explains.
+    Return them with the stage of each call (`call_stages`), none where nothing is wrong. `optional` runs what only
+    explains.
     """
     comparisons, named = observed.comparisons, observed.named
     found = [
-        CaseFindings(comparison, evidence(observed, number), plain=_is_plain(Same(comparison.case.trace), Same(lab)))
+        CaseFindings(comparison, evidence(observed, number), plain=_is_plain(comparison.case.trace, lab))
         for number, comparison in enumerate(comparisons)
     ]
     failing = [one for one in found if one.evidence]
     calls = calls_of(comparisons, lambda number: found[number].first_wrong) if failing else ()
-    made = stages(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
-    not_yet = {one.call for one in made if one.stage is Stage.NOT_YET}
+    by_call = stages(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
+    not_yet = {call.call for call in by_call if call.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)
     clues = ClueTable(lab.clues)
     for number, one in enumerate(found):
@@ -73,7 +75,7 @@ def case_findings(observed: Observations, lab: Lab, *, optional: OptionalStages)
     optional.run(OptionalStage.EXPLANATIONS, explain, otherwise=None)
     for one in failing:
         one.findings = list(_findings(one, lab, clues, patterns))
-    return found
+    return found, by_call
 
 
 def _explain(found: Sequence[CaseFindings], named: Mapping[Place, Named], patterns: Patterns, lab: Lab) -> None:
@@ -103,13 +105,11 @@ def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Itera
         yield told.said
 
 
-@lru_cache(maxsize=1024)
-def _is_plain(trace: Same[Trace], lab: Same[Lab]) -> bool:
-    """Whether the trace has one target, no pokes and no odd set-up; the same for every submission of a class."""
-    operations, lab_operations = trace.value.operations, lab.value.grammar.operations
-    pokes = any(lab_operations[operation.name].is_poke for operation in operations)
-    one_target = len({operation.target for operation in operations}) <= 1
-    return one_target and not pokes and not lab.value.is_odd(trace.value)
+def _is_plain(trace: Trace, lab: Lab) -> bool:
+    """Whether the trace has one target, no pokes and no odd set-up."""
+    pokes = any(lab.grammar.operations[operation.name].is_poke for operation in trace.operations)
+    one_target = len({operation.target for operation in trace.operations}) <= 1
+    return one_target and not pokes and not lab.is_odd(trace)
 
 
 def _prefer_simple(found: Sequence[CaseFindings], clues: ClueTable, patterns: Patterns) -> None:

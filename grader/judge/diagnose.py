@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from grader.assignment.lab import Clue, Lab
 from grader.core.verdict import CallStage, Diagnosis, Stage, Verdict, Visibility
-from grader.judge.call_stages import stages
 from grader.judge.case_causes import BREACH, case_findings
 from grader.judge.case_findings import CaseFindings
 from grader.judge.clue_choice import operation_of
@@ -35,7 +34,7 @@ class Diagnosed:
     """The stage of each call, when something went wrong."""
 
 
-def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
+def diagnose(found: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab: Lab) -> Diagnosed:
     """Name the rule that explains most of the failing cases, and show it by a public case where one failed.
 
     For an unfinished file only the first call that is in work is diagnosed, and the rest is ignored.
@@ -46,8 +45,7 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     ] or failing  # a lack of time only follows from other cases
     if not failing:
         return Diagnosed(diagnosis=None, verdict=Verdict.ACCEPTED)
-    made = stages([one.comparison for one in found], lambda number: found[number].first_wrong, lab)
-    failing = _of_the_next_call(failing, made)
+    failing = _of_the_next_call(failing, by_call)
     rules = _rules_of_groups(failing)
     votes: dict[str, float] = {}
     for one in failing:
@@ -63,22 +61,22 @@ def diagnose(found: Sequence[CaseFindings], lab: Lab) -> Diagnosed:
     assert cause is not None
     also = tuple(other for other in ranked if other not in (rule, clue.rule))
     diagnosis = _diagnosis(shown, clue, cause, lab, also=also)
-    return Diagnosed(diagnosis=diagnosis, verdict=cause.verdict, stages=made)
+    return Diagnosed(diagnosis=diagnosis, verdict=cause.verdict, stages=by_call)
 
 
-def _of_the_next_call(failing: list[CaseFindings], made: Sequence[CallStage]) -> list[CaseFindings]:
+def _of_the_next_call(failing: list[CaseFindings], by_call: Sequence[CallStage]) -> list[CaseFindings]:
     """Limit an unfinished file to the failures of one call: the first one in work, else the first one not yet written.
 
     Without a call that is not written yet, all failures are returned.
     """
-    if all(one.stage is not Stage.NOT_YET for one in made):
+    if all(call.stage is not Stage.NOT_YET for call in by_call):
         return failing
-    by_call: dict[str, list[CaseFindings]] = {}
-    for one in failing:
-        if one.cause is not None and not _is_hidden(one):
-            by_call.setdefault(operation_of(one.cause, one.comparison).name, []).append(one)
-    in_turn = sorted(made, key=lambda one: one.stage is Stage.NOT_YET)
-    return next((by_call[one.call] for one in in_turn if one.call in by_call), failing)
+    failures: dict[str, list[CaseFindings]] = {}
+    for case in failing:
+        if case.cause is not None and not _is_hidden(case):
+            failures.setdefault(operation_of(case.cause, case.comparison).name, []).append(case)
+    in_turn = sorted(by_call, key=lambda call: call.stage is Stage.NOT_YET)
+    return next((failures[call.call] for call in in_turn if call.call in failures), failing)
 
 
 def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 from grader.core.case import Case
-from grader.core.identity_key import Same
 from grader.runtime.native.driver import Driver
 from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from reference.operation import NULL, Operation, Trace
@@ -22,6 +22,7 @@ __all__ = ["WATCH", "plan"]
 WATCH = -1
 """In the place of a failing allocation: none fails, and memory freed by the call that allocated it is reported."""
 
+T = TypeVar("T")
 _MAGIC = 0x504C414E
 _MEMCHECK, _TRACE, _CONFINED, _LINES = 1, 2, 4, 8
 _SETTINGS = 4
@@ -63,12 +64,27 @@ def plan(
     for number in numbers:
         trace = cases[number].trace
         head = struct.pack("<3i", number, len(trace.operations), failing[number] if failing else 0)
-        parts += [head, _encode_all(Same(trace), Same(driver)), (contracts or {}).get(number, b"")]
+        parts += [head, _encode_all(_ById(trace), _ById(driver)), (contracts or {}).get(number, b"")]
     return b"".join(parts)
 
 
+class _ById(Generic[T]):
+    """A cache key: equal only for the same object, which it keeps alive. Long traces are not hashed again."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 @lru_cache(maxsize=1024)
-def _encode_all(trace: Same[Trace], driver: Same[Driver]) -> bytes:
+def _encode_all(trace: _ById[Trace], driver: _ById[Driver]) -> bytes:
     """Encode settings and operations of a trace; they are the same for every submission of a class."""
     values = (*driver.value.settings(trace.value), *[0] * _SETTINGS)[:_SETTINGS]
     codes = driver.value.codes

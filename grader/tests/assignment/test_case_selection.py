@@ -21,7 +21,6 @@ from grader.core.errors import CaseFileError, RubricError
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import RuleScore, Verdict, Visibility
 from grader.judge.case_findings import CaseFindings
-from grader.judge.diagnose import diagnose
 from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS, GRADEBOOKS
@@ -31,7 +30,7 @@ from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.mistakes import MISTAKES
 from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
-from grader.tests.support.programs import attempted, by_hand, changed, first_case, judged, made, right
+from grader.tests.support.programs import attempted, by_hand, changed, diagnosed_alone, first_case, judged, made, right
 from grader.tests.support.readers import READERS
 
 _FREE_COUNT = 6
@@ -102,7 +101,7 @@ def scores(
 ) -> tuple[RuleScore, ...]:
     """What the rules earn when these cases are all that was run."""
     kept = list(found)
-    seen = diagnose(kept, lab()).diagnosis
+    seen = diagnosed_alone(kept, lab()).diagnosis
     rule = seen.rule if seen is not None else None
     return rule_scores(kept, lab().rubric, tuple(cases), builds=True, diagnosed=rule, hidden=hidden)
 

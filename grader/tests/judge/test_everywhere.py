@@ -116,7 +116,7 @@ def test_lost_memory_of_unknown_origin_is_everybodys() -> None:
     played = by_hand(case)
     played.steps[-1] = replace(played.steps[-1], live=5000)
     rule = lab().rubric.rule("traversal")
-    (found,) = case_findings(observed(compare(played, lab().model)), lab(), optional=Raising())
+    ((found,), _) = case_findings(observed(compare(played, lab().model)), lab(), optional=Raising())
 
     assert found.facets(rule) == {"heap"}
     assert found.facets(replace(rule, calls=frozenset({"free_sequence"}))) == set()

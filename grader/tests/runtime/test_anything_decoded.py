@@ -109,7 +109,7 @@ def test_frames_of_every_kind(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> No
         seen = NativeObservations(
             comparisons=tuple(comparisons), uses=uses, lines=any_lines(stacks_of(comparisons, uses))
         )
-        found = case_findings(seen.completed(), lab(), optional=Raising())
+        found, _ = case_findings(seen.completed(), lab(), optional=Raising())
 
         assert judged(*played)[1]
         assert [one.comparison.case for one in found] == [first_case(), second_case()]
@@ -126,7 +126,7 @@ def wrong() -> tuple[Comparison, ...]:
 
 def found_lines(monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> dict[Place, Named]:
     """What is found where the build for lines reports these bodies, one for each case of `wrong`."""
-    suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising()))
+    suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising())[0])
     natively = [one.played for one in wrong() if isinstance(one.played, NativePlayed)]
     played = [replace(one, lines=body) for one, body in zip(natively, bodies, strict=True)]
     assert len(suspected) == len(played)

@@ -11,12 +11,15 @@ from pathlib import Path
 
 from grader import pipeline
 from grader.assignment import load
+from grader.assignment.lab import Lab
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.model import play
 from grader.core.record import Record
 from grader.core.verdict import Finding, RuleScore
+from grader.judge.call_stages import stages
 from grader.judge.case_causes import case_findings
+from grader.judge.case_findings import CaseFindings
 from grader.judge.compare import compare
 from grader.judge.diagnose import Diagnosed, diagnose
 from grader.judge.score import rule_scores, total
@@ -45,6 +48,7 @@ __all__ = [
     "by_hand",
     "changed",
     "comparisons",
+    "diagnosed_alone",
     "expected_records",
     "findings",
     "first_case",
@@ -291,8 +295,8 @@ def judged(
 ) -> tuple[Diagnosed, dict[str, RuleScore]]:
     """Diagnosis and points of what was played by hand."""
     chosen = lab()
-    found = case_findings(observed(*(compare(one, chosen.model) for one in cases)), chosen, optional=Raising())
-    diagnosed = diagnose(found, chosen)
+    found, by_call = case_findings(observed(*(compare(one, chosen.model) for one in cases)), chosen, optional=Raising())
+    diagnosed = diagnose(found, by_call, chosen)
     rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
     scores = rule_scores(
         found, chosen.rubric, [one.case for one in cases], builds=builds, diagnosed=rule, hidden=hidden
@@ -300,10 +304,16 @@ def judged(
     return diagnosed, {score.rule: score for score in scores}
 
 
+def diagnosed_alone(found: Sequence[CaseFindings], chosen: Lab) -> Diagnosed:
+    """The diagnosis of some cases, as if there were no others."""
+    comparisons = [case.comparison for case in found]
+    return diagnose(found, stages(comparisons, lambda number: found[number].first_wrong, chosen), chosen)
+
+
 def judged_alone(attempt: Attempt, *numbers: int) -> tuple[Diagnosed, int]:
     """Diagnosis and points of some cases of an attempt, as if there were no others."""
     own, cases = [attempt.found[number] for number in numbers], [attempt.cases[number] for number in numbers]
-    diagnosed = diagnose(own, attempt.lab)
+    diagnosed = diagnosed_alone(own, attempt.lab)
     rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
     return diagnosed, total(rule_scores(own, attempt.lab.rubric, cases, builds=True, diagnosed=rule))
 

@@ -82,7 +82,7 @@ def test_a_count_without_an_event_is_a_finding(bad_frees: int, broken: int) -> N
     """A program that changes the harness's counters once got no score at all."""
     case = by_hand(first_case())
     case.steps[-1] = replace(case.steps[-1], bad_frees=bad_frees, broken=broken)
-    (found,) = case_findings(observed(compare(case, lab().model)), lab(), optional=Raising())
+    ((found,), _) = case_findings(observed(compare(case, lab().model)), lab(), optional=Raising())
     _, scores = judged(case)
 
     assert [finding.verdict for finding in found.findings] == [Verdict.MEMORY_ERROR]

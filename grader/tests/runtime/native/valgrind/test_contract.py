@@ -107,8 +107,8 @@ def test_each_breach_has_its_rule_case_operation_and_line(mistake: str) -> None:
 def test_a_breach_is_in_the_report_and_costs_nothing_more(mistake: str) -> None:
     """Points are what the same run is worth without what Valgrind saw; the student reads the line."""
     source, attempt = _BAD[mistake][0], bad(mistake)
-    native = case_findings(observed(*attempt.comparisons), lab(), optional=Raising())
-    diagnosis = diagnose(native, lab()).diagnosis
+    native, by_call = case_findings(observed(*attempt.comparisons), lab(), optional=Raising())
+    diagnosis = diagnose(native, by_call, lab()).diagnosis
     assert diagnosis is not None
     without = rule_scores(native, lab().rubric, attempt.cases, builds=True, diagnosed=diagnosis.rule)
     graded_record = record(attempt, would_score=None, draw=Drawing.NOTHING)
