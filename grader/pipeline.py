@@ -20,8 +20,7 @@ from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.core.verdict import Judged, Verdict
-from grader.judge.case_causes import case_findings
-from grader.judge.case_findings import unplaced
+from grader.judge.causes import case_findings, unplaced
 from grader.judge.compare import compare
 from grader.judge.diagnose import diagnose
 from grader.judge.score import rule_scores, total

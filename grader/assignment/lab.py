@@ -22,7 +22,7 @@ from reference.operation import Operation, Trace
 __all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Charts", "Clue", "Lab", "Predicate"]
 
 ONLY = "only-"
-"""Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.patterns)."""
+"""Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.correlate)."""
 
 SEVERAL_TARGETS = "several-targets"
 """The circumstance that a case has more than one engine (or other target of a lab's operations), or had one before."""

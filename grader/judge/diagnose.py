@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from grader.assignment.lab import Clue, Lab
 from grader.core.verdict import CallStage, Diagnosis, Stage, Verdict, Visibility
-from grader.judge.case_causes import BREACH, case_findings
-from grader.judge.case_findings import CaseFindings
-from grader.judge.clue_choice import operation_of
+from grader.judge.causes import BREACH, CaseFindings, case_findings
 from grader.judge.evidence import Evidence
+from grader.judge.mistakes import operation_of
 from grader.runtime.comparison import End
 from reference.operation import Operation
 

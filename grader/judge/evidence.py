@@ -1,6 +1,6 @@
 """What speaks against a program, case by case and by operation: differences, bad ends, and what a runtime saw besides.
 
-case_causes.py finds the rule that each piece of evidence breaks.
+causes.py finds the rule that each piece of evidence breaks.
 """
 
 from __future__ import annotations

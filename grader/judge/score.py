@@ -13,7 +13,7 @@ from dataclasses import replace
 from grader.core.case import Case
 from grader.core.rubric import Rubric, Rule
 from grader.core.verdict import Judged, RuleScore
-from grader.judge.case_findings import CaseFindings
+from grader.judge.causes import CaseFindings
 from grader.runtime.comparison import Comparison, End
 
 __all__ = ["most_points", "passes", "rule_scores", "total"]

@@ -23,7 +23,7 @@ from grader.core.verdict import (
     StepShown,
     Verdict,
 )
-from grader.judge.case_findings import CaseFindings
+from grader.judge.causes import CaseFindings
 from grader.judge.score import passes, total
 from grader.result.draw_states import pictures
 from grader.runtime.comparison import Comparison

@@ -8,7 +8,7 @@ import pytest
 
 from grader.core.case import Case
 from grader.core.causes import Audience, guilty_of
-from grader.judge.case_causes import case_findings
+from grader.judge.causes import case_findings
 from grader.judge.compare import compare
 from grader.judge.score import most_points
 from grader.labs.paged_kv.lab import lab

@@ -25,7 +25,7 @@ ERRORS: tuple[Callable[[str], Exception], ...] = (
 )
 
 INSIDE = (
-    *("judge.case_causes:hint", "judge.case_causes:sentence", "judge.case_causes:_beside", "judge.patterns:comb"),
+    *("judge.causes:hint", "judge.causes:sentence", "judge.causes:_beside", "judge.correlate:comb"),
     *("runtime.native.runtime:stacks_of", "pipeline:compare", "pipeline:rule_scores"),
     *("result.assemble:decoded", "result.assemble:decoded_lines"),
     *("result.draw_states:_scene", "result.draw_states:_panels", "result.draw_states:_fewer"),

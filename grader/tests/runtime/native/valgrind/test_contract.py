@@ -12,7 +12,7 @@ from grader.core.case import Case
 from grader.core.difference import SHARED_MEMORY
 from grader.core.picture import Drawing
 from grader.core.verdict import SourceLine, Tool, Verdict
-from grader.judge.case_causes import case_findings
+from grader.judge.causes import case_findings
 from grader.judge.diagnose import diagnose
 from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab

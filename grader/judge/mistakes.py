@@ -9,8 +9,8 @@ from functools import cached_property
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
 from grader.core.difference import NEVER_SET, Difference
 from grader.core.verdict import Verdict
+from grader.judge.correlate import Patterns
 from grader.judge.evidence import Evidence
-from grader.judge.patterns import Patterns
 from grader.runtime.comparison import Comparison
 from reference.operation import Operation
 

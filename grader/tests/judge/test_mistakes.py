@@ -9,10 +9,10 @@ import pytest
 from grader.assignment.lab import SEVERAL_TARGETS, Clue
 from grader.core.difference import Difference
 from grader.core.verdict import Verdict
-from grader.judge.clue_choice import ClueTable, best_clue, clue_alone
 from grader.judge.compare import compare
+from grader.judge.correlate import Patterns
 from grader.judge.evidence import Evidence
-from grader.judge.patterns import Patterns
+from grader.judge.mistakes import ClueTable, best_clue, clue_alone
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.native_played import NativePlayed

@@ -7,23 +7,24 @@ table of clues names the rule for each cause.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
 from grader.core.optional_stages import OptionalStage, OptionalStages
+from grader.core.rubric import Rule
 from grader.core.symptom import Symptom
 from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
-from grader.judge.call_stages import stages
-from grader.judge.case_findings import CaseFindings
-from grader.judge.clue_choice import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
+from grader.judge.correlate import Patterns, calls_of
 from grader.judge.evidence import Evidence, evidence, finding_of
-from grader.judge.patterns import Patterns, calls_of
-from grader.runtime.protocol import Observations
+from grader.judge.mistakes import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
+from grader.judge.progress import stages
+from grader.runtime.comparison import Comparison
+from grader.runtime.protocol import Observations, Unplaced
 from grader.runtime.source_lines import Named, Place
 from reference.operation import Trace
 
-__all__ = ["BREACH", "case_findings"]
+__all__ = ["BREACH", "CaseFindings", "case_findings", "unplaced"]
 
 _MEMORY, _LEAK = "memory at ", "leak at "
 """Prefixes of the names of groups whose cases share a line."""
@@ -39,12 +40,62 @@ _NOT_YET = (
 """The hint for such a call. Missing code breaks no sentence of the handout, and no clue describes its mistake."""
 
 
+@dataclass(slots=True)
+class CaseFindings:
+    """The evidence of one case at all operations, the findings to report, and its cause once it is known."""
+
+    comparison: Comparison
+    evidence: list[Evidence] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    leaks: bool = False
+    memory_errors: bool = False
+    clue: Clue | None = None
+    cause: Evidence | None = None
+    group: str = ""
+    """Cases of one group have one cause: the same faulting line, or the same rule and hint."""
+    hint: str = ""
+    said: str = ""
+    """The part of the hint that comes from instruments."""
+    broken: str = ""
+    """The sentence of the handout that was broken."""
+    not_yet: bool = False
+    """Whether it goes wrong in a call that has not done its work in any case."""
+    plain: bool = True
+    """Whether it only calls what is to be written, on one target, without pokes and without an odd set-up."""
+
+    first_wrong: int = field(init=False)
+    """The first bad operation, -1 where all are right."""
+
+    def __post_init__(self) -> None:
+        """Find the first bad operation once, because there may be much evidence."""
+        self.first_wrong = min((one.operation for one in self.evidence), default=-1)
+
+    def first(self) -> list[Evidence]:
+        """The evidence at the first bad operation."""
+        return [one for one in self.evidence if one.operation == self.first_wrong]
+
+    def facets(self, rule: Rule) -> frozenset[str]:
+        """Return the facets of all that counts for this rule.
+
+        In the clean-up only what earlier calls may have caused counts for every rule.
+        """
+        last = self.comparison.case.trace.operations[-1].name
+        return self.comparison.facets(rule).union(
+            one.symptom.facet
+            for one in self.evidence
+            if one.symptom is not None
+            and one.symptom.facet
+            and rule.counts(one.symptom.facet, last)
+            and rule.counts_made_by(one.symptom.made_by)
+        )
+
+
 def case_findings(
     observed: Observations, lab: Lab, *, optional: OptionalStages
 ) -> tuple[list[CaseFindings], tuple[CallStage, ...]]:
     """Collect the evidence and findings of each case, and name the rule behind each by the lab's clues.
 
-    Return them with the stage of each call (`call_stages`), none where nothing is wrong. `optional` runs what only
+    Return them with the stage of each call (`progress`), none where nothing is wrong. `optional` runs what only
     explains.
     """
     comparisons, named = observed.comparisons, observed.named
@@ -265,3 +316,21 @@ def _breach(one: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterator
         tool=named.culprit.tool,
     )
     yield finding_of(symptom, one.comparison, clue.rule if clue is not None else one.comparison.case.rule)
+
+
+def unplaced(found: Sequence[CaseFindings]) -> list[Unplaced]:
+    """Return the operations in which cases first went wrong and whose lines are still unknown."""
+    return [
+        Unplaced(
+            case=number,
+            operation=one.cause.operation,
+            comparison=one.comparison,
+            kind=one.cause.kind,
+            difference=one.cause.difference,
+            judgement=one.cause.judgement,
+            group=one.group,
+            plain=one.plain,
+        )
+        for number, one in enumerate(found)
+        if one.cause is not None and not one.cause.culprits
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.judge.patterns import Call, Patterns
+from grader.judge.correlate import Call, Patterns
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.programs import changed, graded_text, made
 from reference.operation import Reply
