@@ -114,11 +114,10 @@ class Difference:
     @property
     def wanted(self) -> str:
         """What must be there instead, in one sentence."""
-        return (
-            self.seen
-            if self.tags & {NEVER_SET, SENTENCE}
-            else f"{self.field} must be {self.expected}, not {self.actual}"
-        )
+        if self.tags & {NEVER_SET, SENTENCE}:
+            return self.seen
+        joint = "and is" if self.actual.startswith("not ") else "not"
+        return f"{self.field} must be {self.expected}, {joint} {self.actual}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

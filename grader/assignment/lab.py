@@ -114,6 +114,8 @@ class Lab:
     """The case up to and including that operation, as a standalone program."""
     reproduce_command: str = ""
     """How it is run, beside the submission."""
+    derived: frozenset[str] = frozenset()
+    """The facets that such a program cannot show, because they are worked out of what a submission reports."""
     oracle_files: tuple[Path, ...] = ()
     """The files of an oracle that is nearly the solution, so that students must not have it."""
     situations: Callable[[Trace], tuple[frozenset[str], ...]] = _no_situations

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 
 from grader import pipeline
+from grader.assignment.lab import Lab
 from grader.cli.options import (
     case_names,
     chosen_case,
@@ -31,6 +33,9 @@ from grader.report.words import result_of
 from grader.runtime.options import GradingOptions
 
 __all__ = ["options", "repro"]
+
+_WIDEST = 100
+"""Of a comment in a program."""
 
 
 def options(parser: Parser) -> None:
@@ -60,6 +65,7 @@ def repro(
 
     It makes the calls up to the one that went wrong and says what the handout demands and what came instead. How to run
     it is printed to stderr. A program in C has a malloc of its own that stops it at the line that uses memory wrongly.
+    What only the grader can see, such as calls of a device that have no order, is a comment at the end.
 
     Examples:
         grade repro llm_memory.c > repro.c
@@ -82,11 +88,17 @@ def repro(
         return ExitCode.ACCEPTED
     outcome, operation = failing
     text = _program(record, outcome) or chosen.reproduce(_named(cases, outcome.case), operation - 1)
+    unseen = _unseen(chosen, outcome)
+    if unseen:
+        lines = wrap(f"The grader saw here, and these calls alone do not show it: {unseen}", _WIDEST)
+        text += "".join(f"    # {line}\n" for line in lines)
     if output is not None:
         write(output, text)
     else:
         sys.stdout.write(text)
     sys.stderr.write(f"grade: {outcome.case} up to operation {operation}; run it with\n  {chosen.reproduce_command}\n")
+    if unseen:
+        sys.stderr.write("It passes: only the grader sees what went wrong, and a comment at its end says what.\n")
     checker = record.environment.used(Tool.MEMORY_CHECKER)
     if checker is not None and all(one.tool is checker.tool for one in findings_of(record, outcome)):
         name, command = checker.name, checker.name.lower()
@@ -98,6 +110,12 @@ def _program(record: Record, outcome: Outcome) -> str:
     """Return the program that was made for a report, which knows the trace of a case of random traces; "" without."""
     lines = next((picture.program for picture in record.pictures if picture.case == outcome.case), ())
     return "".join(f"{line}\n" for line in lines)
+
+
+def _unseen(lab: Lab, outcome: Outcome) -> str:
+    """What went wrong, where only the grader can see it; "" elsewhere."""
+    difference = outcome.difference
+    return difference.seen if difference is not None and difference.facet in lab.derived else ""
 
 
 def _named(cases: Sequence[Case], name: str) -> Case:

@@ -35,6 +35,8 @@ class Shape(StrEnum):
     """Each row is a child of the nearest row before it with a smaller depth."""
     CHAIN = "chain"
     """Cells that point to their neighbours."""
+    SENTENCES = "sentences"
+    """What is wrong, a sentence in each row: told in words, and no cells are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,7 @@ def python_lab(
         charts=charts,
         reproduce=partial(reproduce, calls),
         reproduce_command=COMMAND,
+        derived=frozenset(name for name, part in calls.parts.items() if part not in calls.reads),
         starter={**own, **{f"{key}.py": path for key, path in given.items()}},
         code=(module,),
     )
@@ -121,7 +122,7 @@ def _check(table: CallTable, operations: Mapping[str, Signature], *, is_derived:
 
 
 def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
-    """Draw a decoded record: facets with entries of one kind as a grid, lists as chains, other values by name."""
+    """Draw a decoded record: entries of one kind as a grid, lists as chains, sentences, other values by name."""
     state = record["state"]
     values = {facet: _at(state, facet.steps[1:]) for facet in facets if facet.steps[0] == "state"}
     alone = {
@@ -134,8 +135,13 @@ def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
     for per in dict.fromkeys(facet.per for facet in values if facet.per):
         yield _grid(per, {facet: value for facet, value in values.items() if facet.per == per})
     for facet, value in values.items():
-        if not facet.per and isinstance(value, list) and (value or not facet.sentences):
+        if facet.per or not isinstance(value, list):
+            continue
+        if not facet.sentences:
             yield Part(title=facet.heading, shape=Shape.CHAIN, lines={(0, ""): tuple(map(_cell, value))})
+        elif value:
+            lines = {(0, str(number)): (str(sentence),) for number, sentence in enumerate(value)}
+            yield Part(title=facet.heading, shape=Shape.SENTENCES, lines=lines)
 
 
 def _at(state: Any, steps: Sequence[str]) -> Any:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
 
+from grader.core.picture import Shape
 from grader.core.verdict import Outcome
 from grader.report.drawn import DrawnPanel, DrawnRow, DrawnScene, cell_name, field_names
 
@@ -94,7 +95,8 @@ def compared(scenes: Sequence[DrawnScene], at: int, outcome: Outcome) -> Compare
     met: dict[tuple[str, str], Sequence[str]] = {}
     for panel in scenes[at - 1].panels if at else ():
         met |= {(panel.title, row.label): [cell.actual for cell in row.cells] for row in panel.rows}
-    shown = [(panel, _chosen([_row(panel, row, met, known=at > 0) for row in panel.rows])) for panel in scene.panels]
+    cells = [panel for panel in scene.panels if panel.shape is not Shape.SENTENCES]
+    shown = [(panel, _chosen([_row(panel, row, met, known=at > 0) for row in panel.rows])) for panel in cells]
     tables = [(panel, _together(panel, rows)) for panel, rows in _with_first(shown, outcome) if rows]
     if not tables:
         return None

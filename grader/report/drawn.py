@@ -170,6 +170,11 @@ def _row(panel: Panel, row: Row, before: _Before | None) -> DrawnRow:
 
 def _words(panels: Sequence[DrawnPanel]) -> Iterator[str]:
     for panel in panels:
+        if panel.shape is Shape.SENTENCES:
+            said = [cell.actual for row in panel.rows for cell in row.cells if cell.wrong and cell.actual]
+            more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+            yield from (f"{panel.title}: {text}{more}" for text in said[:1])
+            continue
         for row in panel.rows:
             yield from _words_of(panel, row)
 

@@ -53,9 +53,9 @@ def case_file(record: Record, case: str) -> str:
 
 
 def called_from(source: Sequence[SourceLine]) -> str:
-    """Return lines of the student's file in words, innermost call first."""
+    """Return lines of the student's file in words: a stack, innermost call first; without functions they are none."""
     places = [f"{line} in {line.function}" if line.function else str(line) for line in source]
-    return ", called from ".join(places)
+    return (", called from " if any(line.function for line in source) else " and ").join(places)
 
 
 def show_case(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL) -> None:

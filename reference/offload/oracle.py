@@ -176,8 +176,9 @@ class Offload(Engine):
 
     def decode(self, seq: SeqId, token: int) -> None:
         """run_layerwise_offload_decode."""
-        self.because("Part 3/decode")
-        position, size = self._runner.length, self._runner.cfg.block_size
+        cfg = self._runner.cfg
+        self.because("Part 3/decode", "more-buffers" * (cfg.num_kv_buffers > cfg.num_layers))
+        position, size = self._runner.length, cfg.block_size
         if self._runner.running == [seq] and position % size in (0, size - 1):
             self.because("", "new-block" if position % size == 0 else "", "flushes" * (position % size == size - 1))
         self._runner.run_layerwise_offload_decode(seq, token)

@@ -20,6 +20,9 @@ _MOST_CHARACTERS = 300
 _LEFT, _STUMBLED = 1, 2
 """Exit codes of a child that reported an error, and of one in which the harness could not go on."""
 
+_OF_A_TABLE = "BufferError"
+"""What functions of a table raise for an error that is no refusal, with its name and message as their message."""
+
 _SAID = {
     "MemoryError": f"needs more than {_MEGABYTES} MB of memory",
     "RecursionError": "calls itself again and again until no room is left",
@@ -29,15 +32,19 @@ _SAID = {
 
 
 def lines_of(entries: object, file: str, *, most: int = _MOST_LINES) -> tuple[SourceLine, ...]:
-    """Return the lines that a child reported, those of the called method first; what is no line is left out."""
+    """Return the lines of a stack that a child reported, the innermost call first; what is no line is left out.
+
+    A child reports the called method first.
+    """
     if not isinstance(entries, list):
         return ()
-    return tuple(
+    lines = [
         SourceLine(file=file, line=entry[0], function=entry[1][:80])
         for entry in entries[:most]
         if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
         if type(entry[0]) is int and 0 < entry[0] <= _MOST_LINE
-    )
+    ]
+    return tuple(lines[::-1])
 
 
 def ending(
@@ -93,7 +100,7 @@ def _ending(
 def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
     name, message = (str(error.get(key, ""))[:_MOST_CHARACTERS] for key in ("error", "message"))
     lines = lines_of(error.get("lines"), file)
-    raised = f"{name}: {message}" if message else name
+    raised = message if name == _OF_A_TABLE and ": " in message else f"{name}: {message}" if message else name
     if error.get("where") == "import":
         return _ending(EXCEPTION, f"{file} cannot be imported: {raised}", lines)
     if error.get("where") == "argument":

@@ -118,7 +118,7 @@ def _named(suspicion: Suspicion, heard: Mapping[str, Any], table: CallTable) -> 
     ran = lines_of(heard.get("ran"), file, most=_MOST_RAN)
     if not ran:
         return None
-    ((function, _),) = Counter(line.function for line in ran).most_common(1)
+    ((function, _),) = Counter(line.function for line in sorted(ran, key=lambda line: line.line)).most_common(1)
     spans = _spans([line for line in ran if line.function == function])
     if spans.count(",") > _MOST_COMMAS:
         return Named(said=f"No line of {function} that ran changed {difference.in_words}.")

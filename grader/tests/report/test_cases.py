@@ -18,6 +18,7 @@ from grader.core.verdict import (
     Visibility,
 )
 from grader.report import text
+from grader.report.trace import called_from
 from grader.tests.support.handmade import outcome, record_of, secret_record, steps
 
 
@@ -137,6 +138,13 @@ def test_a_crash_is_shown_at_its_operation_with_its_line() -> None:
 
     assert re.search(r">>> 2  append_kv 1 2 +0 +crash\n", report)
     assert "your code llm_memory.c:9 in f, called from llm_memory.c:30\n" in report
+
+
+def test_lines_without_functions_are_no_stack() -> None:
+    """As those of two calls that have no order."""
+    lines = [SourceLine(file="x.py", line=line) for line in (9, 30)]
+
+    assert called_from(lines) == "x.py:9 and x.py:30"
 
 
 def test_a_hang_is_shown_as_a_call_that_never_returned() -> None:

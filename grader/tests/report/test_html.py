@@ -121,6 +121,20 @@ def test_a_wrong_cell_is_marked_without_colour() -> None:
     assert said(cell[0]).strip() == "yours ✗ secret_wrongshould be ✓ secret_right"
 
 
+def test_sentences_on_what_is_wrong_are_no_cells() -> None:
+    """They are told as they are, the first with the number of the others, and not as a row too many."""
+    rows = tuple(Row(label=str(number), expected=(), actual=(f"line {number} races",)) for number in range(3))
+    panel = Panel(title="race on the ring", shape=Shape.SENTENCES, rows=(0, 1, 2))
+    record = secret_record(outcome("append/public"))
+    scene = Scene(operation=3, panels=(panel,))
+    picture = Picture(case="append/public", operation=3, rows=rows, scenes=(scene,))
+    page = html(replace(record, pictures=(picture,)))
+
+    assert "race on the ring: line 0 races (and 2 more)" in said(page)
+    assert "too much" not in page
+    assert 'class="cells sentences"' not in page
+
+
 def test_findings_stand_at_their_lines() -> None:
     """Each once with the number of its cases, the compiler's with what they mean, advice apart, others not at all."""
     here = (SourceLine(file="a.c", line=2, function="f"),)

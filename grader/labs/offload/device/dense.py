@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from grader.labs.offload.device.device import Config
 
-__all__ = ["Array", "Layer", "Model", "model_of", "pair_lengths", "rows_of_fill"]
+__all__ = ["Array", "Computed", "Layer", "Model", "model_of", "pair_lengths", "rows_of_fill"]
 
 Array = NDArray[np.float64]
 
@@ -32,6 +32,10 @@ class Layer:
 
     keys: Array
     values: Array
+
+
+Computed = tuple[list[Layer], Array]
+"""What each layer computes in a call, and the logits of its last row."""
 
 
 @dataclass(slots=True)
@@ -119,17 +123,19 @@ class Model:
 
     # The model
 
-    def prompt(self, tokens: Sequence[int]) -> tuple[list[Layer], Array]:
-        """A whole prompt: what each layer computes, and the logits of the last token."""
-        return self._forward(tokens, 0, [], causal=True)
+    def prompt(self, tokens: Sequence[int], *, causal: bool = True) -> Computed:
+        """A whole prompt: what each layer computes, and the logits of the last token. Right is `causal=True`."""
+        return self._forward(tokens, 0, [], causal=causal)
 
-    def token(self, token: int, position: int, cached: Sequence[tuple[Array, Array]]) -> tuple[list[Layer], Array]:
-        """A token over cached rows: for each layer the rotated keys and the values."""
-        return self._forward([token], position, cached, causal=False)
+    def token(
+        self, token: int, position: int, cached: Sequence[tuple[Array, Array]], *, causal: bool = False
+    ) -> Computed:
+        """A token over cached rows: for each layer the rotated keys and the values. Right is `causal=False`."""
+        return self._forward([token], position, cached, causal=causal)
 
     def _forward(
         self, tokens: Sequence[int], position: int, cached: Sequence[tuple[Array, Array]], *, causal: bool
-    ) -> tuple[list[Layer], Array]:
+    ) -> Computed:
         x, layers = self.embeddings[list(tokens)], []
         for layer in range(self.config.num_layers):
             h = self.rms_norm(x, layer, "attention")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from grader.labs.offload.device.races import Work, is_before
+from grader.labs.offload.device.device import Call
+from grader.labs.offload.device.races import Clocks, Work, is_before
 
-__all__ = ["Serial", "serialised"]
+__all__ = ["Serial", "edge_of", "serialised"]
 
 
 class Serial(NamedTuple):
@@ -38,3 +39,24 @@ def serialised(
             late = next((copy for copy in copies if is_before(end, copy)), None)
             if layer - num_buffers < before < layer and late is not None:
                 yield Serial(end, late, before, layer)
+
+
+def edge_of(pair: Serial, calls: Sequence[Call]) -> Call | None:
+    """The wait, of a stream or of the host, that brings the second behind the first; None where they share a stream.
+
+    `calls` are all calls of the program.
+    """
+    first, second = pair.first, pair.second.call
+    if first.call.stream == second.stream:
+        return None
+    clocks, is_behind = Clocks(), False
+    for call in calls:
+        clocks.take(call)
+        if call is second:
+            break
+        is_behind = is_behind or call is first.call
+        if is_behind and call.name in ("sync", "wait"):
+            known = (clocks.host, clocks.streams[second.stream])
+            if any(first.call.stream < len(clock) and clock[first.call.stream] >= first.place for clock in known):
+                return call
+    return None

@@ -186,7 +186,8 @@ class _Case:
         place = next(number for number, (part, _) in enumerate(found) if part.startswith("race_"))
         part, wrong = found[place]
         if schedules:
-            text = f"{wrong.sentence}; the logits are wrong on a device that runs {' or '.join(schedules)}"
+            named = " or ".join(filter(None, [", ".join(schedules[:-1]), schedules[-1]]))
+            text = f"{wrong.sentence}; the logits are wrong on a device that runs {named}"
             found[place] = part, Wrong(text, wrong.lines, wrong.pair)
         return found
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from grader.labs.offload.device.dense import Array, Layer
+from grader.labs.offload.device.dense import Array, Computed, Layer
 from grader.labs.offload.device.device import Span
 from grader.labs.offload.device.overlap import serialised
 from grader.labs.offload.device.races import Work
@@ -44,6 +44,19 @@ class Before:
         return self.offloaded % size
 
 
+@dataclass(frozen=True, slots=True)
+class _Masked:
+    """What a call would have computed with the other mask, for the commonest of all mistakes."""
+
+    flag: str
+    computed: Callable[[], Computed]
+
+    def explains(self, number: int, kind: str, rows: Array) -> bool:
+        """Whether the keys ("k") or values ("v") of a layer are its."""
+        layer = self.computed()[0][number]
+        return bool(agreeing(rows, layer.keys if kind == "k" else layer.values).all())
+
+
 @dataclass(slots=True)
 class RunnerCase:
     """The sequence that a runner has, as the grader knows it."""
@@ -56,14 +69,15 @@ class RunnerCase:
         """What is wrong after an accepted prefill into the blocks of a table."""
         model = self.replay.memory.model
         layers, logits = model.prompt(tokens)
+        masked = _Masked("causal=False", lambda: model.prompt(tokens, causal=False))
         found: list[Finding] = []
         for number, layer in enumerate(layers):
             self.rows["k", number], self.rows["v", number] = model.rotary(layer.keys, 0), layer.values
-            own = self._own(log, number, layer, found)
+            own = self._own(log, number, layer, masked=masked, found=found)
             for kind, mine in (("k", own.keys), ("v", own.values)):
                 rows = cpu_rows(self.replay, (kind, number), table, range(len(tokens)))
                 found += self._stored((kind, number), (rows, mine), 0, "cpu")
-        return [*found, *self._logits(logits)]
+        return [*found, *self._logits(logits, masked)]
 
     def begin_decode(self, position: int, table: list[int], offloaded: int) -> Before:
         """Look at what a decode begins with. Where garbage lies, the reference's row takes its place."""
@@ -92,10 +106,11 @@ class RunnerCase:
             for layer in range(self.replay.config.num_layers)
         ]
         layers, logits = model.token(token, before.position, pairs)
+        masked = _Masked("causal=True", lambda: model.token(token, before.position, pairs, causal=True))
         found: list[Finding] = []
         row = before.position % size
         for number, layer in enumerate(layers):
-            own = self._own(log, number, layer, found)
+            own = self._own(log, number, layer, masked=masked, found=found)
             new = {"k": model.rotary(layer.keys, before.position), "v": layer.values}
             for kind, mine in (("k", own.keys), ("v", own.values)):
                 rows = decode_rows(self.replay, (kind, number), range(row, row + 1))
@@ -103,12 +118,12 @@ class RunnerCase:
                 right = self.rows.get((kind, number))
                 self.rows[kind, number] = new[kind] if right is None else np.concatenate([right, new[kind]])
         found += self._flushed(before, table)
-        found += self._logits(logits)
+        found += self._logits(logits, masked)
         if not before.consistent:  # nothing follows from such an offloaded length; that it is wrong is told elsewhere
             found = [(part, wrong) for part, wrong in found if part not in ("values", "logits")]
         return found
 
-    def _own(self, log: Log, number: int, layer: Layer, found: list[Finding]) -> Layer:
+    def _own(self, log: Log, number: int, layer: Layer, *, masked: _Masked, found: list[Finding]) -> Layer:
         """What the program itself computed in a layer; what differs from the model is added to `found`."""
         own = []
         for kind, results, right in (("k", log.keys, layer.keys), ("v", log.values, layer.values)):
@@ -121,6 +136,11 @@ class RunnerCase:
             wrong = np.flatnonzero(~agreeing(rows, right))
             if len(wrong):
                 text = f"layer {number}: {kind} of row {wrong[0]} of this call is not the model's"
+                is_first = all(part != "values" for part, _ in found)
+                if is_first and number and masked.explains(number, kind, rows):
+                    text += f", but what attention with {masked.flag} in layer {number - 1} leads to"
+                elif is_first and number:
+                    text += f", though layer {number - 1} began right: its attention, or what follows, is wrong"
                 found.append(("values", Wrong(text)))
             own.append(rows)
         return Layer(*own)
@@ -139,11 +159,18 @@ class RunnerCase:
         if kind == "k":
             turned = placed & ~agreeing(stored, model.rotary(mine, first))
             for place in np.flatnonzero(turned)[:1]:
-                text = (
-                    f"layer {layer}: the cached k of token {first + place} is not rotated for position {first + place}"
-                )
-                found.append(("values", Wrong(text)))
+                token = int(first + place)
+                text = f"layer {layer}: the cached k of token {token} is not rotated for position {token}"
+                found.append(("values", Wrong(text + self._turned(stored[place], mine[place], token))))
         return found
+
+    def _turned(self, stored: Array, mine: Array, token: int) -> str:
+        """How the key of a token is rotated instead, in words; "" where that is not plain."""
+        turn = self.replay.memory.model.rotary
+        if agreeing(stored, mine):
+            return ", but not at all"
+        near = (other for other in (token + 1, token - 1) if other >= 0)
+        return next((f", but for {it}" for it in near if agreeing(stored[None], turn(mine[None], it))[0]), "")
 
     def _flushed(self, before: Before, table: list[int]) -> list[Finding]:
         """What a decode did to the CPU cache: a full block is flushed, and nothing else changes."""
@@ -168,7 +195,7 @@ class RunnerCase:
                         found.append(("flush", Wrong(text)))
         return found
 
-    def _logits(self, right: Array) -> list[Finding]:
+    def _logits(self, right: Array, masked: _Masked) -> list[Finding]:
         held_row = self.replay.rows("logits", 0, 1)
         if held_row is None or held_row.shape != right.shape:
             return [(IDLE, Wrong("logits")), ("logits", Wrong("there are no logits in self.logits"))]
@@ -176,6 +203,8 @@ class RunnerCase:
             return []
         if np.isnan(held_row).any():
             return [(IDLE, Wrong("logits")), ("logits", Wrong("self.logits holds garbage"))]
+        if agreeing(held_row, masked.computed()[1])[0]:
+            return [("logits", Wrong(f"the logits are those of attention with {masked.flag}"))]
         return [("logits", Wrong("the logits are not the model's"))]
 
     def overlap(self, log: Log) -> list[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grader.labs.offload.device.device import Call
-from grader.labs.offload.device.overlap import Serial
+from grader.labs.offload.device.overlap import Serial, edge_of
 from grader.labs.offload.device.races import Race
 from grader.labs.offload.judging.replay import Replay
 
@@ -54,11 +54,15 @@ def race(found: Race, replay: Replay) -> Wrong:
 
 
 def serial(found: Serial, replay: Replay) -> Wrong:
-    """A load and a kernel that must be able to run at the same time."""
+    """A load and a kernel that must be able to run at the same time, and what orders them."""
     first, second = found.first.call, found.second.call
     layers = f" (layer {found.second_layer})" if second.name == "attention" else ""
-    text = f"{_who(second, replay)}{layers} waits for {_who(first, replay)}: {_why(first)}"
-    return Wrong(text, (second.line, first.line), (first, second))
+    text = f"{_who(second, replay)}{layers} comes after {_who(first, replay)}"
+    edge = edge_of(found, replay.calls)
+    if edge is None:
+        return Wrong(f"{text}, on one stream: {_why(first)}", (second.line, first.line), (first, second))
+    by = f"by the {'host wait' if edge.name == 'sync' else 'wait'} of line {edge.line}"
+    return Wrong(f"{text} {by}: {_why(first)}", (edge.line, second.line, first.line), (first, second))
 
 
 def _why(first: Call) -> str:

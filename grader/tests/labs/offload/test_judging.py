@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -13,58 +12,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader import pipeline
-from grader.assignment.stored_cases import load_folder
-from grader.core.case import Case
-from grader.core.record import Record
 from grader.judge.compare import compare
 from grader.labs import open_lab
 from grader.labs.offload.device.device import Config, Device, Span
 from grader.labs.offload.device.schedules import SCHEDULES, Memory
 from grader.labs.offload.judging.derive import derive
-from grader.labs.offload.judging.replay import Replay, numbers_of
+from grader.labs.offload.judging.replay import numbers_of
 from grader.runtime.observation import Played, PlayedStep
-from grader.runtime.python.derived import Derived
-from grader.runtime.python.runtime import PythonRuntime
 from grader.tests.labs.offload.programs import given
+from grader.tests.labs.offload.sent import SAMPLES, Sent, cases, graded, replay_of
 from reference.offload.engine import OffloadEngine
 from reference.operation import Operation
 from reference.oracle import text_of
 
 _ROOT = Path(__file__).parents[4]
-_ACCEPTED = _ROOT / "submissions" / "offload" / "accepted"
+_ACCEPTED = SAMPLES / "accepted"
 _PARTS = ("block_manager", "engine", "runner")
 _ERRORS = (
     "def Refused(name, *_):\n    return {'KeyError': KeyError, 'ValueError': ValueError}.get(name, RuntimeError)()\n"
 )
-_SETTINGS = ("num_layers", "num_cpu_blocks", "block_size", "num_kv_buffers", "max_seq_len")
 _MIB = 1 << 20
-
-Sent = tuple[Sequence[Operation], Sequence[Mapping[str, Any]]]
-
-
-@cache
-def _cases() -> tuple[Case, ...]:
-    lab = open_lab("offload")
-    return tuple(load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
-
-
-def _graded(path: Path) -> tuple[Record, list[Sent]]:
-    """Grade a program. Return the record, and what it sent in each case and each random trace."""
-    lab, sent = open_lab("offload"), list[Sent]()
-
-    def spy(operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]) -> Derived:
-        sent.append((operations, records))
-        return derive(operations, records)
-
-    assert isinstance(lab.runtime, PythonRuntime)
-    spied = replace(lab, runtime=replace(lab.runtime, derive=spy))
-    return pipeline.grade(path, spied, _cases()), sent
 
 
 @cache
 def _sent(name: str) -> list[Sent]:
-    record, sent = _graded(_ACCEPTED / name)
+    record, sent = graded(_ACCEPTED / name)
 
     assert (record.score, record.max_score) == (100, 100)
 
@@ -78,7 +50,7 @@ def test_the_reference_is_accepted(tmp_path: Path) -> None:
         text = (_ROOT / "reference" / "offload" / f"{part}.py").read_text(encoding="utf-8")
         lines += [line for line in text.splitlines() if not line.startswith(("from ", "import ", "__all__"))]
     (tmp_path / "offload.py").write_text("from __future__ import annotations\n" + "\n".join(lines), encoding="utf-8")
-    record, _ = _graded(tmp_path)
+    record, _ = graded(tmp_path)
 
     assert [(finding.case, finding.message) for finding in record.findings] == []
     assert (record.score, record.max_score) == (100, 100)
@@ -91,8 +63,7 @@ def test_an_accepted_program_computes_the_same_under_every_schedule(name: str) -
     for operations, records in _sent(name):
         if operations[0].name != "runner":
             continue
-        config = Config(**dict(zip(_SETTINGS, operations[0].numbers, strict=True)))
-        replay = Replay(config)
+        replay = replay_of(operations[0])
         schedules = {name: make(Memory(replay.memory.model)) for name, make in SCHEDULES.items()}
         for operation, record in zip(operations, records, strict=True):
             before = len(replay.calls)
@@ -163,8 +134,10 @@ _OTHERS: tuple[Any, ...] = (
 def test_records_of_anything_are_judged(name: str) -> None:
     """Right records with parts replaced by anything: whatever comes of it is the program's, never an exception."""
     lab = open_lab("offload")
-    cases = {case.trace.operations: case for case in _cases() if case.generated is None}
-    sent = [(cases[tuple(operations)], records) for operations, records in _sent(name) if tuple(operations) in cases]
+    by_trace = {case.trace.operations: case for case in cases() if case.generated is None}
+    sent = [
+        (by_trace[tuple(operations)], records) for operations, records in _sent(name) if tuple(operations) in by_trace
+    ]
     stopped = differ = 0
     for seed in range(300):
         random = Random(seed)
