@@ -53,7 +53,7 @@ class _NoValues(Memory):
     def create(self, number: int, rows: int, width: int) -> None:
         """Allocate nothing."""
 
-    def rows(self, span: Span) -> Array:
+    def rows(self, span: Span) -> Array:  # noqa: ARG002 - as its base class has it
         """No rows."""
         return np.empty((0, 1))
 
