@@ -70,11 +70,8 @@ def python_lab(
         errors=tuple(sorted({word for call in operations.values() for word in call.refusals if word[:1].isupper()})),
     )
     _check(calls, operations, is_derived=bool(derive))
-    hidden = calls.defined & {name for names in calls.parameters.values() for name in names}
-    if hidden:
-        raise ValueError(f"an argument hides a function of DEFINES: {', '.join(sorted(hidden))}; rename one of them")
     module = Path(table["__file__"])
-    own = {f"{calls.module}.py": starter or module.with_name("starter.py")}
+    files = {calls.module: starter or module.with_name("starter.py"), **given}
     return load_lab(
         name=name,
         title=title,
@@ -90,7 +87,7 @@ def python_lab(
         reproduce=partial(reproduce, calls),
         reproduce_command=COMMAND,
         derived=frozenset(name for name, part in calls.parts.items() if part not in calls.reads),
-        starter={**own, **{f"{key}.py": path for key, path in given.items()}},
+        starter={f"{key}.py": path for key, path in files.items()},
         code=(module,),
     )
 
@@ -106,7 +103,7 @@ def _derived(derive: str, operations: Sequence[Operation], records: Sequence[Map
 
 
 def _check(table: CallTable, operations: Mapping[str, Signature], *, is_derived: bool) -> None:
-    """Raise `ValueError` where the parts of a table do not name the same things."""
+    """Raise `ValueError` where the parts of a table do not name the same things, or an argument hides a function."""
     pairs: Iterable[tuple[str, Iterable[str], Iterable[str]]] = (
         ("CALLS and OPERATIONS name the same operations", table.calls, operations),
         (
@@ -119,6 +116,9 @@ def _check(table: CallTable, operations: Mapping[str, Signature], *, is_derived:
     for wanted, some, others in pairs:
         if set(some) != set(others):
             raise ValueError(f"{wanted}; only one side has {', '.join(sorted(set(some) ^ set(others)))}")
+    hidden = table.defined & {name for names in table.parameters.values() for name in names}
+    if hidden:
+        raise ValueError(f"an argument hides a function of DEFINES: {', '.join(sorted(hidden))}; rename one of them")
 
 
 def picture(facets: Sequence[Facet], record: dict[str, Any]) -> Iterator[Part]:
