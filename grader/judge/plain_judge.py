@@ -352,7 +352,7 @@ def _shown(value: object) -> str:
     if value is _ABSENT:
         return "missing"
     if _is_unreadable(value):
-        return f"not readable ({value[UNREADABLE]})"  # type: ignore[index]
+        return f"unreadable ({value[UNREADABLE]})"  # type: ignore[index]
     text = text_of(value)  # type: ignore[arg-type]
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
 

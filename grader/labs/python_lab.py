@@ -183,5 +183,5 @@ def _entries(value: Any) -> dict[str, Any]:
 
 def _cell(value: Any) -> str:
     if isinstance(value, dict) and value.keys() == {UNREADABLE}:
-        return f"not readable ({value[UNREADABLE]})"
+        return f"unreadable ({value[UNREADABLE]})"
     return text_of(value)

@@ -164,7 +164,7 @@ def test_a_part_that_cannot_be_read_stays_wrong_and_costs_no_other() -> None:
     first = played.judge(records()[_TAKE], _OPERATIONS[_GIVE], before)
     second = played.judge(before, _OPERATIONS[_TOO_MANY], changed(records()[_TOO_MANY], free=unreadable))
 
-    wanted = ("free", "free boxes, first to last is not readable (AttributeError), expected [2,3,1]")
+    wanted = ("free", "free boxes, first to last is unreadable (AttributeError), expected [2,3,1]")
     assert seen(first) == seen(second) == [wanted]
 
 

@@ -7,7 +7,7 @@ Work may run when the work before it in its stream is done, and what it waits fo
     early    copies and waits as soon as they may, kernels as late as they may
     random   after each enqueue whatever may run, each with probability 0.3
 
-New and freed memory holds NaN.
+New and freed memory holds NaN. Where a kernel's result would be NaN it is 0 (`Memory.run`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ class Memory:
         return self.contents[span.buffer][span.lo : span.hi]
 
     def run(self, call: Call) -> Array | None:
-        """Do a piece of work. Return what a kernel computed."""
+        """Do a piece of work. Return what a kernel computed.
+
+        What a kernel makes of garbage is 0. So NaN in a buffer always means that nothing was computed or copied there;
+        otherwise one wrong read would make NaN of every row that follows, and all these would count as missing.
+        """
         match call.name:
             case "alloc" | "free":
                 self.rows(call.writes[0])[:] = np.nan
@@ -52,6 +56,7 @@ class Memory:
                 pass
             case _:
                 result = self._computed(call)
+                result = np.where(np.isnan(result), 0.0, result)
                 self.rows(call.writes[0])[:] = result
                 return result
         return None

@@ -16,7 +16,7 @@ from grader.labs.offload.judging.engine_case import EngineCase
 from grader.labs.offload.judging.lanes import lanes
 from grader.labs.offload.judging.replay import Log, Replay, Stopped, numbers_of
 from grader.labs.offload.judging.runner_case import IDLE, Before, Finding, RunnerCase, loads_of
-from grader.labs.offload.judging.sentences import Wrong, facet_of_race, race
+from grader.labs.offload.judging.sentences import Wrong, facet_of_race, garbage, race
 from grader.runtime.python.derived import Derived, DerivedStep
 from reference.operation import Operation
 
@@ -212,6 +212,8 @@ class _Case:
             loads, _ = loads_of(self.replay, log, {}) if self.replay is not None else ([], {})
             if len({layer for layer, _ in loads}) < self.settings[0] and prepared.offloaded:
                 found += [("ring", Wrong("not every layer was loaded")), (IDLE, Wrong("loaded"))]
+        if log.garbage and any(part in ("values", "logits") for part, _ in found):
+            found.insert(0, ("values", garbage(*log.garbage[0], self.runner.replay)))
         return found
 
     def _sizes(self, operation: Operation, log: Log) -> list[Finding]:
@@ -240,7 +242,7 @@ class _Case:
         storage = [number for number in replay.storage.values() if device.buffers[number].stream is not None]
         used = log.most_bytes - replay.bytes_of([*storage, *driver])
         self.memory = used, limit
-        if used > limit:
+        if used > limit and log.created:  # what an earlier call left behind is told of that call
             text = f"{used} bytes of device memory are allocated beyond the storage, and {limit} are allowed"
             found.append(("memory", Wrong(text, (log.most_line,))))
         return found

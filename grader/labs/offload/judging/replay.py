@@ -17,6 +17,8 @@ __all__ = ["Log", "Replay", "Stopped", "numbers_of"]
 _MOST_COST = 1 << 22
 """What all calls of a case may cost: a thousand times what a right program's do."""
 _ENTRY_COST = 200
+_READ_NOTHING = ("alloc", "free", "copy", "wait", "probe", "fill")
+"""Work that computes nothing of what it reads."""
 _SCHEDULES = tuple(name for name in SCHEDULES if name != "eager")
 
 
@@ -40,6 +42,8 @@ class Log:
     keys: dict[int, list[Array]] = field(default_factory=dict)
     """The results of `k_proj`, by layer, in order of launch."""
     values: dict[int, list[Array]] = field(default_factory=dict)
+    garbage: list[tuple[Call, Span]] = field(default_factory=list)
+    """The kernels that read garbage, each with the first row of it."""
     most_bytes: int = 0
     """The most device memory that was allocated at a time, and the line that allocated last then."""
     most_line: int = 0
@@ -137,11 +141,22 @@ class Replay:
         log.races += races
         if work is not None:
             log.works.append(work)
+            if call.name not in _READ_NOTHING:
+                log.garbage += [(call, row) for row in [self._garbage(call)] if row is not None]
             result = self.memory.run(call)
             if call.name in ("k_proj", "v_proj") and result is not None:
                 results = log.keys if call.name == "k_proj" else log.values
                 results.setdefault(call.arguments["layer"], []).append(result.copy())
         self._account(call, log)
+
+    def _garbage(self, call: Call) -> Span | None:
+        """The first row with garbage that a kernel is about to read; None if there is none."""
+        for span in call.reads:
+            holes = np.isnan(self.memory.rows(span)).any(axis=-1)
+            if holes.any():
+                row = span.lo + int(holes.argmax())
+                return Span(span.buffer, row, row + 1)
+        return None
 
     def _account(self, call: Call, log: Log) -> None:
         if call.name == "alloc" and self.device.device_bytes > log.most_bytes:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
-from grader.labs.offload.device.device import Call
+from grader.labs.offload.device.device import Call, Span
 from grader.labs.offload.device.overlap import Serial, edge_of
 from grader.labs.offload.device.races import Race
 from grader.labs.offload.judging.replay import Replay
 
-__all__ = ["CPU", "DECODE", "RING", "Wrong", "described", "facet_of_race", "race", "serial"]
+__all__ = ["CPU", "DECODE", "RING", "Wrong", "described", "facet_of_race", "garbage", "race", "serial"]
 
 CPU = ("k_cache_cpu", "v_cache_cpu")
 RING = ("layer_k_cache", "layer_v_cache")
@@ -53,6 +55,12 @@ def race(found: Race, replay: Replay) -> Wrong:
     return Wrong(f"{text}{_edge(first, second, replay)}", (second.line, first.line), (first, second))
 
 
+def garbage(call: Call, row: Span, replay: Replay) -> Wrong:
+    """A kernel that reads a row which nothing was computed or copied to."""
+    text = f"{_who(call, replay)} reads {_rows(row.lo, row.hi)} of {_buffer(row.buffer, replay)}, which holds garbage"
+    return Wrong(text, (call.line,))
+
+
 def serial(found: Serial, replay: Replay) -> Wrong:
     """A load and a kernel that must be able to run at the same time, and what orders them."""
     first, second = found.first.call, found.second.call
@@ -77,7 +85,23 @@ def _edge(first: Call, second: Call, replay: Replay) -> str:
     if second.name == "free":
         return f"wait for it before the free, or name the buffer to stream {streams[first.stream]!r} by record_stream"
     mine, theirs = streams[first.stream], streams[second.stream]
-    return f"record an event on stream {mine!r} behind it, and let stream {theirs!r} wait for that event first"
+    text = f"record an event on stream {mine!r} behind it, and let stream {theirs!r} wait for that event first"
+    return text + _early_event(first, second, replay.calls)
+
+
+def _early_event(first: Call, second: Call, calls: Sequence[Call]) -> str:
+    """What is wrong with a wait between the two calls for an event of the right stream, "" where there is none."""
+    before = [*takewhile(lambda call: call is not second, calls)]
+    between = [*takewhile(lambda call: call is not first, reversed(before))]
+    for number, wait in enumerate(between):
+        if wait.name == "wait" and wait.stream == second.stream and wait.line:
+            earlier = before[: len(before) - 1 - number]
+            record = next(
+                (call for call in reversed(earlier) if call.name == "record" and call.event == wait.event), None
+            )
+            if record is not None and record.stream == first.stream and record.line:
+                return f" (the event that line {wait.line} waits for was recorded earlier, by line {record.line})"
+    return ""
 
 
 def _verb(*, is_write: bool) -> str:
