@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from grader.labs.offload.device.dense import Array, rows_of_fill
-from grader.labs.offload.judging.replay import Replay
+from grader.labs.offload.judging.replay import Log, Replay
 from grader.labs.offload.judging.rows import agreeing, contents_of, held
 from grader.labs.offload.judging.sentences import CPU, DECODE, RING, Wrong
 
@@ -84,8 +84,8 @@ class EngineCase:
         if name in follows:
             follows[name](*arguments)
 
-    def compare(self) -> tuple[list[tuple[str, Wrong]], bool]:
-        """What is known and does not lie there, and whether the last operation wrote nothing of what it had to.
+    def compare(self, log: Log) -> tuple[list[tuple[str, Wrong]], bool]:
+        """What is known and does not lie there, and whether the last operation left a buffer that it had to write.
 
         The right rows are put there, so that each is told once.
         """
@@ -100,7 +100,8 @@ class EngineCase:
                     idle = True
                 continue
             right = agreeing(contents, known)
-            idle = idle or (bool(places) and bool(np.isnan(contents[places]).all()))
+            unwritten = bool(places) and bool(np.isnan(contents[places]).all())
+            idle = idle or (unwritten and not log.writes(self.replay.storage.get(name)))
             wrong = ~np.isnan(known).any(axis=-1) & ~right
             for row in np.flatnonzero(wrong)[:_MOST_SHOWN]:
                 text = f"{self._place(name, int(row))} of {name} {held(contents[row : row + 1])}"

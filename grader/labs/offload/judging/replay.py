@@ -51,6 +51,10 @@ class Log:
     """The most layers whose keys or values were in allocated memory outside the storage."""
     layers_line: int = 0
 
+    def writes(self, buffer: int | None) -> bool:
+        """Whether anything was written into a buffer."""
+        return any(span.buffer == buffer for work in self.works for span in work.call.writes)
+
 
 @dataclass(slots=True)
 class Replay:
