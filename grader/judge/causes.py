@@ -79,13 +79,13 @@ class CaseFindings:
 
         In the clean-up only what earlier calls may have caused counts for every rule.
         """
-        last = self.comparison.case.trace.operations[-1].name
+        operations = self.comparison.case.trace.operations
         return self.comparison.facets(rule).union(
             one.symptom.facet
             for one in self.evidence
             if one.symptom is not None
             and one.symptom.facet
-            and rule.counts(one.symptom.facet, last)
+            and rule.counts(one.symptom.facet, operations[-1].name)
             and rule.counts_made_by(one.symptom.made_by)
         )
 
