@@ -96,7 +96,8 @@ def test_all_names_of_libc_can_be_used_or_refused() -> None:
 
     assert len(allowed) > 800
     assert len(others) > 1500
-    for wanted, advised in ((allowed, 0), (others, 200)):
+    # in halves: a compiler has 2.5 seconds, and on a busy machine it needs more of them for all names at once
+    for wanted, advised in ((allowed, 0), (others[::2], 200), (others[1::2], 200)):
         quads = " ".join(f'".quad {name}\\n"' for name in wanted)
         source = f'{right()}\n__asm__(".pushsection .data\\n" {quads} ".popsection\\n");\n'.encode()
         with workspace() as work:
