@@ -28,12 +28,12 @@ def render(record: Record, view: View) -> Document:
 
 
 def _commands(record: Record, view: View) -> Iterator[Document]:
-    found = list(causes(record, view.audience))
-    told = list(decided(record))
-    errors = [one for one in (*told, *found) if not one.is_note]
-    notes = [("decided by people", one) for one in told if one.is_note]
-    notes += [(f"{one.rule}, costs no point any more", one) for one in found if one.is_note]
-    notes += [("advice, costs no point", one) for one in advised(record)]
+    problems = list(causes(record, view.audience))
+    decisions = list(decided(record))
+    errors = [problem for problem in (*decisions, *problems) if not problem.is_note]
+    notes = [("decided by people", decision) for decision in decisions if decision.is_note]
+    notes += [(f"{problem.rule}, costs no point any more", problem) for problem in problems if problem.is_note]
+    notes += [("advice, costs no point", advice) for advice in advised(record)]
     for problem in errors[:_MOST]:
         yield as_command("error", problem.message, **_place(record, problem.source), title=problem.rule)
     for title, note in notes[: _MOST - 1]:

@@ -66,7 +66,7 @@ def _head(page: Page, record: Record, most: int) -> None:
 def _wrong(record: Record, audience: Audience, without: Container[Part]) -> Iterator[Section]:
     groups: list[Group] = []
     if Part.CASES not in without and record.verdict is not Verdict.ACCEPTED:
-        groups = grouped(record, (one for one in record.outcomes if not is_hidden(one, audience)))
+        groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
     if is_unfinished(record):
         yield Section(rank=9, versions=(partial(how_far, record=record), partial(how_far_briefly, record=record)))
     shown = focus(record, audience)
@@ -121,7 +121,7 @@ def _first(page: Page, record: Record, group: Group, fold: Fold) -> None:
     if _is_first(record, group):
         hidden = "  (hidden from students)" if is_hidden(group.shown, Audience.STUDENT) else ""
         page.write(strong(group.shown.title), hidden, indent=2)
-        show_trace(page, record, group.shown, fold, told=True)
+        show_trace(page, record, group.shown, fold, already_shown=True)
     else:
         page.heading("What the cases show")
         page.write(strong(_rule_of(record, group)), f": {cost_of(group)}", indent=2)
@@ -148,7 +148,7 @@ def _others(page: Page, record: Record, groups: Sequence[Group], *, long: int, s
         page.crop(strong(begin), f", {points_about(group.lost)}: {_wrong_words(record, group)}", indent=2)
     rest = groups[long + short :]
     if rest:
-        points = points_about(sum(one.lost for one in rest))
+        points = points_about(sum(group.lost for group in rest))
         page.write(dim(f"... and {len(rest)} more, {points}: {MORE}"), indent=2)
 
 
@@ -208,8 +208,8 @@ def _full_marks(page: Page, record: Record) -> None:
     if len(full) == len(record.rules):
         page.write("Every rule has all its points.", indent=2)
     elif full:
-        said = "nothing lost here" if record.public_only else "full marks"  # hidden cases may still cost some
-        page.write(dim(f"{said}: {', '.join(full)}"), indent=2, hang=4)
+        label = "nothing lost here" if record.public_only else "full marks"  # hidden cases may still cost some
+        page.write(dim(f"{label}: {', '.join(full)}"), indent=2, hang=4)
 
 
 def _cases(score: RuleScore) -> str:

@@ -288,7 +288,7 @@ def _student(row: _Row, page: str, fails: dict[tuple[str, str], int]) -> _Studen
     return _Student(
         record=row.record,
         page=page,
-        sections=", ".join(sorted({one.section for one in row.record.submission.students if one.section})),
+        sections=", ".join(sorted({student.section for student in row.record.submission.students if student.section})),
         verdict=row.verdict,
         failing=len(row.failing) if row.ran else None,
         lost=tuple(sorted(lost.items(), key=lambda item: -item[1])),

@@ -29,9 +29,9 @@ def advised(page: Page, record: Record, most: int = _MOST_ADVICE) -> None:
         return
     page.heading("Advice")
     page.write(dim("Costs no point."), indent=2)
-    for one in record.advice[:most]:
-        place = f"{one.source[0]}: " if one.source else ""
-        page.write("- ", strong(place), one.message, indent=2, hang=4)
+    for advice in record.advice[:most]:
+        place = f"{advice.source[0]}: " if advice.source else ""
+        page.write("- ", strong(place), advice.message, indent=2, hang=4)
     if len(record.advice) > most:
         page.write(dim(f"... and {len(record.advice) - most} more"), indent=4)
 
@@ -71,7 +71,7 @@ def _incomplete(page: Page, record: Record, audience: Audience) -> None:
 def graded_briefly(page: Page, record: Record, audience: Audience) -> None:
     """Write the same in a line or two: what was not checked or failed, tools, protection, and how to see more."""
     environment = record.environment
-    told = [
+    details = [
         environment.version(Tool.BUILD),
         environment.version(Tool.MEMORY_CHECKER) if record.outcomes else "",
         f"protection {record.protection.level}",
@@ -82,7 +82,7 @@ def graded_briefly(page: Page, record: Record, audience: Audience) -> None:
     if record.unchecked and record.outcomes:
         page.write(dim(record.unchecked), indent=2, hang=4)
     _incomplete(page, record, audience)
-    how = ", ".join(text for text in told if text)
+    how = ", ".join(text for text in details if text)
     page.write(dim(f"Graded with {how}. More of everything: {MORE}"), indent=2, hang=4)
 
 

@@ -12,21 +12,21 @@ Piece = tuple[str, str]
 """The kind of the text (key, com, str, num, pre, or empty), and the text."""
 
 
-def coloured(found: Excerpt) -> list[tuple[ExcerptLine, list[Piece]]]:
+def coloured(excerpt: Excerpt) -> list[tuple[ExcerptLine, list[Piece]]]:
     """Return the lines of an excerpt, each with its pieces."""
-    return list(zip(found.lines, _lines(found), strict=True))
+    return list(zip(excerpt.lines, _lines(excerpt), strict=True))
 
 
-def _lines(found: Excerpt) -> Iterator[list[Piece]]:
+def _lines(excerpt: Excerpt) -> Iterator[list[Piece]]:
     from pygments.lexers.c_cpp import CLexer  # noqa: PLC0415 - slow to import, and only web pages need it
     from pygments.token import Comment, Keyword, Number, String  # noqa: PLC0415
 
     kinds = ((Comment.Preproc, "pre"), (Comment, "com"), (Keyword, "key"), (String, "str"), (Number, "num"))
     lexer = CLexer(stripnl=False, ensurenl=False)  # type: ignore[no-untyped-call]
-    opening = "/*" if found.in_comment else ""
+    opening = "/*" if excerpt.in_comment else ""
     left = len(opening)
     pieces: list[Piece] = []
-    for token, value in lexer.get_tokens(opening + "\n".join(line.text for line in found.lines)):
+    for token, value in lexer.get_tokens(opening + "\n".join(line.text for line in excerpt.lines)):
         name = next((name for known, name in kinds if known in token.split()), "")
         text, left = value[left:], max(0, left - len(value))
         for place, part in enumerate(text.split("\n")):

@@ -86,7 +86,7 @@ class _Row(NamedTuple):
     @property
     def speaks(self) -> bool:
         """Whether anything in the row is wrong, changed or had to change."""
-        return any(one.mark is not Mark.NONE or one.expected != one.before for one in self.cells)
+        return any(cell.mark is not Mark.NONE or cell.expected != cell.before for cell in self.cells)
 
 
 def compared(scenes: Sequence[DrawnScene], at: int, outcome: Outcome) -> Compared | None:
@@ -96,14 +96,14 @@ def compared(scenes: Sequence[DrawnScene], at: int, outcome: Outcome) -> Compare
     for panel in scenes[at - 1].panels if at else ():
         met |= {(panel.title, row.label): [cell.actual for cell in row.cells] for row in panel.rows}
     cells = [panel for panel in scene.panels if panel.shape is not Shape.SENTENCES]
-    shown = [(panel, _chosen([_row(panel, row, met, known=at > 0) for row in panel.rows])) for panel in cells]
+    shown = [(panel, _selected_rows([_row(panel, row, met, known=at > 0) for row in panel.rows])) for panel in cells]
     tables = [(panel, _together(panel, rows)) for panel, rows in _with_first(shown, outcome) if rows]
     if not tables:
         return None
     return Compared(
-        before=_state(tables, lambda one: (one.before, Mark.NONE)) if at else (),
-        yours=_state(tables, lambda one: (one.yours, one.mark)) if scene.reached else (),
-        expected=_state(tables, lambda one: (one.expected, _mark_expected(one))),
+        before=_state(tables, lambda cell: (cell.before, Mark.NONE)) if at else (),
+        yours=_state(tables, lambda cell: (cell.yours, cell.mark)) if scene.reached else (),
+        expected=_state(tables, lambda cell: (cell.expected, _mark_expected(cell))),
         is_wrong=any(cell.mark is Mark.FIRST for _, table in tables for row in table.rows for cell in row.cells),
         legend={sign: meaning for panel, _ in tables for sign, meaning in panel.legend.items()},
     )
@@ -136,11 +136,11 @@ def _met(met: _Met, title: str, label: str) -> Sequence[str]:
     return ()
 
 
-def _chosen(rows: Sequence[_Row]) -> list[_Row]:
+def _selected_rows(rows: Sequence[_Row]) -> list[_Row]:
     """Return at most `_MOST_ROWS` wrong or changed rows, in their order; wrong rows have priority."""
-    telling = [one for one in rows if one.speaks]
-    most = sorted(telling, key=lambda one: not one.row.wrong)[:_MOST_ROWS]
-    return [one for one in telling if one in most]
+    telling = [row for row in rows if row.speaks]
+    most = sorted(telling, key=lambda row: not row.row.wrong)[:_MOST_ROWS]
+    return [row for row in telling if row in most]
 
 
 _Shown = list[tuple[DrawnPanel, list[_Row]]]
@@ -150,10 +150,10 @@ def _with_first(shown: _Shown, outcome: Outcome) -> _Shown:
     """Mark one cell as the first: the wrong cell that the difference names, else the first wrong cell."""
     names = field_names(outcome.difference.field) if outcome.difference is not None else ()
     wrong = [
-        (panel, one, place)
+        (panel, row, place)
         for panel, rows in shown
-        for one in rows
-        for place, cell in enumerate(one.cells)
+        for row in rows
+        for place, cell in enumerate(row.cells)
         if cell.mark is Mark.WRONG
     ]
     if not wrong:
@@ -161,7 +161,10 @@ def _with_first(shown: _Shown, outcome: Outcome) -> _Shown:
     panel, first, place = next((at for at in wrong if cell_name(at[0], at[1].row, at[2]) in names), wrong[0])
     cells = tuple(cell._replace(mark=Mark.FIRST) if at == place else cell for at, cell in enumerate(first.cells))
     marked = first._replace(cells=cells)
-    return [(one, [marked if one is panel and row is first else row for row in rows]) for one, rows in shown]
+    return [
+        (shown_panel, [marked if shown_panel is panel and row is first else row for row in rows])
+        for shown_panel, rows in shown
+    ]
 
 
 class _Table(NamedTuple):
@@ -174,30 +177,30 @@ class _Table(NamedTuple):
 def _together(panel: DrawnPanel, rows: Sequence[_Row]) -> _Table:
     """Merge neighbouring columns that are equal in all rows and states."""
     names = [name.rpartition(" ")[2] for name, _ in panel.columns]
-    wide = [one for one in rows if len(one.cells) == len(names) > 1]
+    wide = [row for row in rows if len(row.cells) == len(names) > 1]
     if not wide:
-        return _Table((), tuple(one._replace(cells=one.cells[:_MOST_CELLS]) for one in rows))
-    alike = [[one.cells[place] for one in wide] for place in range(len(names))]
+        return _Table((), tuple(row._replace(cells=row.cells[:_MOST_CELLS]) for row in rows))
+    alike = [[row.cells[place] for row in wide] for place in range(len(names))]
     runs = [list(run) for _, run in groupby(range(len(names)), key=lambda place: alike[place])]
     columns = tuple(names[run[0]] if len(run) == 1 else f"{names[run[0]]}–{names[run[-1]]}" for run in runs)
-    kept = [run[0] for run in runs]
+    starts = [run[0] for run in runs]
     return _Table(
         columns,
         tuple(
-            one._replace(cells=tuple(one.cells[place] for place in kept)) if len(one.cells) == len(names) else one
-            for one in rows
+            row._replace(cells=tuple(row.cells[place] for place in starts)) if len(row.cells) == len(names) else row
+            for row in rows
         ),
     )
 
 
 def _state(
-    tables: Sequence[tuple[DrawnPanel, _Table]], told: Callable[[_Cell], tuple[str, Mark]]
+    tables: Sequence[tuple[DrawnPanel, _Table]], text_and_mark: Callable[[_Cell], tuple[str, Mark]]
 ) -> tuple[ComparedPanel, ...]:
     return tuple(
         ComparedPanel(
             title=panel.title,
             columns=table.columns,
-            rows=tuple((label, _shown(panel, map(told, one.cells))) for label, one in _labelled(table.rows)),
+            rows=tuple((label, _shown(panel, map(text_and_mark, row.cells))) for label, row in _labelled(table.rows)),
         )
         for panel, table in tables
     )
@@ -222,11 +225,11 @@ def _shortened(cell: tuple[str, Mark]) -> tuple[str, Mark]:
 def _labelled(rows: Sequence[_Row]) -> Iterator[tuple[str, _Row]]:
     """Return each row with its label. Below its parent's row, a label omits the parent's name."""
     parent = ""
-    for one in rows:
-        head, colon, tail = one.row.label.rpartition(": ")
-        yield (f"└ {tail}" if colon and head == parent else one.row.label), one
+    for row in rows:
+        head, colon, tail = row.row.label.rpartition(": ")
+        yield (f"└ {tail}" if colon and head == parent else row.row.label), row
         if not colon:
-            parent = one.row.label
+            parent = row.row.label
 
 
 def _mark_expected(cell: _Cell) -> Mark:

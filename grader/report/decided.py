@@ -10,7 +10,7 @@ __all__ = ["decision_of", "decisions_of", "said_of"]
 
 def decisions_of(record: Record) -> list[str]:
     """Return one sentence for each decision; all points are those after it."""
-    return [said_of(one) for one in record.overrides]
+    return [said_of(override) for override in record.overrides]
 
 
 def said_of(override: Override) -> str:
@@ -21,4 +21,4 @@ def said_of(override: Override) -> str:
 
 def decision_of(record: Record, rule: str) -> str:
     """Return the decision about one rule; "" when there is none."""
-    return next((said_of(one) for one in record.overrides if one.rule == rule), "")
+    return next((said_of(override) for override in record.overrides if override.rule == rule), "")

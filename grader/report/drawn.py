@@ -154,8 +154,8 @@ def _row(panel: Panel, row: Row, before: _Before | None) -> DrawnRow:
     earlier = before.get((panel.title, row.label)) if before is not None else None
     known = earlier if earlier is not None else actual
     cells = tuple(
-        DrawnCell(expected=wanted, actual=found, changed=found != old)
-        for wanted, found, old in zip_longest(
+        DrawnCell(expected=wanted, actual=yours, changed=yours != old)
+        for wanted, yours, old in zip_longest(
             row.expected, actual, known[: max(len(row.expected), len(actual))], fillvalue=""
         )
     )
@@ -171,9 +171,9 @@ def _row(panel: Panel, row: Row, before: _Before | None) -> DrawnRow:
 def _words(panels: Sequence[DrawnPanel]) -> Iterator[str]:
     for panel in panels:
         if panel.shape is Shape.SENTENCES:
-            said = [cell.actual for row in panel.rows for cell in row.cells if cell.wrong and cell.actual]
-            more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-            yield from (f"{panel.title}: {text}{more}" for text in said[:1])
+            sentences = [cell.actual for row in panel.rows for cell in row.cells if cell.wrong and cell.actual]
+            more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
+            yield from (f"{panel.title}: {text}{more}" for text in sentences[:1])
             continue
         for row in panel.rows:
             yield from _words_of(panel, row)

@@ -31,16 +31,16 @@ def fit(page: Page, sections: Sequence[Section], *, screen: int, most: int) -> N
     The sections take their next version in turn, until all fit. There are never more than `most` lines: if even the
     shortest versions have more, they are cut.
     """
-    chosen = [0] * len(sections)
+    current = [0] * len(sections)
     drawn = [_drawn(page, section.versions[0]) for section in sections]
     in_turn = sorted(range(len(sections)), key=lambda place: -sections[place].rank)
     while _height(drawn) > screen:
-        longer = [place for place in in_turn if chosen[place] + 1 < len(sections[place].versions)]
+        longer = [place for place in in_turn if current[place] + 1 < len(sections[place].versions)]
         if not longer:
             break
         for place in longer:
-            chosen[place] += 1
-            drawn[place] = _drawn(page, sections[place].versions[chosen[place]])
+            current[place] += 1
+            drawn[place] = _drawn(page, sections[place].versions[current[place]])
             if _height(drawn) <= screen:
                 break
     for place in in_turn:

@@ -110,7 +110,7 @@ def _why_not(record: Record, first: Finding) -> str:
 
 def _messages_of(record: Record, findings: Sequence[Finding]) -> Iterator[Message]:
     """Yield the messages of the compiler, each once."""
-    messages = dict.fromkeys((one.source[:1], one.message, what_it_means(one)) for one in findings)
+    messages = dict.fromkeys((finding.source[:1], finding.message, what_it_means(finding)) for finding in findings)
     for place, (source, text, meaning) in enumerate(messages):
         shown = excerpt(record, source[0]) if source and place < _MOST_EXCERPTS else None
         yield Message(source=source, text=text, meaning=meaning, excerpt=shown)
@@ -122,7 +122,7 @@ def what_it_means(finding: Finding) -> str:
 
 
 def _cause(record: Record, diagnosis: Diagnosis, audience: Audience) -> Focus:
-    outcome = next((one for one in record.outcomes if one.case == diagnosis.case), None)
+    outcome = next((outcome for outcome in record.outcomes if outcome.case == diagnosis.case), None)
     begin = Focus(
         rule=diagnosis.rule,
         title=next((score.title for score in record.rules if score.rule == diagnosis.rule), ""),
@@ -181,15 +181,15 @@ def _shown_hint(outcome: Outcome, diagnosis: Diagnosis) -> str:
 
 def _secrets(outcome: Outcome, diagnosis: Diagnosis) -> set[str]:
     """Return what a hint could reveal about a hidden case: its calls, values, the field that differs, source lines."""
-    told = {str(diagnosis.source_line)} if diagnosis.source_line is not None else set()
-    told |= set(re.findall(r"[\w.]+:\d+", diagnosis.hint))
+    secrets = {str(diagnosis.source_line)} if diagnosis.source_line is not None else set()
+    secrets |= set(re.findall(r"[\w.]+:\d+", diagnosis.hint))
     values = [step.call for step in outcome.steps]
     if outcome.difference is not None:
-        told |= {outcome.difference.field, outcome.difference.call}
+        secrets |= {outcome.difference.field, outcome.difference.call}
         values += [outcome.difference.field, outcome.difference.expected, outcome.difference.actual]
-        told |= {outcome.difference.expected, outcome.difference.actual}
+        secrets |= {outcome.difference.expected, outcome.difference.actual}
     numbers = {number for value in values for number in re.findall(r"-?\d+", value)}
-    return {secret for secret in told | numbers if secret}
+    return {secret for secret in secrets | numbers if secret}
 
 
 def _without(hint: str, secrets: set[str]) -> Iterator[str]:

@@ -30,5 +30,5 @@ def _messages(record: Record, view: View) -> Iterator[Document]:
         place = (problem.source[0].line, problem.source[0].column) if problem.source else ()
         kind = "note" if problem.is_note else "error"
         yield as_gnu_message(kind, f"{problem.message} [{problem.rule}]", file, *place)
-    said = no_points_of(record) if record.verdict.is_ours else points_of(record)
-    yield as_gnu_message("note", f"{result_of(record)}, {said[0].lower()}{said[1:]}", file)
+    points = no_points_of(record) if record.verdict.is_ours else points_of(record)
+    yield as_gnu_message("note", f"{result_of(record)}, {points[0].lower()}{points[1:]}", file)

@@ -61,11 +61,11 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
         result: _Row = [record.verdict.value, record.score, record.max_score, cause]
         result += ["yes" if record.complete else "no", _decided(record)]
         points = {rule: points for (rule, _), points in _points(record).items()}
-        for one in _students(record):
-            about_it = [record.submission.name, *_known(one), *result]
+        for student in _students(record):
+            about_it = [record.submission.name, *_known(student), *result]
             table.rows.append((about_it, points, part_of(record) or needs_person(record)))
-    for one in missing:
-        table.rows.append((["", *_known(one), MISSING, None, None, None, None, None], {}, ""))
+    for student in missing:
+        table.rows.append((["", *_known(student), MISSING, None, None, None, None, None], {}, ""))
     return table.document(table.columns(), "remark")
 
 
@@ -83,10 +83,10 @@ def gradescope_export(records: Iterable[Record], missing: Iterable[Student] = ()
         full = max(full or 0, record.max_score)
         status = "Ungraded" if record.score is None else "Graded"
         result: _Row = [record.score, record.max_score, status, record.submission.name, None, None, None, None]
-        for one in _students(record):
-            table.rows.append(([*_person(one), *result], _points(record), _decided(record) or needs_person(record)))
-    for one in missing:
-        table.rows.append(([*_person(one), None, full, "Missing", None, None, None, None, None], {}, ""))
+        for student in _students(record):
+            table.rows.append(([*_person(student), *result], _points(record), _decided(record) or needs_person(record)))
+    for student in missing:
+        table.rows.append(([*_person(student), None, full, "Missing", None, None, None, None, None], {}, ""))
     titles = [f"{number}: {rule} ({float(most)} pts)" for number, (rule, most) in enumerate(table.columns(), start=1)]
     return table.document(titles, "Remarks")
 
@@ -109,8 +109,8 @@ def canvas(records: Iterable[Record], missing: Iterable[Student] = ()) -> Docume
     for record in records:
         column = _assignment(record), record.max_score
         full[column] = record.max_score
-        for one in _students(record) if record.score is not None else ():
-            who: _Row = [one.name or record.submission.name, None, one.sid, one.email, one.section]
+        for student in _students(record) if record.score is not None else ():
+            who: _Row = [student.name or record.submission.name, None, student.sid, student.email, student.section]
             table.rows.append((who, {column: record.score or 0}, _decided(record)))
     if full:
         table.rows.insert(0, (["    Points Possible", None, None, None, None], full, ""))

@@ -35,5 +35,5 @@ def all_well(page: Page, record: Record) -> None:
     """Write that nothing is wrong."""
     page.write(all_pass(record), indent=2)
     checker = record.environment.used(Tool.MEMORY_CHECKER)
-    said = f"{checker.name} reports no bad access and 0 bytes lost." if checker is not None else ""
-    page.write(" ".join(filter(None, (record.unchecked or said, "Well done."))), indent=2)
+    memory = f"{checker.name} reports no bad access and 0 bytes lost." if checker is not None else ""
+    page.write(" ".join(filter(None, (record.unchecked or memory, "Well done."))), indent=2)

@@ -53,7 +53,7 @@ def hidden_briefly(page: Page, record: Record, audience: Audience, most: int) ->
 
 def hidden_head(record: Record, losses: list[HiddenLoss], audience: Audience) -> str:
     """Return the heading: how many hidden cases cost points, and how many points."""
-    failing = {one.case for loss in losses for one in loss.outcomes}
+    failing = {outcome.case for loss in losses for outcome in loss.outcomes}
     hidden = sum(is_hidden(outcome, audience) for outcome in record.outcomes)
     points = points_about(sum(loss.points for loss in losses))
     return f"Hidden cases: points lost in {len(failing)} of {hidden}, {points} in all"
@@ -62,17 +62,17 @@ def hidden_head(record: Record, losses: list[HiddenLoss], audience: Audience) ->
 def what_to_do(losses: list[HiddenLoss]) -> str:
     """Return what to do: fix public cases that fail for the same rules; where there are none, read the handout."""
     alone = [loss.rule for loss in losses if loss.alone]
-    said = "What they do is not shown."
+    begin = "What they do is not shown."
     if not alone:
-        return f"{said} Public cases of the same rules fail too; fix those first."
+        return f"{begin} Public cases of the same rules fail too; fix those first."
     if len(alone) < len(losses):
-        return f"{said} Fix the public cases first; points of {', '.join(alone)} are lost in hidden cases only."
-    return f"{said} Only hidden cases cost points of these rules: read what the handout says."
+        return f"{begin} Fix the public cases first; points of {', '.join(alone)} are lost in hidden cases only."
+    return f"{begin} Only hidden cases cost points of these rules: read what the handout says."
 
 
 def titles(outcomes: Sequence[Outcome], most: int) -> Iterator[str]:
     """Yield the titles of the first `most` cases, then how many more cases there are."""
-    yield from dict.fromkeys(one.title for one in outcomes[:most])
+    yield from dict.fromkeys(outcome.title for outcome in outcomes[:most])
     if len(outcomes) > most:
         yield f"and {len(outcomes) - most} more"
 
@@ -81,4 +81,4 @@ def sentences(loss: HiddenLoss, most: int) -> list[str]:
     """Return what the handout says about the cases, each sentence once."""
     if loss.handout:
         return [f"handout: {loss.handout}"]
-    return list(dict.fromkeys(said for one in loss.outcomes[:most] for said in clauses_of(one)))[:most]
+    return list(dict.fromkeys(clause for outcome in loss.outcomes[:most] for clause in clauses_of(outcome)))[:most]

@@ -64,13 +64,15 @@ def render(record: Record, view: View) -> Document:
         points=points_of(record),
         verdict=result_of(record),
         notes=list(_notes(record, audience)),
-        stages=[(one, STAGE_WORDS[one.stage]) for one in record.stages] if is_unfinished(record) else [],
+        stages=[(call_stage, STAGE_WORDS[call_stage.stage]) for call_stage in record.stages]
+        if is_unfinished(record)
+        else [],
         begin=how_to_begin(record),
         is_next=is_next(record),
         focus=focus(record, audience),
         coloured=coloured,
         hidden_points=_hidden_points(record),
-        tasks=[(one, counted(one.cases, "public case"), points_about(one.lost)) for one in by_task(record)],
+        tasks=[(task, counted(task.cases, "public case"), points_about(task.lost)) for task in by_task(record)],
         causes=[_cause(record, group) for group in groups[:_MOST_CAUSES]],
         brief=[(group.shown.title, cost_of(group)) for group in groups[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
@@ -85,7 +87,7 @@ def render(record: Record, view: View) -> Document:
 def _hidden_points(record: Record) -> str:
     """Return approximately what hidden cases cost in addition; empty when they cost nothing."""
     lost = lost_points(record)
-    hidden = sum(lost.get(one.case, 0) for one in record.outcomes if one.visibility is Visibility.HIDDEN)
+    hidden = sum(lost.get(outcome.case, 0) for outcome in record.outcomes if outcome.visibility is Visibility.HIDDEN)
     return points_about(hidden) if hidden else ""
 
 
@@ -144,7 +146,7 @@ def _cause(record: Record, group: Group) -> _Cause:
     outcome = group.shown
     leading = leading_finding(record, outcome)
     number, line = bad_place(record, outcome)
-    picture = next((one for one in record.pictures if one.case == outcome.case), None)
+    picture = next((drawing for drawing in record.pictures if drawing.case == outcome.case), None)
     scenes = drawn(picture, outcome) if picture is not None else ()
     first = scenes[0].step.number if scenes else number + 1 if number else len(outcome.steps) + 1
     at = [place for place, scene in enumerate(scenes) if scene.step.number <= number]
@@ -194,8 +196,8 @@ def _hidden(record: Record, audience: Audience) -> _Hidden | None:
         return None
     rules = []
     for loss in losses:
-        told = sentences(loss, _MOST_TITLES) if loss.alone else []
-        rules.append((loss.rule, len(loss.outcomes), list(titles(loss.outcomes, _MOST_TITLES)), told))
+        to_read = sentences(loss, _MOST_TITLES) if loss.alone else []
+        rules.append((loss.rule, len(loss.outcomes), list(titles(loss.outcomes, _MOST_TITLES)), to_read))
     return _Hidden(head=hidden_head(record, losses, audience), what=what_to_do(losses), rules=tuple(rules))
 
 
@@ -213,20 +215,20 @@ class _Mark:
 def _marks(record: Record, audience: Audience) -> dict[int, list[_Mark]]:
     """Return the messages by line of the source, in line order: findings and advice that this reader may see."""
     secret = {outcome.case for outcome in record.outcomes if is_hidden(outcome, audience)}
-    found: dict[tuple[int, str], _Mark] = {}
+    by_message: dict[tuple[int, str], _Mark] = {}
     for finding in record.findings:
         line = _line(record, finding.source)
         if line and finding.case not in secret:
             _add(
-                found,
+                by_message,
                 line,
-                _Mark(by=_name(record, finding.tool), message=_said(finding), meaning=what_it_means(finding)),
+                _Mark(by=_name(record, finding.tool), message=_message(finding), meaning=what_it_means(finding)),
             )
-    for one in record.advice:
-        if (line := _line(record, one.source)) and one.case not in secret:
-            _add(found, line, _Mark(by="advice", message=one.message, advice=True))
+    for advice in record.advice:
+        if (line := _line(record, advice.source)) and advice.case not in secret:
+            _add(by_message, line, _Mark(by="advice", message=advice.message, advice=True))
     marks: dict[int, list[_Mark]] = {}
-    for (line, _), mark in sorted(found.items(), key=lambda item: item[0][0]):
+    for (line, _), mark in sorted(by_message.items(), key=lambda item: item[0][0]):
         if len(marks.setdefault(line, [])) < _MOST_SAID:
             marks[line].append(mark)
     return marks
@@ -237,14 +239,14 @@ def _name(record: Record, tool: Tool) -> str:
     return _OURS.get(tool) or (used.name if used is not None else tool.value)
 
 
-def _add(found: dict[tuple[int, str], _Mark], line: int, mark: _Mark) -> None:
-    if (line, mark.message) in found:
-        found[line, mark.message].cases += 1
+def _add(by_message: dict[tuple[int, str], _Mark], line: int, mark: _Mark) -> None:
+    if (line, mark.message) in by_message:
+        by_message[line, mark.message].cases += 1
     else:
-        found[line, mark.message] = mark
+        by_message[line, mark.message] = mark
 
 
-def _said(finding: Finding) -> str:
+def _message(finding: Finding) -> str:
     """Return the message of a finding; for a difference, where the message is a hint, the values precede it."""
     if not finding.field or finding.case is None:
         return finding.message

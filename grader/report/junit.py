@@ -68,7 +68,7 @@ class _Suites:
         for name, value in (about | ({"decided": decision} if decision else {})).items():
             ET.SubElement(properties, "property", name=name, value=str(value))
         own = [outcome for outcome in self.record.outcomes if outcome.rule == rule.rule]
-        if not own or (rule.points < rule.max_points and all(one.passed for one in own)):
+        if not own or (rule.points < rule.max_points and all(outcome.passed for outcome in own)):
             self._rule(ET.SubElement(suite, "testcase", classname=rule.rule, name=rule.title), rule)
         settled = decision if rule.points == rule.max_points else ""
         for outcome, name in zip(own, self._names(own), strict=True):

@@ -53,8 +53,8 @@ def causes(record: Record, audience: Audience) -> Iterator[Problem]:
 def _causes(record: Record, audience: Audience) -> Iterator[Problem]:
     yield from _building(record)
     for group in asked_now(record, grouped(record, _visible(record, audience))):
-        problem = _found(group.shown, leading_finding(record, group.shown))
-        cases = frozenset(one.case for one in group.outcomes)
+        problem = _problem(group.shown, leading_finding(record, group.shown))
+        cases = frozenset(outcome.case for outcome in group.outcomes)
         yield replace(problem, message=f"{problem.message} ({cost_of(group)})", cases=cases)
     yield from _hidden(record, audience)
 
@@ -66,7 +66,7 @@ def each_found(record: Record, audience: Audience) -> Iterator[Problem]:
 
 def _each_found(record: Record, audience: Audience) -> Iterator[Problem]:
     yield from _building(record)
-    found: dict[tuple[object, ...], Problem] = {}
+    problems: dict[tuple[object, ...], Problem] = {}
     visible = _visible(record, audience)
     first = [group.shown for group in grouped(record, visible)[:1]]
     for outcome in visible:
@@ -74,56 +74,60 @@ def _each_found(record: Record, audience: Audience) -> Iterator[Problem]:
             continue
         seen = set()
         findings: list[Finding | None] = [
-            one
-            for place, one in enumerate(findings_of(record, outcome))
-            if (outcome in first and not place) or not is_in_unwritten(record, outcome, one.operation)
+            finding
+            for place, finding in enumerate(findings_of(record, outcome))
+            if (outcome in first and not place) or not is_in_unwritten(record, outcome, finding.operation)
         ]
         for finding in findings or [None]:
-            problem = _found(outcome, finding)
+            problem = _problem(outcome, finding)
             key = (problem.tool, problem.rule, problem.kind, problem.source[:1] or outcome.cause)
             if key not in seen:
-                found[key] = replace(found[key], cases=found[key].cases | problem.cases) if key in found else problem
+                problems[key] = (
+                    replace(problems[key], cases=problems[key].cases | problem.cases) if key in problems else problem
+                )
             seen.add(key)
-    yield from found.values()
+    yield from problems.values()
     yield from _hidden(record, audience)
 
 
 def _settled(record: Record, problems: Iterator[Problem]) -> Iterator[Problem]:
     """Make a problem a note when it costs nothing any more: people gave full points to all rules that it cost some."""
-    raised = [one for one in record.overrides if one.points > one.was]
+    raised = [override for override in record.overrides if override.points > override.was]
     if not raised:
         yield from problems
         return
     full = {rule.rule for rule in record.rules if rule.points == rule.max_points}
-    guilty = {rule.rule: {one.case for one in guilty_of(record, rule.rule)} for rule in record.rules}
+    guilty = {rule.rule: {outcome.case for outcome in guilty_of(record, rule.rule)} for rule in record.rules}
     for problem in problems:
         costs = {problem.rule, *(rule for rule, cases in guilty.items() if cases & problem.cases)}
         if not record.outcomes:  # a failed build costs the points of every rule
             costs |= guilty.keys()
-        by = tuple(one for one in raised if one.rule in costs)
+        by = tuple(override for override in raised if override.rule in costs)
         is_note = record.verdict.passed or (bool(by) and costs <= full)
         yield replace(problem, is_note=is_note, settled_by=by if is_note else ())
 
 
 def advised(record: Record) -> Iterator[Problem]:
     """Yield the advice, which costs no point."""
-    for one in record.advice:
-        yield Problem(rule=one.kind, message=one.message, source=one.source, is_note=True)
+    for advice in record.advice:
+        yield Problem(rule=advice.kind, message=advice.message, source=advice.source, is_note=True)
 
 
 def decided(record: Record) -> Iterator[Problem]:
     """Yield the decisions of people. One that took points is no note, because these points are missing like others."""
-    for one in record.overrides:
-        yield Problem(rule=one.rule, message=said_of(one), kind="decided", is_note=one.points >= one.was)
+    for override in record.overrides:
+        yield Problem(
+            rule=override.rule, message=said_of(override), kind="decided", is_note=override.points >= override.was
+        )
 
 
-def _found(outcome: Outcome, finding: Finding | None) -> Problem:
-    told, cases = _told(outcome, finding), frozenset({outcome.case})
+def _problem(outcome: Outcome, finding: Finding | None) -> Problem:
+    message, cases = _message(outcome, finding), frozenset({outcome.case})
     if finding is None:
-        return Problem(rule=outcome.rule, message=told, cases=cases)
+        return Problem(rule=outcome.rule, message=message, cases=cases)
     return Problem(
         rule=finding.rule,
-        message=told,
+        message=message,
         tool=finding.tool,
         kind=finding.kind,
         cases=cases,
@@ -145,10 +149,14 @@ def _building(record: Record) -> Iterator[Problem]:
 
 def _visible(record: Record, audience: Audience) -> list[Outcome]:
     """Return the failing cases that this reader may see."""
-    return [one for one in record.outcomes if one.verdict is not Verdict.ACCEPTED and not is_hidden(one, audience)]
+    return [
+        outcome
+        for outcome in record.outcomes
+        if outcome.verdict is not Verdict.ACCEPTED and not is_hidden(outcome, audience)
+    ]
 
 
-def _told(outcome: Outcome, finding: Finding | None) -> str:
+def _message(outcome: Outcome, finding: Finding | None) -> str:
     """Return what went wrong, what to look at, and the case and operation."""
     seen = outcome.difference if finding is None else finding
     values = f"{seen.field}: expected {seen.expected}, yours {seen.actual}" if seen and seen.expected else ""
@@ -158,8 +166,8 @@ def _told(outcome: Outcome, finding: Finding | None) -> str:
     call = next((step.call for step in outcome.steps if step.number == number), "")
     at = f", operation {number}" + (f" ({call})" if call else "") if number else ""
     message = finding.message if finding is not None else ""
-    told = (values, message, f"{outcome.title}: case {outcome.case}{at}")
-    return " ".join(f"{part.removesuffix('.')}." for part in told if part)
+    parts = (values, message, f"{outcome.title}: case {outcome.case}{at}")
+    return " ".join(f"{part.removesuffix('.')}." for part in parts if part)
 
 
 def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
@@ -172,14 +180,14 @@ def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
         return
     by_rule = {loss.rule: list(loss.outcomes) for loss in hidden_losses(record, audience)}
     if not by_rule:
-        for one in record.outcomes:
-            if is_hidden(one, audience) and one.verdict is not Verdict.ACCEPTED:
-                by_rule.setdefault(one.rule, []).append(one)
+        for outcome in record.outcomes:
+            if is_hidden(outcome, audience) and outcome.verdict is not Verdict.ACCEPTED:
+                by_rule.setdefault(outcome.rule, []).append(outcome)
     for rule, failing in by_rule.items():
-        told = "; ".join(titles(failing, _MOST_TITLES))
+        listed = "; ".join(titles(failing, _MOST_TITLES))
         yield Problem(
             rule=rule,
-            message=f"{counted(len(failing), 'hidden case')} of {rule} failed: {told}",
+            message=f"{counted(len(failing), 'hidden case')} of {rule} failed: {listed}",
             kind="hidden",
-            cases=frozenset(one.case for one in failing),
+            cases=frozenset(outcome.case for outcome in failing),
         )

@@ -32,12 +32,12 @@ STAGE_WORDS = {
 
 def is_unfinished(record: Record) -> bool:
     """Whether there is a call that has done nothing yet."""
-    return any(one.stage is Stage.NOT_YET for one in record.stages)
+    return any(call_stage.stage is Stage.NOT_YET for call_stage in record.stages)
 
 
 def how_to_begin(record: Record) -> str:
     """Return what to do with a file in which no call does its work yet; empty for any other file."""
-    if not record.stages or any(one.stage is not Stage.NOT_YET for one in record.stages):
+    if not record.stages or any(call_stage.stage is not Stage.NOT_YET for call_stage in record.stages):
         return ""
     first = record.stages[0]
     return (
@@ -54,7 +54,7 @@ def is_for_later(record: Record, outcome: Outcome) -> bool:
 def is_in_unwritten(record: Record, outcome: Outcome, number: int | None) -> bool:
     """Whether operation `number` of the case is a call that has done nothing yet."""
     words = _words(outcome, number)
-    return any(one.stage is Stage.NOT_YET and one.call in words for one in record.stages)
+    return any(call_stage.stage is Stage.NOT_YET and call_stage.call in words for call_stage in record.stages)
 
 
 def _words(outcome: Outcome, number: int | None) -> list[str]:
@@ -70,7 +70,7 @@ def asked_now(record: Record, groups: list[Group]) -> list[Group]:
 def is_next(record: Record) -> bool:
     """Whether the report begins with a case that only shows that a call does nothing yet."""
     case = record.diagnosis.case if record.diagnosis is not None else None
-    return any(one.case == case and is_for_later(record, one) for one in record.outcomes)
+    return any(outcome.case == case and is_for_later(record, outcome) for outcome in record.outcomes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class TaskPoints:
 def by_task(record: Record) -> list[TaskPoints]:
     """Return what each call cost, in the handout's order; empty when nothing is wrong. Hidden cases are left out."""
     lost = lost_points(record)
-    wrong: dict[str, list[str]] = {one.call: [] for one in record.stages}
+    wrong: dict[str, list[str]] = {call_stage.call: [] for call_stage in record.stages}
     for outcome in record.outcomes:
         if outcome.verdict is not Verdict.ACCEPTED and outcome.visibility is Visibility.PUBLIC:
             words = _words(outcome, bad_operation(record, outcome))
@@ -96,13 +96,13 @@ def by_task(record: Record) -> list[TaskPoints]:
                 wrong[call].append(outcome.case)
     return [
         TaskPoints(
-            task=one.task,
-            call=one.call,
-            stage=one.stage,
-            cases=len(wrong[one.call]),
-            lost=sum(lost.get(case, 0) for case in wrong[one.call]),
+            task=call_stage.task,
+            call=call_stage.call,
+            stage=call_stage.stage,
+            cases=len(wrong[call_stage.call]),
+            lost=sum(lost.get(case, 0) for case in wrong[call_stage.call]),
         )
-        for one in record.stages
+        for call_stage in record.stages
     ]
 
 
@@ -114,20 +114,22 @@ def how_far(page: Page, record: Record) -> None:
     if begin := how_to_begin(record):
         page.write(begin, indent=2)
         page.blank()
-    task = max(len(one.task) for one in record.stages)
-    call = max(len(one.call) for one in record.stages)
-    for one in record.stages:
-        page.write(f"{one.task:{task}}  {one.call:{call}}  ", _marked(one), indent=2, hang=task + call + 4)
+    task = max(len(call_stage.task) for call_stage in record.stages)
+    call = max(len(call_stage.call) for call_stage in record.stages)
+    for call_stage in record.stages:
+        page.write(
+            f"{call_stage.task:{task}}  {call_stage.call:{call}}  ", _marked(call_stage), indent=2, hang=task + call + 4
+        )
 
 
 def how_far_briefly(page: Page, record: Record) -> None:
     """Write the calls of each stage in one line."""
     page.heading("How far it is")
     for stage in Stage:
-        calls = ", ".join(one.call for one in record.stages if one.stage is stage)
+        calls = ", ".join(call_stage.call for call_stage in record.stages if call_stage.stage is stage)
         if calls:
             page.write(f"{stage}: {calls}", indent=2, hang=4)
 
 
-def _marked(one: CallStage) -> Span:
-    return {Stage.WORKS: good, Stage.IN_WORK: bad, Stage.NOT_YET: dim}[one.stage](STAGE_WORDS[one.stage])
+def _marked(call_stage: CallStage) -> Span:
+    return {Stage.WORKS: good, Stage.IN_WORK: bad, Stage.NOT_YET: dim}[call_stage.stage](STAGE_WORDS[call_stage.stage])

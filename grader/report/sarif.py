@@ -28,10 +28,10 @@ _ROOT = "%SRCROOT%"
 
 def render(record: Record, view: View) -> Document:
     """Return the whole log."""
-    found = list(each_found(record, view.audience))
+    problems = list(each_found(record, view.audience))
     runs = [
-        _run(record, name, version, [problem for problem in found if problem.tool is tool])
-        for tool, name, version in _tools(record, found)
+        _run(record, name, version, [problem for problem in problems if problem.tool is tool])
+        for tool, name, version in _tools(record, problems)
     ]
     if record.outcomes or record.advice:
         runs.append(_run(record, "advice", record.environment.grader, list(advised(record))))
@@ -43,11 +43,11 @@ def render(record: Record, view: View) -> Document:
 _ORDER = (Tool.BUILD, Tool.SCAN, Tool.REPLAY, Tool.MEMORY_CHECKER)
 
 
-def _tools(record: Record, found: list[Problem]) -> Iterator[tuple[Tool, str, str]]:
+def _tools(record: Record, problems: list[Problem]) -> Iterator[tuple[Tool, str, str]]:
     """Yield what made findings, or would have, with its name and its version."""
     environment = record.environment
-    used = {one.tool: one for one in environment.tools}
-    wanted = {problem.tool for problem in found}
+    used = {used_tool.tool: used_tool for used_tool in environment.tools}
+    wanted = {problem.tool for problem in problems}
     if record.submission.sha256:
         wanted.add(Tool.BUILD)
     if record.outcomes:
@@ -59,8 +59,8 @@ def _tools(record: Record, found: list[Problem]) -> Iterator[tuple[Tool, str, st
             yield tool, tool.value, "" if tool is Tool.BUILD else environment.grader
 
 
-def _run(record: Record, tool: str, version: str, found: list[Problem]) -> dict[str, Any]:
-    named = dict.fromkeys(problem.rule for problem in found)
+def _run(record: Record, tool: str, version: str, problems: list[Problem]) -> dict[str, Any]:
+    named = dict.fromkeys(problem.rule for problem in problems)
     rules = [_rule(rule) for rule in record.rules if rule.rule in named]
     if tool == "advice":
         rules = [_kind(kind) for kind in named]
@@ -72,7 +72,7 @@ def _run(record: Record, tool: str, version: str, found: list[Problem]) -> dict[
         "tool": {"driver": driver},
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The top of the repository."}}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(record, tool, problem, places) for problem in found],
+        "results": [_result(record, tool, problem, places) for problem in problems],
         "properties": {
             "verdict": record.verdict,
             "score": record.score,
@@ -121,7 +121,8 @@ def _result(record: Record, tool: str, problem: Problem, places: dict[str, int])
     }
     if record.overrides:  # on all results or on none (SARIF 2.1.0, 3.27.23)
         result["suppressions"] = [
-            {"kind": "external", "status": "accepted", "justification": said_of(one)} for one in problem.settled_by
+            {"kind": "external", "status": "accepted", "justification": said_of(override)}
+            for override in problem.settled_by
         ]
     if problem.rule in places:
         result["ruleIndex"] = places[problem.rule]

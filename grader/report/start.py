@@ -39,12 +39,12 @@ def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, m
     rejected = record.verdict is Verdict.REJECTED
     if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
         page.write("Fix the first one first and try again: others are often its consequence.", indent=2)
-    for one in shown.messages[:most]:
+    for message in shown.messages[:most]:
         page.blank()
-        page.write(strong(f"{one.source[0]}: " if one.source else ""), bad(one.text), indent=2, hang=6)
-        _excerpt(page, one.excerpt)
-        if one.meaning:
-            page.write(one.meaning, indent=6)
+        page.write(strong(f"{message.source[0]}: " if message.source else ""), bad(message.text), indent=2, hang=6)
+        _excerpt(page, message.excerpt)
+        if message.meaning:
+            page.write(message.meaning, indent=6)
     if len(shown.messages) > most:
         page.blank()
         page.write(dim(f"... and {counted(len(shown.messages) - most, 'message')} more"), indent=2)
@@ -59,9 +59,9 @@ def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, m
         page.write(dim(f"Had it compiled, it would have scored {record.would_score}; this never counts."), indent=2)
 
 
-def _excerpt(page: Page, found: Excerpt | None) -> None:
+def _excerpt(page: Page, excerpt: Excerpt | None) -> None:
     """Write the lines around a place of the student's file, with a caret below it when the column is known."""
-    for line in found.lines if found is not None else ():
+    for line in excerpt.lines if excerpt is not None else ():
         number = f"{line.number:>5} | "
         if line.here:
             page.crop(bad(">"), strong(f"{number}{line.text}"), indent=4)

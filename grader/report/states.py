@@ -40,12 +40,12 @@ def show_states(page: Page, shown: Focus | None) -> None:
     if states is None or not states.is_wrong:
         return
     sides = {"before": states.before, "yours": states.yours, "expected": states.expected}
-    told = {name: panels for name, panels in sides.items() if panels}
-    after = {name: panels for name, panels in told.items() if name != "before"}
-    for chosen in (told, after, _wrong_only(told), _wrong_only(after)):
-        table = _Table(chosen)
+    present = {name: panels for name, panels in sides.items() if panels}
+    after = {name: panels for name, panels in present.items() if name != "before"}
+    for candidate in (present, after, _wrong_only(present), _wrong_only(after)):
+        table = _Table(candidate)
         if table.width <= min(page.width, _MOST_COLUMNS):
-            page.labelled("State", "before and after the operation" if "before" in chosen else "after the operation")
+            page.labelled("State", "before and after the operation" if "before" in candidate else "after the operation")
             table.write(page)
             _legend(page, states)
             return
@@ -53,7 +53,7 @@ def show_states(page: Page, shown: Focus | None) -> None:
 
 def _wrong_only(sides: Mapping[str, Sequence[ComparedPanel]]) -> dict[str, list[ComparedPanel]]:
     """Return of each state the rows that are wrong in some state, without panels that have none."""
-    chosen: dict[str, list[ComparedPanel]] = {name: [] for name in sides}
+    wrong: dict[str, list[ComparedPanel]] = {name: [] for name in sides}
     for panels in zip(*sides.values(), strict=True):
         places = [
             place
@@ -62,8 +62,8 @@ def _wrong_only(sides: Mapping[str, Sequence[ComparedPanel]]) -> dict[str, list[
         ]
         for name, panel in zip(sides, panels, strict=True):
             if places:
-                chosen[name].append(replace(panel, rows=tuple(panel.rows[place] for place in places)))
-    return chosen
+                wrong[name].append(replace(panel, rows=tuple(panel.rows[place] for place in places)))
+    return wrong
 
 
 class _Table:
@@ -89,14 +89,14 @@ class _Table:
                 page.crop(dim(" " * self.label), *[dim(_GAP + pad(above, self.side))] * len(panels), indent=_INDENT)
             for rows in zip(*(panel.rows for panel in panels), strict=True):
                 parts = [Span(pad(_label(panels[0], rows[0][0]), self.label))]
-                for _, found in rows:
-                    parts += [Span(_GAP), *self._cells(found, widths)]
+                for _, row in rows:
+                    parts += [Span(_GAP), *self._cells(row, widths)]
                 page.crop(*parts, indent=_INDENT)
 
-    def _cells(self, found: _Cells, widths: Sequence[int]) -> Iterator[Span]:
+    def _cells(self, row: _Cells, widths: Sequence[int]) -> Iterator[Span]:
         """Yield the cells of one row in one state, filled up to the width of a state."""
         used = 0
-        for place, ((text, mark), wide) in enumerate(zip(found, widths, strict=False)):
+        for place, ((text, mark), wide) in enumerate(zip(row, widths, strict=False)):
             yield Span(" " * (wide - _wide(_marked(text, mark)) + (place > 0)))
             yield Span(_marked(text, mark), _STYLES[mark])
             used += wide + (place > 0)
@@ -110,8 +110,8 @@ def _label(panel: ComparedPanel, label: str) -> str:
 
 def _widths(panels: Sequence[ComparedPanel]) -> list[int]:
     """Return the widths of a panel's columns: each that of its name or of its widest cell in any state."""
-    found: Iterator[_Cells] = (row for panel in panels for _, row in panel.rows)
-    shown = [[_wide(_marked(text, mark)) for text, mark in row] for row in found]
+    rows: Iterator[_Cells] = (row for panel in panels for _, row in panel.rows)
+    shown = [[_wide(_marked(text, mark)) for text, mark in row] for row in rows]
     names = [len(name) for name in panels[0].columns]
     return [max(column) for column in zip_longest(names, *shown, fillvalue=0)]
 
@@ -132,6 +132,6 @@ def _legend(page: Page, states: Compared) -> None:
         for _, row in panel.rows
         for text, _ in row
     }
-    told = ["> <: what is wrong first"]
-    told += [f"{sign}: {meaning}" for sign, meaning in states.legend.items() if sign in shown]
-    page.write(dim("; ".join(told)), indent=_INDENT)
+    meanings = ["> <: what is wrong first"]
+    meanings += [f"{sign}: {meaning}" for sign, meaning in states.legend.items() if sign in shown]
+    page.write(dim("; ".join(meanings)), indent=_INDENT)

@@ -95,8 +95,8 @@ def _points(page: Page, record: Record) -> None:
         place = dim(glued(f"({score.handout})"))
         hang = len(figures) + 2
         withheld = withheld_of(score)
-        said = f"; {withheld}" if withheld else ""
-        page.write(bad(figures[:5]), strong(figures[5:]), score.title, " ", place, said, indent=2, hang=hang)
+        remark = f"; {withheld}" if withheld else ""
+        page.write(bad(figures[:5]), strong(figures[5:]), score.title, " ", place, remark, indent=2, hang=hang)
 
 
 class _Widths:

@@ -69,8 +69,8 @@ def show_case(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL) -
     show_trace(page, record, outcome, fold)
 
 
-def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, *, told: bool = False) -> None:
-    """Write the operations and what went wrong; what the page has already shown (`told`) is left out."""
+def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, *, already_shown: bool = False) -> None:
+    """Write the operations and what went wrong; what the page has `already_shown` is left out."""
     leading = leading_finding(record, outcome)
     number, _ = bad_place(record, outcome)
     columns = _Columns(page, _folded(outcome.steps, number, fold))
@@ -82,12 +82,12 @@ def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, 
         _gap(page, before, step.number)
         columns.row(step, number, no_reply)
         if step.number == number:
-            _what_went_wrong(page, record, outcome, leading, told=told)
+            _what_went_wrong(page, record, outcome, leading, already_shown=already_shown)
         before = step.number
     if outcome.steps and before < outcome.steps[-1].number:
         _gap(page, before, outcome.steps[-1].number + 1)
     if all(step.number != number for step in columns.steps):
-        _what_went_wrong(page, record, outcome, leading, told=told)
+        _what_went_wrong(page, record, outcome, leading, already_shown=already_shown)
 
 
 def legend(page: Page, record: Record, outcomes: Iterable[Outcome], fold: Fold = FULL) -> None:
@@ -107,12 +107,12 @@ def notation_of(record: Record, outcomes: Iterable[Outcome], fold: Fold) -> list
         for text in (step.call, step.expected, step.actual or "")
         for word in text.split()
     }
-    told = []
+    meanings = []
     for key, meaning in record.notation.items():
         used = sorted(word for word in shown if re.sub(r"^@\d+$", "@2", word) == key)
         if used:
-            told.append(f"{', '.join(used)}: {meaning}")
-    return told
+            meanings.append(f"{', '.join(used)}: {meaning}")
+    return meanings
 
 
 def bad_place(record: Record, outcome: Outcome) -> tuple[int, int]:
@@ -125,12 +125,12 @@ def bad_place(record: Record, outcome: Outcome) -> tuple[int, int]:
 
 def _folded(steps: Sequence[StepShown], number: int, fold: Fold) -> list[StepShown]:
     """Return the steps worth reading around operation `number`; a gap of only one step is filled."""
-    kept = {
+    numbers = {
         step.number
         for step in steps
         if step.number <= fold.first or number - fold.before <= step.number <= number + fold.after or not number
     }
-    return [step for step in steps if step.number in kept or {step.number - 1, step.number + 1} <= kept]
+    return [step for step in steps if step.number in numbers or {step.number - 1, step.number + 1} <= numbers]
 
 
 def _gap(page: Page, before: int, after: int) -> None:
@@ -151,7 +151,7 @@ class _Columns:
         self.call = min(max((len(step.call) for step in steps), default=0), _MOST_CALL)
         self.expected = max(len("expected"), *(len(step.expected) for step in steps), 0)
         self.actual = max(len("yours"), *(len(step.actual or "") for step in steps), 0)
-        self.said: tuple[int, str] = (0, "")
+        self.last_comment: tuple[int, str] = (0, "")
 
     @property
     def comment(self) -> int:
@@ -196,24 +196,26 @@ class _Columns:
         """Return the step's comment; a line of the case file that stands for many operations shows its comment once."""
         if not step.line:
             return "# the grader adds this call"
-        if not step.comment or (step.line, step.comment) == self.said:
+        if not step.comment or (step.line, step.comment) == self.last_comment:
             return ""
-        self.said = step.line, step.comment
+        self.last_comment = step.line, step.comment
         return f"# {step.comment}"
 
     def _below(self, text: str) -> None:
         self.page.write(dim(text), indent=_INDENT + len(_MARK) + 1 + self.number + 4)
 
 
-def _what_went_wrong(page: Page, record: Record, outcome: Outcome, leading: Finding | None, *, told: bool) -> None:
+def _what_went_wrong(
+    page: Page, record: Record, outcome: Outcome, leading: Finding | None, *, already_shown: bool
+) -> None:
     """Write the first difference, or the finding that ended the case, directly below its operation."""
     indent = _INDENT + len(_MARK) + 1
     wrong = what_is_wrong(record, outcome)
-    if wrong and not told:
+    if wrong and not already_shown:
         page.write(bad("wrong"), f"     {wrong}", indent=indent, hang=indent + 10)
     elif outcome.difference is not None and _returned_right(outcome, outcome.difference.operation):
         page.write(bad("wrong"), "     not what the call returned, but what it left behind", indent=indent)
-    if leading is not None and leading.source and (not told or len(leading.source) > 1):
+    if leading is not None and leading.source and (not already_shown or len(leading.source) > 1):
         page.write(strong("your code"), f" {called_from(leading.source)}", indent=indent, hang=indent + 10)
     for text in besides(findings_of(record, outcome), leading):
         page.write(dim("besides"), f"   {text}", indent=indent, hang=indent + 10)
@@ -233,21 +235,23 @@ def what_is_wrong(record: Record, outcome: Outcome) -> str:
 
 def besides(findings: Sequence[Finding], leading: Finding | None) -> Iterator[str]:
     """Yield what else was found in the case, each thing once; all lost memory in one sentence."""
-    others = [one for one in findings if one is not leading and one.message and not one.field]
-    leaks = [one for one in others if one.verdict is Verdict.MEMORY_LEAK]
-    said = {leading.message} if leading is not None else set()
+    others = [finding for finding in findings if finding is not leading and finding.message and not finding.field]
+    leaks = [finding for finding in others if finding.verdict is Verdict.MEMORY_LEAK]
+    messages = {leading.message} if leading is not None else set()
     fresh: dict[object, Finding] = {}
-    for one in others:
-        if one not in leaks and one.message not in said:
-            fresh.setdefault(one.source or one.message, one)
-    for one in list(fresh.values())[:_MOST_FINDINGS]:
-        told = [] if not one.source or str(one.source[0]) in one.message else [called_from(one.source)]
-        if leading is not None and one.operation not in (None, leading.operation):
-            told.insert(0, f"operation {one.operation}")
-        yield f"{one.message} ({'; '.join(told)})" if told else one.message
+    for finding in others:
+        if finding not in leaks and finding.message not in messages:
+            fresh.setdefault(finding.source or finding.message, finding)
+    for finding in list(fresh.values())[:_MOST_FINDINGS]:
+        details = (
+            [] if not finding.source or str(finding.source[0]) in finding.message else [called_from(finding.source)]
+        )
+        if leading is not None and finding.operation not in (None, leading.operation):
+            details.insert(0, f"operation {finding.operation}")
+        yield f"{finding.message} ({'; '.join(details)})" if details else finding.message
     if len(fresh) > _MOST_FINDINGS:
         yield f"and {len(fresh) - _MOST_FINDINGS} more"
     own = leading.source[:1] if leading is not None else ()
-    lines = dict.fromkeys(str(one.source[0]) for one in leaks if one.source and one.source[:1] != own)
+    lines = dict.fromkeys(str(finding.source[0]) for finding in leaks if finding.source and finding.source[:1] != own)
     if lines:
         yield f"the memory allocated at {', '.join(lines)} is never freed"

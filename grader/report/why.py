@@ -49,8 +49,8 @@ def why(record: Record, score: RuleScore, audience: Audience) -> Document:
     for finding in building:
         page.blank()
         page.write(f"{finding.source[0]}: " if finding.source else "", finding.message, hang=4)
-    _cases(page, record, [one for one in guilty if not is_hidden(one, audience)])
-    hidden = [one.title for one in guilty if is_hidden(one, audience)]
+    _cases(page, record, [outcome for outcome in guilty if not is_hidden(outcome, audience)])
+    hidden = [outcome.title for outcome in guilty if is_hidden(outcome, audience)]
     if hidden:
         page.blank()
         page.write(f"{counted(len(hidden), 'hidden case')} failed; what they do is not shown:")
@@ -84,8 +84,8 @@ def _cases(page: Page, record: Record, guilty: list[Outcome]) -> None:
         page.blank()
         page.write(f"Seen in {counted(len(group.outcomes), 'case')}:")
         show_case(page, record, group.shown)
-        _titles(page, [one.title for one in group.others])
-    rest = [one.title for group in groups[_MOST_SHOWN:] for one in group.outcomes]
+        _titles(page, [outcome.title for outcome in group.others])
+    rest = [outcome.title for group in groups[_MOST_SHOWN:] for outcome in group.outcomes]
     if rest:
         page.blank()
         page.write("And, when these are fixed:")
