@@ -50,13 +50,13 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
     coverage = attempt.observed.coverage if attempt.observed is not None else None
     findings = list(built.findings)
     outcomes = []
-    for one in attempt.found:
-        places = tuple(range(len(findings), len(findings) + len(one.findings)))
-        findings += one.findings
-        outcomes.append(_outcome(one, lab, places))
+    for case_findings in attempt.found:
+        places = tuple(range(len(findings), len(findings) + len(case_findings.findings)))
+        findings += case_findings.findings
+        outcomes.append(_outcome(case_findings, lab, places))
     score = total(attempt.scores)
     max_score = sum(rule.max_points for rule in attempt.scores)
-    made = Record(
+    without_pictures = Record(
         lab=lab.name,
         submission=Submission(
             name=source.name,
@@ -92,8 +92,10 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         ),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
     )
-    drawn = optional.run(OptionalStage.PICTURES, partial(pictures, made, attempt.comparisons, lab, draw), otherwise=())
-    return replace(made, pictures=drawn, failed_stages=tuple(dict.fromkeys(optional.failures)))
+    drawn = optional.run(
+        OptionalStage.PICTURES, partial(pictures, without_pictures, attempt.comparisons, lab, draw), otherwise=()
+    )
+    return replace(without_pictures, pictures=drawn, failed_stages=tuple(dict.fromkeys(optional.failures)))
 
 
 def _used(attempt: Attempt) -> Iterator[UsedTool]:
@@ -132,12 +134,12 @@ def _diagnosis(attempt: Attempt) -> Diagnosis | None:
     return attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
 
 
-def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
-    comparison = one.comparison
+def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
+    comparison = case_findings.comparison
     case = comparison.case
-    passed = passes(one, lab.rubric.rule(case.rule))
-    clean = not one.evidence
-    cause = one.cause
+    passed = passes(case_findings, lab.rubric.rule(case.rule))
+    clean = not case_findings.evidence
+    cause = case_findings.cause
     return Outcome(
         case=case.name,
         title=case.title,
@@ -149,24 +151,24 @@ def _outcome(one: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
         passed=passed,
         clean=clean,
         findings=places,
-        difference=_difference(one),
-        cause=one.group,
-        hint=one.hint,
-        broken=one.broken,
-        plain=one.plain,
+        difference=_difference(case_findings),
+        cause=case_findings.group,
+        hint=case_findings.hint,
+        broken=case_findings.broken,
+        plain=case_findings.plain,
         steps=() if clean else _steps(comparison, lab),
         clauses=() if passed and clean else tuple(lab.grammar.clauses[name] for name in case.handout),
     )
 
 
-def _difference(one: CaseFindings) -> OutcomeDifference | None:
+def _difference(case_findings: CaseFindings) -> OutcomeDifference | None:
     """The first difference, including physical ids."""
-    if one.cause is None or one.cause.difference is None:
+    if case_findings.cause is None or case_findings.cause.difference is None:
         return None
-    difference = one.cause.difference
-    operation = one.comparison.case.trace.operations[one.cause.operation]
+    difference = case_findings.cause.difference
+    operation = case_findings.comparison.case.trace.operations[case_findings.cause.operation]
     return OutcomeDifference(
-        operation=one.cause.operation + 1,
+        operation=case_findings.cause.operation + 1,
         line=operation.line,
         call=str(operation),
         facet=difference.facet,

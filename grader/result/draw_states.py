@@ -52,7 +52,7 @@ def pictures(
     record: Record, comparisons: Sequence[Comparison], lab: Lab, drawing: Drawing = Drawing.ALL
 ) -> tuple[Picture, ...]:
     """Return the pictures that belong to this record of these comparisons."""
-    by_name = {one.case.name: one for one in comparisons}
+    by_name = {comparison.case.name: comparison for comparison in comparisons}
     if drawing is Drawing.ALL:
         return tuple(_picture(record, outcome, by_name[outcome.case], lab) for outcome in _shown(record))
     case = record.diagnosis.case if record.diagnosis is not None and drawing is Drawing.FIRST else None
@@ -65,7 +65,7 @@ def pictures(
 
 def _shown(record: Record) -> list[Outcome]:
     """The cases that a report for instructors shows, then those that a report for students shows instead."""
-    public = [one for one in record.outcomes if not is_hidden(one, Audience.STUDENT)]
+    public = [outcome for outcome in record.outcomes if not is_hidden(outcome, Audience.STUDENT)]
     groups = [*grouped(record, record.outcomes)[:_MOST_PICTURES], *grouped(record, public)[:_MOST_PICTURES]]
     return list({group.shown.case: group.shown for group in groups}.values())
 
@@ -89,7 +89,7 @@ def _picture(
     return Picture(
         case=outcome.case,
         operation=bad,
-        rows=tuple(rows.kept),
+        rows=tuple(rows.stored),
         scenes=tuple(scenes),
         charts=tuple(charts(comparison, bad, lab)),
         program=() if first_only else _program(comparison.case, bad - 1, lab),
@@ -134,22 +134,22 @@ def _expected(comparison: Comparison, number: int, lab: Lab) -> bytes:
 class _Rows:
     """The rows of a picture, each stored once."""
 
-    kept: list[Row] = field(default_factory=list)
+    stored: list[Row] = field(default_factory=list)
     places: dict[Row, int] = field(default_factory=dict)
 
     def place(self, row: Row) -> int:
         if row not in self.places:
-            self.places[row] = len(self.kept)
-            self.kept.append(row)
+            self.places[row] = len(self.stored)
+            self.stored.append(row)
         return self.places[row]
 
 
 def _panels(right: Sequence[Part], theirs: Sequence[Part], rows: _Rows) -> Iterator[Panel]:
     """Yield both sides of each part, in the order of the expected side; a part that is not expected comes last."""
-    wanted, found = ({part.title: part for part in side} for side in (right, theirs))
-    for title in dict.fromkeys([*wanted, *found]):
-        part = wanted.get(title) or found[title]
-        every = list(_rows(wanted.get(title), found.get(title)))
+    wanted, actual = ({part.title: part for part in side} for side in (right, theirs))
+    for title in dict.fromkeys([*wanted, *actual]):
+        part = wanted.get(title) or actual[title]
+        every = list(_rows(wanted.get(title), actual.get(title)))
         if not every:
             continue
         alike = list(_alike(every)) if part.shape is Shape.GRID and len(every) > _MOST_ROWS else every
@@ -160,7 +160,7 @@ def _panels(right: Sequence[Part], theirs: Sequence[Part], rows: _Rows) -> Itera
             columns=part.columns,
             legend={
                 sign: side[title].legend[sign]
-                for side in (wanted, found)
+                for side in (wanted, actual)
                 if title in side
                 for sign in side[title].legend
             },
@@ -169,9 +169,9 @@ def _panels(right: Sequence[Part], theirs: Sequence[Part], rows: _Rows) -> Itera
         )
 
 
-def _rows(wanted: Part | None, found: Part | None) -> Iterator[Row]:
-    right = wanted.lines if wanted is not None else {}
-    theirs = found.lines if found is not None else {}
+def _rows(expected_part: Part | None, actual_part: Part | None) -> Iterator[Row]:
+    right = expected_part.lines if expected_part is not None else {}
+    theirs = actual_part.lines if actual_part is not None else {}
     for key in _in_order(right, theirs):
         depth, label = key
         expected, actual = right.get(key, ()), theirs.get(key, ())
@@ -210,12 +210,12 @@ def _fewer(rows: Sequence[Row]) -> list[Row]:
     """Choose the wrong rows, then others while there is room; the order of the rows stays."""
     wrong = [row for row in rows if row.actual is not None][:_MOST_WRONG]
     room = max(0, _MOST_ROWS - len(wrong))
-    chosen: list[Row] = []
+    shown: list[Row] = []
     for row in rows:
         if row.actual is None and room:
             room -= 1
-            chosen.append(row)
+            shown.append(row)
         elif row.actual is not None and len(wrong) > 0:
             wrong = wrong[1:]
-            chosen.append(row)
-    return chosen
+            shown.append(row)
+    return shown
