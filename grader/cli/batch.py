@@ -12,7 +12,7 @@ from grader.classroom.discover import HIDDEN, Discovered, find_submissions
 from grader.classroom.locks import run_locks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, open_store
-from grader.cli.classes import roster_option, said, store_option
+from grader.cli.classes import notify, roster_option, store_option
 from grader.cli.grading import Where, grade_all, summary, where_options
 from grader.cli.options import (
     case_option,
@@ -88,7 +88,7 @@ def batch(
         grade show jane && grade export > grades.csv
     """
     selected = chosen_lab(lab or lab_of_class(folder))
-    chosen = fingerprint.grading_plan(
+    plan = fingerprint.grading_plan(
         Settings(
             lab=selected.name,
             case=case,
@@ -99,36 +99,36 @@ def batch(
             public_only=public_only,
         )
     )
-    chosen_options(selected, chosen.settings)
-    chosen.require_tools()
+    chosen_options(selected, plan.settings)
+    plan.require_tools()
     where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
     where.require()
-    people = rosters.load(roster) if roster is not None else _roster_before(store, chosen.lab.name, folder)
-    discovered = find_submissions(folder, chosen.lab.source_name, chosen.lab.rubric.judged(Judged.BUILD), people)
+    people = rosters.load(roster) if roster is not None else _roster_before(store, plan.lab.name, folder)
+    discovered = find_submissions(folder, plan.lab.source_name, plan.lab.rubric.judged(Judged.BUILD), people)
     _tell_entries(folder, discovered, people)
-    names = [one.name for one in discovered.submissions]
-    decided = decisions.load(overrides, chosen.lab.rubric, names) if overrides is not None else None
+    names = [submission.name for submission in discovered.submissions]
+    decided = decisions.load(overrides, plan.lab.rubric, names) if overrides is not None else None
     anew = _named(again, names)
-    with open_store(store, create=True) as kept, run_locks(store) as claimed:
+    with open_store(store, create=True) as run_store, run_locks(store) as claimed:
         if decided is None:
-            decided = _decided_before(kept, chosen.lab.name, folder)
-        run = batches.plan(kept, chosen, folder, discovered.submissions, overrides=decided, roster=people)
-        failed = grade_all(kept, store, run, where=where, claimed=claimed, again=anew)
-        _make_current(kept, run)
-        return summary(kept, run, failed=failed)
+            decided = _decided_before(run_store, plan.lab.name, folder)
+        run = batches.plan(run_store, plan, folder, discovered.submissions, overrides=decided, roster=people)
+        failed = grade_all(run_store, store, run, where=where, claimed=claimed, again=anew)
+        _make_current(run_store, run)
+        return summary(run_store, run, failed=failed)
 
 
 def _named(patterns: list[str], names: list[str]) -> set[str]:
     """Return the submissions that --again names. Raises `UsageError` with all patterns that fit none."""
-    found = {one: [one] if one in names else fnmatch.filter(names, one) for one in patterns}
+    matches = {pattern: [pattern] if pattern in names else fnmatch.filter(names, pattern) for pattern in patterns}
     wrong = [
-        f"--again {one}: there is no such submission{suggestion(one, names)}"
-        for one, fitting in found.items()
+        f"--again {pattern}: there is no such submission{suggestion(pattern, names)}"
+        for pattern, fitting in matches.items()
         if not fitting
     ]
     if wrong:
         raise UsageError("\n".join(wrong))
-    return {name for fitting in found.values() for name in fitting}
+    return {name for fitting in matches.values() for name in fitting}
 
 
 def _make_current(store: Store, run: Run) -> None:
@@ -136,7 +136,7 @@ def _make_current(store: Store, run: Run) -> None:
     before = store.current(run.lab, run.folder)
     store.make_current(run)
     if before is not None and before.id != run.id:
-        said(f"run {run.id} counts now, in the place of run {before.id}: grade diff {before.id} {run.id}")
+        notify(f"run {run.id} counts now, in the place of run {before.id}: grade diff {before.id} {run.id}")
 
 
 def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...]:
@@ -144,7 +144,7 @@ def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...
     run = store.known(lab, batches.place_of(folder))
     decided = store.overrides(run) if run is not None else ()
     if run is not None and decided:
-        said(f"{len(decided)} decided by people for run {run.id} stay; --overrides FILE would replace them")
+        notify(f"{len(decided)} decided by people for run {run.id} stay; --overrides FILE would replace them")
     return decided
 
 
@@ -152,17 +152,17 @@ def _roster_before(store: Path, lab: str, folder: Path) -> Roster | None:
     """Return the roster of the run before, and report that it stays; None when there is none."""
     if not store.is_file():
         return None
-    with open_store(store) as kept:
-        run = kept.known(lab, batches.place_of(folder))
+    with open_store(store) as run_store:
+        run = run_store.known(lab, batches.place_of(folder))
         people = rosters.from_json(run.roster) if run is not None else None
         if run is not None and people is not None:
-            said(f"the roster of run {run.id} stays; --roster FILE would replace it")
+            notify(f"the roster of run {run.id} stays; --roster FILE would replace it")
         return people
 
 
 def _tell_entries(folder: Path, discovered: Discovered, people: Roster | None) -> None:
     """Report how many entries the class has, why some are no submissions, and which ones the roster does not know."""
-    graded = sum(one.source is not None for one in discovered.submissions)
+    graded = sum(submission.source is not None for submission in discovered.submissions)
     failing = len(discovered.submissions) - graded
     entries = len(discovered.submissions) + len(discovered.skipped)
     parts = [f"{graded} to be graded"]
@@ -170,14 +170,14 @@ def _tell_entries(folder: Path, discovered: Discovered, people: Roster | None) -
         parts.append(f"{failing} that a person has to look at")
     if discovered.skipped:
         parts.append(f"{len(discovered.skipped)} that are no submissions")
-    said(f"{folder}: {entries} {'entry' if entries == 1 else 'entries'}: {', '.join(parts)}")
+    notify(f"{folder}: {entries} {'entry' if entries == 1 else 'entries'}: {', '.join(parts)}")
     reasons: dict[str, list[str]] = {}
-    for one in discovered.skipped:
-        reasons.setdefault(one.reason, []).append(one.name)
+    for entry in discovered.skipped:
+        reasons.setdefault(entry.reason, []).append(entry.name)
     for reason, names in reasons.items():
         shown = names[:_MOST_HIDDEN] if reason == HIDDEN else names
         more = f", and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
-        said(f"  {reason}: {', '.join(shown)}{more}")
-    strangers = [one.name for one in discovered.submissions if not one.students]
+        notify(f"  {reason}: {', '.join(shown)}{more}")
+    strangers = [submission.name for submission in discovered.submissions if not submission.students]
     if people is not None and strangers:
-        said(f"not in the roster: {', '.join(strangers)}")
+        notify(f"not in the roster: {', '.join(strangers)}")

@@ -30,16 +30,16 @@ def cases(lab: str | None, case: str, *, public_only: bool) -> ExitCode:
         grade cases
         grade cases --case 'append/*'
     """
-    chosen = chosen_labs(lab)
+    labs = chosen_labs(lab)
     asked = [
         selected
-        for one in chosen
-        if (selected := _selected(one, case, public_only=public_only, alone=len(chosen) == 1))
+        for listed_lab in labs
+        if (selected := _selected(listed_lab, case, public_only=public_only, alone=len(labs) == 1))
     ]
     if not asked:
         raise UsageError(f"no case fits '{case}'; `grade cases` lists them all")
-    for one, selection in asked:
-        console(160).print(_table(one, selection))
+    for listed_lab, selection in asked:
+        console(160).print(_table(listed_lab, selection))
     return ExitCode.ACCEPTED
 
 
@@ -54,13 +54,13 @@ def _selected(lab: Lab, pattern: str, *, public_only: bool, alone: bool) -> tupl
 
 
 def _table(lab: Lab, asked: CaseSelection) -> Table:
-    found, points = asked.cases, f"{lab.rubric.max_score} points"
+    listed, points = asked.cases, f"{lab.rubric.max_score} points"
     if asked.hidden is not None:
-        most = most_points(lab.rubric, found, asked.hidden)
+        most = most_points(lab.rubric, listed, asked.hidden)
         points = f"{most} of {points}; hidden cases are not in this list"
-    table = Table(title=f"{lab.title}: {len(found)} cases, {points}", title_justify="left")
+    table = Table(title=f"{lab.title}: {len(listed)} cases, {points}", title_justify="left")
     for heading in ("case", "rule", "seen by", "title"):
         table.add_column(heading, overflow="fold")
-    for one in found:
-        table.add_row(escape(one.name), one.rule, one.visibility.value, escape(one.title))
+    for case in listed:
+        table.add_row(escape(case.name), case.rule, case.visibility.value, escape(case.title))
     return table

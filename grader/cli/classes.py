@@ -10,7 +10,7 @@ from grader.cli.parser import Parser
 from grader.core.errors import UsageError
 from grader.report.escape import escape
 
-__all__ = ["STORE", "chosen_run", "roster_option", "said", "store_option"]
+__all__ = ["STORE", "chosen_run", "notify", "roster_option", "store_option"]
 
 STORE = Path("grades.sqlite")
 
@@ -32,15 +32,15 @@ def chosen_run(store: Store, wanted: int | None) -> Run:
     """Return the run with that number, else the one that counts. Raises `UsageError` when it is not clear which."""
     if wanted is not None:
         return store.run(wanted)
-    found = store.all_current()
-    if not found:
+    runs = store.all_current()
+    if not runs:
         raise UsageError("there is no run in this store yet; `grade batch FOLDER` makes one")
-    if len(found) > 1:
-        listed = "".join(f"\n  run {run.id}: {run.folder}" for run in found)
+    if len(runs) > 1:
+        listed = "".join(f"\n  run {run.id}: {run.folder}" for run in runs)
         raise UsageError(f"the store holds several classes, so say which run you mean:{listed}")
-    return found[0]
+    return runs[0]
 
 
-def said(text: str) -> None:
+def notify(text: str) -> None:
     """Write a message to stderr. It is escaped: names in it may come from a student."""
     sys.stderr.write(f"{escape(text)}\n")

@@ -40,9 +40,9 @@ def completion(shell: str) -> ExitCode:
     everything.add_argument("--version", action="store_true")
     commands = everything.add_subparsers()
     for name in COMMANDS:
-        one, about = parser_of(name)
+        command, about = parser_of(name)
         reader = commands.add_parser(name, help=about)
-        for names, how, offer in one.declared():
+        for names, how, offer in command.declared():
             action = reader.add_argument(*names, **how)
             if offer is not None:
                 action.choices = list(offer())

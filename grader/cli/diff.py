@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.classroom.run_diff import changes
 from grader.classroom.store import open_store
-from grader.cli.classes import said, store_option
+from grader.cli.classes import notify, store_option
 from grader.cli.differences import show_changes
 from grader.cli.parser import Parser, number
 from grader.core.case import Number
@@ -35,16 +35,16 @@ def diff(old: int, new: int, *, store: Path, format: str, apply: bool) -> ExitCo
         grade diff 1 2
         grade diff 1 2 --apply
     """
-    with open_store(store, read_only=not apply) as kept:
-        before, after = kept.run(old), kept.run(new)
+    with open_store(store, read_only=not apply) as run_store:
+        before, after = run_store.run(old), run_store.run(new)
         if before.lab != after.lab:
             raise UsageError(f"run {old} is of {before.lab}, run {new} of {after.lab}")
-        found = list(changes(kept, before, after))
+        all_changes = list(changes(run_store, before, after))
         if format == "json":
-            print(json.dumps([asdict(change) for change in found], indent=1))
+            print(json.dumps([asdict(change) for change in all_changes], indent=1))
         else:
-            show_changes(found, old, new)
+            show_changes(all_changes, old, new)
         if apply:
-            kept.make_current(after)
-            said(f"run {new} counts now")
-    return ExitCode.NOT_ACCEPTED if found else ExitCode.ACCEPTED
+            run_store.make_current(after)
+            notify(f"run {new} counts now")
+    return ExitCode.NOT_ACCEPTED if all_changes else ExitCode.ACCEPTED

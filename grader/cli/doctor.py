@@ -29,7 +29,7 @@ def _protection() -> Table:
     table = Table(title=f"protection: {sandbox.protection().level}", title_justify="left")
     for heading in ("tried", "here", "what it takes from student code"):
         table.add_column(heading, overflow="fold")
-    for name, found, purpose in (
+    for name, result, purpose in (
         ("another user", "yes" if here.user else "", "files and processes of whoever grades; only root can give it"),
         (
             "Landlock",
@@ -39,7 +39,7 @@ def _protection() -> Table:
         ("seccomp", "yes" if here.seccomp else "", "sockets, other processes, other programs, mounts, ..."),
         ("bubblewrap", here.bubblewrap, "the sight of other processes and of the network"),
     ):
-        table.add_row(name, found or "[bold]no[/bold]", purpose)
+        table.add_row(name, result or "[bold]no[/bold]", purpose)
     return table
 
 
@@ -69,12 +69,12 @@ def _cache() -> str:
 
 def _tried(lab: str) -> str:
     """Grade the skeleton that students of a lab begin with. Return what prevents that, "" when nothing does."""
-    chosen = grading_plan(Settings(lab=lab))
+    plan = grading_plan(Settings(lab=lab))
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
-        for name, path in chosen.lab.starter.items():
+        for name, path in plan.lab.starter.items():
             (Path(folder) / name).write_bytes(path.read_bytes())
         try:
-            record = pipeline.grade(Path(folder), chosen.lab, chosen.cases)
+            record = pipeline.grade(Path(folder), plan.lab, plan.cases)
         except (GraderError, OSError) as error:
             return str(error)
     ran = record.complete and record.outcomes and record.verdict is not Verdict.JUDGE_ERROR
@@ -114,6 +114,6 @@ def doctor() -> ExitCode:
     for lab in present():
         hindered = _tried(lab)
         works &= not hindered
-        said = f"[bold]does not work[/bold]: {escape(hindered)}" if hindered else "works"
-        console.print(f"a whole grading of {lab}: {said}")
+        result = f"[bold]does not work[/bold]: {escape(hindered)}" if hindered else "works"
+        console.print(f"a whole grading of {lab}: {result}")
     return ExitCode.ACCEPTED if works else ExitCode.JUDGE_ERROR

@@ -32,36 +32,36 @@ def explain(case: str, lab: str | None, seed: int | None) -> ExitCode:
         grade cases
         grade explain append/three_sharers
     """
-    chosen, found = chosen_case(chosen_labs(lab), case, seed)
+    selected_lab, selected_case = chosen_case(chosen_labs(lab), case, seed)
     shown = console(100)
-    shown.print(f"[bold]{escape(found.title)}[/bold]")
-    shown.print(escape(f"{found.name} · rule {found.rule} · {'; '.join(found.handout)}"))
-    model = chosen.model(found.trace)
-    if found.generated is not None:
-        seeds = found.generated.seeds
-        lasts = f"{len(seeds)} random traces of {found.generated.length} operations (seeds {seeds[0]} to {seeds[-1]})"
+    shown.print(f"[bold]{escape(selected_case.title)}[/bold]")
+    shown.print(escape(f"{selected_case.name} · rule {selected_case.rule} · {'; '.join(selected_case.handout)}"))
+    model = selected_lab.model(selected_case.trace)
+    if selected_case.generated is not None:
+        seeds, length = selected_case.generated.seeds, selected_case.generated.length
+        lasts = f"{len(seeds)} random traces of {length} operations (seeds {seeds[0]} to {seeds[-1]})"
         shown.print(f"{lasts}; a report shows the shortest that fails")
     before: list[Part] = []
-    for number, step in enumerate(play(model, found.trace), start=1):
+    for number, step in enumerate(play(model, selected_case.trace), start=1):
         operation, reply = step.operation, step.reply
         answer = f" -> {reply.text}" if reply.text else ""
         by_grader = "  (added by the grader)" if operation.implicit else ""
         shown.print()
         shown.rule(f"[bold]{number}  {escape(str(operation) + answer)}[/bold]{by_grader}", align="left")
-        if chosen.grammar.operations[operation.name].is_poke:
-            shown.print(escape(chosen.describe_poke(operation)))
+        if selected_lab.grammar.operations[operation.name].is_poke:
+            shown.print(escape(selected_lab.describe_poke(operation)))
         elif reply.clause:
-            shown.print(escape(f"{reply.clause}: {chosen.grammar.clauses[reply.clause]}"))
+            shown.print(escape(f"{reply.clause}: {selected_lab.grammar.clauses[reply.clause]}"))
         if operation.comment:
             shown.print(escape(f"# {operation.comment}"))
         state = model.describe(step.record)
-        now = list(chosen.picture(state))
-        for line in chosen.draw(state) if chosen.draw is not None else _lines(now):
+        now = list(selected_lab.picture(state))
+        for line in selected_lab.draw(state) if selected_lab.draw is not None else _lines(now):
             shown.print(line)
         if changed := _changed(before, now):
             shown.print(f"[bold]changed:[/bold] {escape(changed)}")
         before = now
-    for chart in expected_charts(found.trace, chosen):
+    for chart in expected_charts(selected_case.trace, selected_lab):
         shown.print()
         shown.rule(f"[bold]{escape(chart.title)}[/bold]", align="left")
         for drawn in chart_lines(chart):

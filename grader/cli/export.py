@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from grader.classroom.store import Run, Store, open_store
-from grader.cli.classes import chosen_run, said, store_option
+from grader.cli.classes import chosen_run, notify, store_option
 from grader.cli.output import all_option, check_format, check_output
 from grader.cli.parser import Parser, number
 from grader.core.case import Number
@@ -72,14 +72,16 @@ def export(
         check_output(output)
     elif output is None:
         raise UsageError(f"--format {format} makes a file for each submission: write --output FOLDER")
-    with open_store(store, read_only=True) as kept:
-        chosen = chosen_run(kept, run)
-        _check_complete(kept, chosen, partial=partial)
+    with open_store(store, read_only=True) as run_store:
+        selected_run = chosen_run(run_store, run)
+        _check_complete(run_store, selected_run, partial=partial)
         if format in GRADEBOOKS:
-            _export_class(kept, chosen, format, output)
+            _export_class(run_store, selected_run, format, output)
         else:
             assert output is not None
-            _export_each(kept, chosen, format, output, view=View(instructor=instructor, everything=everything))
+            _export_each(
+                run_store, selected_run, format, output, view=View(instructor=instructor, everything=everything)
+            )
     return ExitCode.ACCEPTED
 
 
@@ -90,13 +92,13 @@ def _check_complete(store: Store, run: Run, *, partial: bool) -> None:
         if not result.is_graded:
             (people if result.needs_person else without).append(result.name)
     if people:
-        said(f"run {run.id}: without a score, because they need a person: {_counted(people)}")
+        notify(f"run {run.id}: without a score, because they need a person: {_counted(people)}")
     if not without:
         return
     count = f"run {run.id}: without a score yet: {_counted(without)}"
     if not partial:
         raise UsageError(f"{count}\n`grade batch` or `grade regrade` tries them again; --partial exports the others")
-    said(count)
+    notify(count)
 
 
 def _counted(names: Sequence[str]) -> str:
@@ -138,4 +140,4 @@ def _export_each(store: Store, run: Run, format_name: str, folder: Path, *, view
         write(folder / "index.html", class_page(written(), view, run=f"run {run.id}"))
     else:
         deque(written(), maxlen=0)
-    said(f"{len(pages)} reports written to {folder}")
+    notify(f"{len(pages)} reports written to {folder}")

@@ -17,7 +17,7 @@ from grader.classroom.locks import RunLocks
 from grader.classroom.store import Run, Store
 from grader.classroom.stored_result import Result
 from grader.classroom.workers import Graded, Workers, processes
-from grader.cli.classes import said
+from grader.cli.classes import notify
 from grader.cli.options import sandbox_option
 from grader.cli.parser import Parser, number
 from grader.cli.progress import progress
@@ -68,7 +68,7 @@ class Where:
             if error.name not in ("distributed", "dask"):
                 raise
             raise ToolMissing("distributed (for --executor)", "scripts/setup --dask") from error
-        return partial(cluster, self.executor, said), WINDOW
+        return partial(cluster, self.executor, notify), WINDOW
 
 
 def where_options(parser: Parser) -> None:
@@ -82,10 +82,10 @@ def where_options(parser: Parser) -> None:
 
 
 def _scheduler(word: str) -> str:
-    found = re.fullmatch(r"dask://((?:[\w.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}))", word)
-    if found is None or int(found[2]) not in range(1, 1 << 16):
+    match = re.fullmatch(r"dask://((?:[\w.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}))", word)
+    if match is None or int(match[2]) not in range(1, 1 << 16):
         raise argparse.ArgumentTypeError(f"write dask://HOST:PORT, such as dask://127.0.0.1:8786, not '{word}'")
-    return found[1]
+    return match[1]
 
 
 def grade_all(
@@ -106,15 +106,15 @@ def grade_all(
             anew[result.entry.key] = result
         if result.entry.source is not None:
             waiting[result.entry.key] += not result.is_graded or result.name in again
-    said(f"run {run.id}: {_count(total, 'submission')}, {graded} of them graded already")
+    notify(f"run {run.id}: {_count(total, 'submission')}, {graded} of them graded already")
     workers, window = where.workers(waiting.total())
     failed: list[Graded] = []
 
-    def told(one: Graded) -> None:
-        tell(one, waiting[one.key])
-        if one.key in anew:
-            failed.extend([one] if one.kept is None else [])
-            _tell_anew(anew[one.key], one)
+    def show(task_result: Graded) -> None:
+        tell(task_result, waiting[task_result.key])
+        if task_result.key in anew:
+            failed.extend([task_result] if task_result.kept is None else [])
+            _tell_anew(anew[task_result.key], task_result)
 
     with progress(total, done=total - waiting.total(), failing=failing) as tell:
         try:
@@ -124,12 +124,12 @@ def grade_all(
                 workers,
                 claimed,
                 window=window,
-                tell=told,
+                tell=show,
                 level=where.level,
                 again=anew,
             )
         except KeyboardInterrupt:
-            said(f"what is finished is kept in {path}; the same command goes on from there")
+            notify(f"what is finished is kept in {path}; the same command goes on from there")
             raise
     return len(failed)
 
@@ -138,10 +138,10 @@ def _tell_anew(before: Result, now: Graded) -> None:
     """Report the result of grading a submission again, beside the result before."""
     had = f"{before.kept.score} points" if before.kept is not None else "no score"
     if now.kept is None:
-        said(f"{before.name}: it could not be graded again, and has {had} as before: {now.failure}")
+        notify(f"{before.name}: it could not be graded again, and has {had} as before: {now.failure}")
     else:
         same = "as before" if f"{now.kept.score} points" == had else f"{had} before"
-        said(f"{before.name}: {now.kept.score} points, {same}")
+        notify(f"{before.name}: {now.kept.score} points, {same}")
 
 
 def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:

@@ -95,7 +95,7 @@ def chosen_options(lab: Lab, options: GradingOptions) -> GradingOptions:
 
 def chosen_labs(name: str | None) -> list[Lab]:
     """Return the lab of this name, without a name all labs. Raises `UsageError` when there is none."""
-    return [chosen_lab(one) for one in ([name] if name is not None else present())]
+    return [chosen_lab(lab_name) for lab_name in ([name] if name is not None else present())]
 
 
 def chosen_lab(name: str | None) -> Lab:
@@ -147,6 +147,6 @@ def chosen_case(labs: Iterable[Lab], name: str, seed: int | None) -> tuple[Lab, 
 
 def _closest(word: str, known: list[str]) -> str:
     """Return the known word that starts with `word`, else the most similar one, else the only one, else ""."""
-    begun = [one for one in known if word and one.startswith(word)]
+    begun = [candidate for candidate in known if word and candidate.startswith(word)]
     similar = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
     return next(iter([*begun, *similar, *(known if len(known) == 1 else [])]), "")

@@ -37,8 +37,8 @@ def pack(name: str, folder: Path, *, lab: str | None, replace: bool) -> ExitCode
     if name not in BUNDLES:
         raise UsageError(f"there is no bundle '{name}'{suggestion(name, BUNDLES)}; there are {', '.join(BUNDLES)}")
     check_folder(folder, replace=replace)
-    chosen = chosen_lab(lab)
+    selected_lab = chosen_lab(lab)
     bundle = BUNDLES[name]
-    put(bundle.make(chosen, chosen_cases(chosen, "*", seed=None)), folder, replace=replace)
+    put(bundle.make(selected_lab, chosen_cases(selected_lab, "*", seed=None)), folder, replace=replace)
     sys.stdout.write(f"{folder}: {bundle.then}\n")
     return ExitCode.ACCEPTED

@@ -63,23 +63,25 @@ class Parser:
         """
         self.option("-h", "--help", action="store_true", help=HELP)
         end = words.index("--") if "--" in words else len(words)
-        found, rest = self._option_reader.parse_known_args(words[:end])
-        if found.help:
+        values, rest = self._option_reader.parse_known_args(words[:end])
+        if values.help:
             self._show_help()
             sys.exit()
-        del found.help
+        del values.help
         known = [name for option in self._options for name in option.option_strings]
         for word in rest:
             if word.startswith("-") and word != "-":
                 self._option_reader.error(f"there is no option {word}{suggestion(word, known)}")
-        return vars(self._argument_reader.parse_args([*rest, *words[end + 1 :]], found))
+        return vars(self._argument_reader.parse_args([*rest, *words[end + 1 :]], values))
 
     def _show_help(self) -> None:
         from grader.cli.help import show
 
-        written = [f"{one.metavar}" if one.required else f"[{one.metavar}]" for one in self._arguments]
+        written = [
+            f"{argument.metavar}" if argument.required else f"[{argument.metavar}]" for argument in self._arguments
+        ]
         usage = " ".join([self._name, "[OPTIONS]", *written])
-        arguments = [(f"{one.metavar}", f"{one.help}") for one in self._arguments]
+        arguments = [(f"{argument.metavar}", f"{argument.help}") for argument in self._arguments]
         show(usage, self._text, {"Arguments": arguments, "Options": [_shown(option) for option in self._options]})
 
 

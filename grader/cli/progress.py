@@ -33,24 +33,24 @@ class Progress:
     graded: int = 0
     """Submissions graded since the start of this command."""
     started: float = field(default_factory=time.monotonic)
-    told: float = field(default_factory=time.monotonic)
+    last_report: float = field(default_factory=time.monotonic)
 
-    def __call__(self, one: Graded, count: int) -> None:
+    def __call__(self, task_result: Graded, count: int) -> None:
         """Update the counts and the display."""
         self.graded += count
         self.done += count
-        if one.kept is None:
+        if task_result.kept is None:
             self.without += count
-        elif one.kept.verdict != Verdict.ACCEPTED:
+        elif task_result.kept.verdict != Verdict.ACCEPTED:
             self.failing += count
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=self.done, rest=self.rest())
-        elif time.monotonic() - self.told >= _EVERY_SECONDS:
+        elif time.monotonic() - self.last_report >= _EVERY_SECONDS:
             self.tell()
 
     def tell(self) -> None:
         """Write a line with all counts."""
-        self.told = time.monotonic()
+        self.last_report = time.monotonic()
         sys.stderr.write(f"{self.done} of {self.total} done, {self.rest()}\n")
 
     def rest(self) -> str:

@@ -8,7 +8,7 @@ from grader.classroom import batch, fingerprint, overrides as decisions, roster 
 from grader.classroom.locks import run_locks
 from grader.classroom.run_diff import changes
 from grader.classroom.store import open_store
-from grader.cli.classes import chosen_run, roster_option, said, store_option
+from grader.cli.classes import chosen_run, notify, roster_option, store_option
 from grader.cli.differences import show_changes
 from grader.cli.grading import Where, grade_all, summary, where_options
 from grader.cli.parser import Parser, number
@@ -54,26 +54,26 @@ def regrade(
         grade regrade 3 --overrides decided.toml
     """
     people = rosters.load(roster) if roster is not None else None
-    with open_store(store) as kept, run_locks(store) as claimed:
-        old = chosen_run(kept, run)
-        chosen = fingerprint.grading_plan(batch.settings_of(old))
-        chosen.require_tools()
+    with open_store(store) as run_store, run_locks(store) as claimed:
+        old = chosen_run(run_store, run)
+        plan = fingerprint.grading_plan(batch.settings_of(old))
+        plan.require_tools()
         where = Where(jobs=jobs, executor=executor, sandbox=require_sandbox)
         where.require()
-        names = [result.name for result in kept.results(old)]
-        decided = kept.overrides(old)
+        names = [result.name for result in run_store.results(old)]
+        decided = run_store.overrides(old)
         if overrides is not None:
-            decided = decisions.load(overrides, chosen.lab.rubric, names)
-        new = batch.replan(kept, chosen, old, overrides=decided, roster=people)
-        grade_all(kept, store, new, where=where, claimed=claimed)
-        code = summary(kept, new)
+            decided = decisions.load(overrides, plan.lab.rubric, names)
+        new = batch.replan(run_store, plan, old, overrides=decided, roster=people)
+        grade_all(run_store, store, new, where=where, claimed=claimed)
+        code = summary(run_store, new)
         if new.id == old.id:
-            said(f"nothing that it depends on has changed since run {old.id}")
+            notify(f"nothing that it depends on has changed since run {old.id}")
             return code
-        show_changes(list(changes(kept, old, new)), old.id, new.id)
+        show_changes(list(changes(run_store, old, new)), old.id, new.id)
         if apply:
-            kept.make_current(new)
-            said(f"run {new.id} counts now, in the place of run {old.id}")
+            run_store.make_current(new)
+            notify(f"run {new.id} counts now, in the place of run {old.id}")
         else:
-            said(f"run {old.id} still counts; to change that: grade diff {old.id} {new.id} --apply")
+            notify(f"run {old.id} still counts; to change that: grade diff {old.id} {new.id} --apply")
         return code

@@ -72,23 +72,23 @@ def repro(
         grade repro my-homework/ append/three_sharers --output repro.c
     """
     check_output(output)
-    chosen = chosen_lab(lab or lab_of_submissions([path]))
+    selected_lab = chosen_lab(lab or lab_of_submissions([path]))
     if case is None:
-        cases = chosen_selection(chosen, "*", seed, public_only=public_only).cases
+        cases = chosen_selection(selected_lab, "*", seed, public_only=public_only).cases
     else:
-        cases = (chosen_case([chosen], case, seed)[1],)
-    options = chosen_options(chosen, GradingOptions(seed=seed, memory_checker=not without_memory_checker))
+        cases = (chosen_case([selected_lab], case, seed)[1],)
+    options = chosen_options(selected_lab, GradingOptions(seed=seed, memory_checker=not without_memory_checker))
     random = any(
-        one.generated is not None for one in cases
+        selected_case.generated is not None for selected_case in cases
     )  # a failing trace is in no file: its picture has the program
-    record = pipeline.grade(path, chosen, cases, options, draw=Drawing.ALL if random else Drawing.NOTHING)
+    record = pipeline.grade(path, selected_lab, cases, options, draw=Drawing.ALL if random else Drawing.NOTHING)
     failing = _failing(record)
     if failing is None:
         sys.stderr.write("grade: nothing fails here, so there is nothing to reproduce\n")
         return ExitCode.ACCEPTED
     outcome, operation = failing
-    text = _program(record, outcome) or chosen.reproduce(_named(cases, outcome.case), operation - 1)
-    unseen = _unseen(chosen, outcome)
+    text = _program(record, outcome) or selected_lab.reproduce(_named(cases, outcome.case), operation - 1)
+    unseen = _unseen(selected_lab, outcome)
     if unseen:
         lines = wrap(f"The grader saw here, and these calls alone do not show it: {unseen}", _WIDEST)
         text += "".join(f"    # {line}\n" for line in lines)
@@ -96,11 +96,13 @@ def repro(
         write(output, text)
     else:
         sys.stdout.write(text)
-    sys.stderr.write(f"grade: {outcome.case} up to operation {operation}; run it with\n  {chosen.reproduce_command}\n")
+    sys.stderr.write(
+        f"grade: {outcome.case} up to operation {operation}; run it with\n  {selected_lab.reproduce_command}\n"
+    )
     if unseen:
         sys.stderr.write("It passes: only the grader sees what went wrong, and a comment at its end says what.\n")
     checker = record.environment.used(Tool.MEMORY_CHECKER)
-    if checker is not None and all(one.tool is checker.tool for one in findings_of(record, outcome)):
+    if checker is not None and all(finding.tool is checker.tool for finding in findings_of(record, outcome)):
         name, command = checker.name, checker.name.lower()
         sys.stderr.write(f"Only {name} saw it; should the program be silent, run it as\n  {command} ./repro\n")
     return ExitCode.ACCEPTED

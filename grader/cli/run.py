@@ -107,18 +107,18 @@ def run(
     check_output(output)
     others = _others(also, format)
     _check_several(paths, output if format in FORMATS else None, others)
-    chosen = chosen_lab(lab or lab_of_submissions(paths))
-    selected = chosen_selection(chosen, case, seed, public_only=public_only)
-    _check_paths(paths, chosen.source_name)
+    selected_lab = chosen_lab(lab or lab_of_submissions(paths))
+    selected = chosen_selection(selected_lab, case, seed, public_only=public_only)
+    _check_paths(paths, selected_lab.source_name)
     require(require_sandbox or LEVELS[0])
     view = view_of(instructor=instructor, everything=everything, to_file=output is not None)
     grade = partial(
         pipeline.grade,
-        lab=chosen,
+        lab=selected_lab,
         cases=selected.cases,
         hidden=selected.hidden,
         options=chosen_options(
-            chosen,
+            selected_lab,
             GradingOptions(seed=seed, memory_checker=not without_memory_checker, advise=advice, allowed=tuple(allow)),
         ),
         draw=max(DRAWN.get(name, Drawing.NOTHING) for name in (format, *others)),
@@ -142,11 +142,11 @@ def _others(also: Iterable[str], main: str) -> dict[str, Path]:
     others: dict[str, Path] = {}
     if also and main in GRADEBOOKS:
         raise UsageError(f"--also goes with a report; {main} is a table of many submissions")
-    for one in also:
-        name, _, path = one.partition("=")
+    for argument in also:
+        name, _, path = argument.partition("=")
         check_format(name, FORMATS)
         if not path or name in others:
-            raise UsageError(f"--also {one}: write FORMAT=FILE, each format once")
+            raise UsageError(f"--also {argument}: write FORMAT=FILE, each format once")
         check_output(Path(path), f"--also {name}:")
         others[name] = Path(path)
     return others
@@ -172,8 +172,8 @@ def _report(
     files = {**others, **({output: render} if output is not None else {})}
 
     def keep(record: Record) -> None:
-        for place, made in files.items():
-            write(place, made(record))
+        for place, renderer in files.items():
+            write(place, renderer(record))
 
     lab = grade.keywords["lab"]
     nothing = ungraded(lab.name, Submission(name=one_line(str(path))), lab.rubric.max_score, _NO_END)

@@ -12,7 +12,7 @@ from rich.text import Text
 from grader.classroom import prune as pruning
 from grader.classroom.locks import run_locks
 from grader.classroom.store import Run, Store, open_store
-from grader.cli.classes import said, store_option
+from grader.cli.classes import notify, store_option
 from grader.cli.parser import Parser, number
 from grader.cli.terminal import console
 from grader.core.case import Number
@@ -69,9 +69,9 @@ def runs(
         "mean",
     ):
         table.add_column(heading, overflow="fold")
-    with open_store(store, read_only=True) as kept:
-        for run in kept.runs():
-            table.add_row(*map(Text, _row(kept, run)))
+    with open_store(store, read_only=True) as run_store:
+        for run in run_store.runs():
+            table.add_row(*map(Text, _row(run_store, run)))
     console(160).print(table)
     return ExitCode.ACCEPTED
 
@@ -80,23 +80,23 @@ def _prune(path: Path, remove: list[int], keep: int | None, *, yes: bool) -> Non
     """Show what would be removed, ask, and remove it. Raises `UsageError` when stdin is no terminal to ask at."""
     if not path.is_file():
         raise StoreError(f"{path}: there is no such store; write --store with the name of one")
-    with run_locks(path, alone=True), open_store(path) as kept:
-        old = pruning.chosen(kept, remove, keep)
-        found = pruning.prunable(kept, old)
+    with run_locks(path, alone=True), open_store(path) as run_store:
+        old = pruning.chosen(run_store, remove, keep)
+        unused = pruning.prunable(run_store, old)
         what = (
-            f"{len(old)} runs{''.join(f' {run.id}' for run in old)}, {found.records} records, {found.sources} sources"
+            f"{len(old)} runs{''.join(f' {run.id}' for run in old)}, {unused.records} records, {unused.sources} sources"
         )
-        said(f"{path}: this goes: {what}; {found.size / 1e6:.1f} MB")
-        if not (old or found.records or found.sources):
+        notify(f"{path}: this goes: {what}; {unused.size / 1e6:.1f} MB")
+        if not (old or unused.records or unused.sources):
             return
         if not yes and not sys.stdin.isatty():
             raise UsageError("nothing was removed, for there is nobody to ask: write --yes")
         if not yes and input("Remove it? It cannot be brought back. [y/N] ").strip().lower() not in ("y", "yes"):
-            said("nothing was removed")
+            notify("nothing was removed")
             return
         before = path.stat().st_size
-        pruning.prune(kept, old)
-        said(f"removed; the file had {before / 1e6:.1f} MB and has {path.stat().st_size / 1e6:.1f}")
+        pruning.prune(run_store, old)
+        notify(f"removed; the file had {before / 1e6:.1f} MB and has {path.stat().st_size / 1e6:.1f}")
 
 
 def _row(store: Store, run: Run) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from grader.assignment.toml_table import suggestion
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.stored_result import Result
-from grader.cli.classes import chosen_run, said, store_option
+from grader.cli.classes import chosen_run, notify, store_option
 from grader.cli.output import all_option, check_format, view_of
 from grader.cli.parser import Parser, number
 from grader.core.case import Number
@@ -48,22 +48,24 @@ def show(
         grade show jane@example.edu --run 2 --instructor
     """
     check_format(format, FORMATS)
-    with open_store(store, read_only=True) as kept:
-        result = _found(kept, chosen_run(kept, run), submission)
+    with open_store(store, read_only=True) as run_store:
+        result = _result_of(run_store, chosen_run(run_store, run), submission)
     if result.entry.failure and not result.is_graded:
-        said(f"{result.name}: {'needs a person: ' * result.needs_person}{result.entry.failure}")
+        notify(f"{result.name}: {'needs a person: ' * result.needs_person}{result.entry.failure}")
     sys.stdout.write(FORMATS[format](result.record, view_of(instructor=instructor, everything=everything)))
     return ExitCode.ACCEPTED if result.is_graded else ExitCode.JUDGE_ERROR
 
 
-def _found(store: Store, run: Run, wanted: str) -> Result:
+def _result_of(store: Store, run: Run, wanted: str) -> Result:
     named = next(store.results(run, wanted), None)
     if named is not None:
         return named
     known, fitting = [], []
     for result in store.results(run):
-        known += [result.name, *(word for one in result.entry.students for word in (one.name, one.email))]
-        fitting += [result] * any(wanted in (one.name, one.sid, one.email) for one in result.entry.students)
+        known += [result.name, *(word for student in result.entry.students for word in (student.name, student.email))]
+        fitting += [result] * any(
+            wanted in (student.name, student.sid, student.email) for student in result.entry.students
+        )
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

@@ -21,8 +21,8 @@ def status(name: str) -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.text import Text
 
-    def told(doing: str) -> Text:  # not markup, and escaped: a name may look like markup or control the terminal
+    def line(doing: str) -> Text:  # not markup, and escaped: a name may look like markup or control the terminal
         return Text(f"{escape(name)}: {doing}")
 
-    with Console(stderr=True).status(told("starting")) as shown:
-        yield lambda doing: shown.update(told(doing))
+    with Console(stderr=True).status(line("starting")) as shown:
+        yield lambda doing: shown.update(line(doing))

@@ -19,7 +19,7 @@ def test_all_that_is_counted_is_told(capsys: pytest.CaptureFixture[str]) -> None
         tell(Graded(key="a", kept=kept("a")), 1)
         tell(Graded(key="b", failure="no time"), 3)
         assert capsys.readouterr().err == ""
-        tell.told -= 60
+        tell.last_report -= 60
         tell(Graded(key="c", kept=kept("c")), 1)
         line = capsys.readouterr().err
 
