@@ -232,7 +232,7 @@ def _reported(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         yield error.case, _of_error(min(error.operation, last), error, checked.tool)
     yield from _repeated(checked)
     yield from _unread(comparisons, checked)
-    if checked.kept and not (checked.stopped or checked.hung or checked.unread):  # they have symptoms of their own
+    if checked.evasion and not (checked.stopped or checked.hung or checked.unread):  # they have symptoms of their own
         yield _kept_away(checked)
 
 
