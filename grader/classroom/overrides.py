@@ -66,7 +66,7 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
 
 def _override(table: Table, rubric: Rubric, submissions: Collection[str]) -> Override:
     table.check_keys([field.name for field in fields(Override) if field.name != "was"])
-    rule = table.chosen("rule", [rule.id for rule in rubric.rules])
+    rule = table.choice("rule", [rule.id for rule in rubric.rules])
     most = rubric.rule(rule).points if rule else rubric.max_score
     submission = table.string("submission", '"...", its name in the store')
     if submission and submission not in submissions:

@@ -50,7 +50,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
     coverage = attempt.observed.coverage if attempt.observed is not None else None
     findings = list(built.findings)
     outcomes = []
-    for one in attempt.found:
+    for one in attempt.case_findings:
         places = tuple(range(len(findings), len(findings) + len(one.findings)))
         findings += one.findings
         outcomes.append(_outcome(one, lab, places))
