@@ -22,11 +22,9 @@ _EACH = 2
 
 def efficiency(path: Path, lab_name: str, rounds: int, *, target: Target, tell: Tell) -> Figure:
     """Divide the wall seconds of one worker for N gradings by those of two workers for 2 N gradings."""
-    grading = grading_plan(Settings(lab=lab_name))
-    source = collect(path, grading.lab.source_name, rule="")
-    task = Task(
-        key="", source=source, settings=grading.settings, fingerprint=grading.fingerprint, made_of=grading.made_of
-    )
+    plan = grading_plan(Settings(lab=lab_name))
+    source = collect(path, plan.lab.source_name, rule="")
+    task = Task(key="", source=source, settings=plan.settings, fingerprint=plan.fingerprint, made_of=plan.made_of)
     alone: list[float] = []
     together: list[float] = []
     with _warm(1, task) as one_worker, _warm(2, task) as two_workers:

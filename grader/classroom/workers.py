@@ -80,19 +80,19 @@ def grade(task: Task) -> Graded:
 
 def _stored_record(task: Task) -> StoredRecord:
     try:
-        grading = grading_plan(task.settings)
+        plan = grading_plan(task.settings)
     except InputError as error:
         raise OtherGrader(f"not all here is what the batch began with: {error}") from error
-    if grading.fingerprint != task.fingerprint:
-        what = differences(grading.made_of, task.made_of)
+    if plan.fingerprint != task.fingerprint:
+        what = differences(plan.made_of, task.made_of)
         raise OtherGrader(f"not all here is what the batch began with: {what}. With the same, start it again")
     require(task.level)
     record = pipeline.grade(
         Path(task.source.name),
-        grading.lab,
-        grading.cases,
+        plan.lab,
+        plan.cases,
         task.settings,
-        hidden=grading.hidden,
+        hidden=plan.hidden,
         draw=Drawing.ALL,  # the store's records are for every format
         source=task.source,
     )
