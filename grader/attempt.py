@@ -43,7 +43,7 @@ class Attempt:
     replayed: Replayed | None = None
     observed: Observations | None = None
     """From the comparison on; what instruments observed is added to it."""
-    found: tuple[CaseFindings, ...] = ()
+    case_findings: tuple[CaseFindings, ...] = ()
     diagnosed: Diagnosed | None = None
     advice: tuple[Advice, ...] = ()
     """Of the steps after the build."""
@@ -86,9 +86,9 @@ def stage_name(step: Callable[[Attempt], Attempt]) -> str:
 
 def timed(step: Callable[[Attempt], Attempt], attempt: Attempt) -> Attempt:
     """Take a step, and note the CPU seconds: ours, and those of programs of which the step itself says nothing."""
-    own, all_programs, told = time.process_time(), _programs(), _told(attempt)
+    own, all_programs, reported = time.process_time(), _programs(), _reported_seconds(attempt)
     attempt = step(attempt)
-    others = _programs() - all_programs - (_told(attempt) - told)
+    others = _programs() - all_programs - (_reported_seconds(attempt) - reported)
     name = f"grader {stage_name(step)}"
     seconds = attempt.spent.get(name, 0.0) + time.process_time() - own
     more = {name: seconds, "tools": attempt.spent.get("tools", 0.0) + max(0.0, others)}
@@ -101,5 +101,5 @@ def _programs() -> float:
     return times.children_user + times.children_system
 
 
-def _told(attempt: Attempt) -> float:
+def _reported_seconds(attempt: Attempt) -> float:
     return sum(seconds for name, seconds in attempt.spent.items() if name != "tools" and not name.startswith("grader "))

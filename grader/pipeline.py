@@ -103,8 +103,8 @@ def _play(attempt: Attempt) -> Attempt:
     play = partial(attempt.lab.runtime.play, attempt.work, attempt.program, optional=attempt.optional)
     judge = partial(compare, model=attempt.lab.model)
     replayed = play(attempt.cases)
-    chosen = shortest_failing(replayed.played, attempt.lab.model, lambda cases: play(cases).played, judge)
-    replayed = replace(replayed, played=chosen)
+    played = shortest_failing(replayed.played, attempt.lab.model, lambda cases: play(cases).played, judge)
+    replayed = replace(replayed, played=played)
     return replace(attempt, replayed=replayed, spent=attempt.spent | {"play": replayed.cpu_seconds})
 
 
@@ -135,8 +135,8 @@ def _diagnose(attempt: Attempt) -> Attempt:
     """Comes before and after `_pinpoint`, which looks more closely at what is diagnosed; once, if it sees no more."""
     if attempt.observed is None or attempt.diagnosed is not None:
         return attempt
-    found, by_call = case_findings(attempt.observed, attempt.lab, optional=attempt.optional)
-    return replace(attempt, found=tuple(found), diagnosed=diagnose(found, by_call, attempt.lab))
+    findings, by_call = case_findings(attempt.observed, attempt.lab, optional=attempt.optional)
+    return replace(attempt, case_findings=tuple(findings), diagnosed=diagnose(findings, by_call, attempt.lab))
 
 
 def _pinpoint(attempt: Attempt) -> Attempt:
@@ -150,7 +150,7 @@ def _pinpoint(attempt: Attempt) -> Attempt:
         program,
         source=source.content,
         observed=observed,
-        unplaced=unplaced(attempt.found),
+        unplaced=unplaced(attempt.case_findings),
         shown=diagnosis.case if diagnosis is not None else None,
         building=attempt.spent["build"],
         optional=attempt.optional,
@@ -163,7 +163,7 @@ def _score(attempt: Attempt) -> Attempt:
     builds = built is not None and attempt.can_run and not built.findings and not built.missing
     diagnosis = attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
     scores = rule_scores(
-        attempt.found,
+        attempt.case_findings,
         attempt.lab.rubric,
         attempt.cases,
         builds=builds,

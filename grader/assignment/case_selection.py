@@ -46,10 +46,10 @@ def select_cases(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool =
     The `pattern` then selects public cases only and does not change the weight of the hidden ones. Raises `UsageError`
     when no case matches, `CaseFileError`, and `RubricError` when `HIDDEN_FILE` is wrong.
     """
-    chosen = _part(lab, seed=seed, pattern=pattern, public_only=public_only)
-    if not chosen.cases:
+    selection = _part(lab, seed=seed, pattern=pattern, public_only=public_only)
+    if not selection.cases:
         raise UsageError(f"no case fits '{pattern}'; `grade cases` lists them all")
-    return chosen
+    return selection
 
 
 def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> CaseSelection:
@@ -58,8 +58,8 @@ def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> CaseSelect
     hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
     if known is not None:
         if hidden:
-            said = f'visibility = "hidden", but {HIDDEN_FILE} says that hidden cases are elsewhere'
-            raise CaseFileError([Problem(case.path, 1, said) for case in hidden])
+            message = f'visibility = "hidden", but {HIDDEN_FILE} says that hidden cases are elsewhere'
+            raise CaseFileError([Problem(case.path, 1, message) for case in hidden])
         return CaseSelection(cases=tuple(cases), hidden=known)
     if not public_only:
         return CaseSelection(cases=tuple(cases))

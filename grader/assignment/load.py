@@ -134,7 +134,7 @@ class _Reader:
         digests = []
         for number in seeds if not self.problems else ():
             assert generator is not None
-            traces.append(tuple(replace(one, line=line) for one in generator(number, length)))
+            traces.append(tuple(replace(operation, line=line) for operation in generator(number, length)))
             trace = Trace(operations=traces[-1], settings=settings)
             try:
                 records = (step.record for step in play(self.grammar.model(trace), trace))
@@ -172,8 +172,8 @@ class _Reader:
         table.check_keys([*names, *kind, *self.grammar.settings])
         header = _Header()
         header.title = table.string("title", '"...", one sentence in plain words')
-        header.rule = table.chosen("rule", self.grammar.rules)
-        visibility = table.chosen("visibility", [member.value for member in Visibility])
+        header.rule = table.choice("rule", self.grammar.rules)
+        visibility = table.choice("visibility", [member.value for member in Visibility])
         header.visibility = Visibility(visibility or "public")
         header.handout = self._clauses()
         header.weight = table.number("weight", Number("weight", 1, 100)) or 1
@@ -241,5 +241,8 @@ class _Reader:
     def _check_success(self, trace: Trace) -> None:
         """Check that some call must succeed: a program that refuses everything must not pass."""
         operations = self.grammar.operations
-        if all(not one.implicit and one.claim in (None, *operations[one.name].refusals) for one in trace.operations):
+        if all(
+            not operation.implicit and operation.claim in (None, *operations[operation.name].refusals)
+            for operation in trace.operations
+        ):
             self.table.complain("operations", "every call is refused; add calls that must succeed")

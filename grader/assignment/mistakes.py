@@ -106,9 +106,9 @@ def _kinds(file: Table) -> dict[str, frozenset[str]]:
 def _clue(row: Table, lab: _Known) -> Clue:
     row.check_keys(_KEYS)
     kinds = _free_words(row, "kinds")
-    where = row.chosen("where", lab.predicates) if "where" in row.values else ""
+    where = row.choice("where", lab.predicates) if "where" in row.values else ""
     return Clue(
-        rule=row.chosen("rule", lab.rules),
+        rule=row.choice("rule", lab.rules),
         hint=_hint(row),
         calls=row.words("calls", lab.calls),
         facets=row.words("facets", lab.facets),

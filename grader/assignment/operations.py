@@ -33,8 +33,8 @@ class OperationReader:
         count = 0
         for line, written in enumerate(text.split("\n"), start=first_line):
             before = self.complaints
-            for repeated, one in enumerate(self._repeated(line, written.strip())):
-                operation = self._operation(line, one)
+            for repeated, repetition in enumerate(self._repeated(line, written.strip())):
+                operation = self._operation(line, repetition)
                 if self.complaints > before:
                     break  # the next repetition of the line would have the same mistake
                 if operation is not None:
@@ -67,11 +67,11 @@ class OperationReader:
             yield _INDEX.sub(lambda index, value=value: _indexed(index, match["name"], value), match["rest"])
 
     def _operation(self, line: int, written: str) -> Operation | None:
-        said, _, comment = written.partition("#")
-        call, arrow, reply = said.partition("->")
+        statement, _, comment = written.partition("#")
+        call, arrow, reply = statement.partition("->")
         words = call.split()
         if not words or ">" in call:
-            if said:
+            if statement:
                 self._complain(line, f"cannot read {short(written)}; write: {self.grammar.example}  # comment")
             return None
         at = words.pop(0)[1:] if words[0].startswith("@") and len(words) > 1 else None
@@ -127,8 +127,8 @@ class OperationReader:
         try:
             return signature.read_reply(written or "")
         except ValueError:
-            said = "has no reply" if written is None else f"cannot return {short(written)}"
-            self._complain(line, f"{name} {said}; write {signature.wanted_replies}")
+            mistake = "has no reply" if written is None else f"cannot return {short(written)}"
+            self._complain(line, f"{name} {mistake}; write {signature.wanted_replies}")
             return None
 
 

@@ -59,7 +59,7 @@ def _rule(name: str, table: Table, facets: Collection[str], calls: Collection[st
         handout=table.string("handout", '"Task 4; Part 2.2", where it is demanded'),
         facets=everywhere,
         facets_at=facets_at,
-        judged=Judged(table.chosen("judged", [member.value for member in Judged], Judged.CASES) or Judged.CASES),
+        judged=Judged(table.choice("judged", [member.value for member in Judged], Judged.CASES) or Judged.CASES),
         calls=table.words("calls", calls),
         allocated_by=table.words("allocated_by", calls),
         covers_cleanup=table.switch("covers_cleanup"),
@@ -95,6 +95,6 @@ def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:
         ids = [rule.id for rule in rubric.rules if rule.judged is judged]
         if not ids and judged is Judged.BUILD:  # memory is judged only where a language leaves it to the program
             yield 1, f'no rule is judged by {judged}; write judged = "{judged}" in one'
-        for one in ids[1:]:
-            line = toml_source.line_of(text, "judged", f"rules.{one}")
-            yield line, f"{cut(ids[0])} is judged by {judged} already, not {cut(one)}"
+        for rule_id in ids[1:]:
+            line = toml_source.line_of(text, "judged", f"rules.{rule_id}")
+            yield line, f"{cut(ids[0])} is judged by {judged} already, not {cut(rule_id)}"

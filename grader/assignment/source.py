@@ -73,12 +73,12 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
         places = [[Path(entry) for entry in level if entry.name == source_name] for level in levels]
         nearest, *deeper = [level for level in places if level] or [[]]
         if not nearest:
-            said = _none_found(path, source_name, chain(*levels)) + _where_to(path, source_name, graders)
-            return Source(name=name, finding=_finding(rule, said))
+            message = _none_found(path, source_name, chain(*levels)) + _where_to(path, source_name, graders)
+            return Source(name=name, finding=_finding(rule, message))
         if len(nearest) > 1:
             listed = ", ".join(_some(path, nearest))
             raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
-        notes = tuple(f"not graded: {one}" for one in _some(path, list(chain(*deeper))))
+        notes = tuple(f"not graded: {ignored}" for ignored in _some(path, list(chain(*deeper))))
         file = _readable(nearest[0].relative_to(path))
         source = Source(name=name, file=file, path=nearest[0], notes=notes)
         return _read(source, path, source_name=source_name, rule=rule)
@@ -218,20 +218,20 @@ def _content(name: str, place: int) -> bytes | str:
 
 def _headers(place: int) -> dict[str, bytes]:
     """Return the student's own headers beside the source: they are never used, but explain a failing build."""
-    found: dict[str, bytes] = {}
+    headers: dict[str, bytes] = {}
     with contextlib.suppress(OSError):
         listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
         try:
             with os.scandir(listed) as entries:
-                names = sorted(one.name for one in islice(entries, _MOST_ENTRIES) if one.name.endswith(".h"))
+                names = sorted(entry.name for entry in islice(entries, _MOST_ENTRIES) if entry.name.endswith(".h"))
         finally:
             os.close(listed)
         for name in names[:_MOST_HEADERS]:
             with contextlib.suppress(OSError):
                 content = _content(name, place)
                 if isinstance(content, bytes):
-                    found[name] = content
-    return found
+                    headers[name] = content
+    return headers
 
 
 def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[str]]) -> str:

@@ -82,9 +82,9 @@ def _read(place: Path) -> list[Case] | None:
 def _write(place: Path, cases: list[Case]) -> None:
     content = zlib.compress(pickle.dumps(cases, pickle.HIGHEST_PROTOCOL), 1)
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=place.parent) as folder:
-        made = Path(folder, place.name)
-        made.write_bytes(hashlib.sha256(content).digest() + content)
-        made.rename(place)
+        temporary = Path(folder, place.name)
+        temporary.write_bytes(hashlib.sha256(content).digest() + content)
+        temporary.rename(place)
         files = {path: path.stat().st_mtime for path in place.parent.iterdir() if path.is_file()}
         for path in sorted(files, key=files.__getitem__, reverse=True)[_MOST_FILES:]:
             path.unlink(missing_ok=True)

@@ -52,19 +52,22 @@ class Table:
         """Return the text of a key that must be there; "" when it is missing, blank or not text."""
         value = self.values.get(key)
         if not isinstance(value, str) or not value.strip():
-            said = "is missing" if value is None else "is empty" if isinstance(value, str) else "must be text in quotes"
-            self.complain(key, f"{self._full(key)} {said}: write {key} = {wanted}")
+            mistake = (
+                "is missing" if value is None else "is empty" if isinstance(value, str) else "must be text in quotes"
+            )
+            self.complain(key, f"{self._full(key)} {mistake}: write {key} = {wanted}")
             return ""
         return value
 
-    def chosen(self, key: str, allowed: Collection[str], default: str = "") -> str:
+    def choice(self, key: str, allowed: Collection[str], default: str = "") -> str:
         """Return the word of a key, one of `allowed`; "" if it is none of them. Without a default it must be there."""
         value = self.values.get(key, default or None)
         if not isinstance(value, str) or value not in allowed:
             full = self._full(key)
-            said = f"unknown {full} {short(value)}" if isinstance(value, str) else f"{full} must be text in quotes"
+            mistake = f"unknown {full} {short(value)}" if isinstance(value, str) else f"{full} must be text in quotes"
             self.complain(
-                key, (f"{full} is missing" if value is None else said) + (self.hint(value, allowed) or _one_of(allowed))
+                key,
+                (f"{full} is missing" if value is None else mistake) + (self.hint(value, allowed) or _one_of(allowed)),
             )
             return ""
         return value
@@ -87,9 +90,9 @@ class Table:
         if value is None and not needed:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value not in number:
-            said = "is missing: it must be" if value is None else "must be"
+            demand = "is missing: it must be" if value is None else "must be"
             shown = "" if value is None else f", not {short(value)}"
-            self.complain(key, f"{self._full(key)} {said} a whole number {number.values}{shown}")
+            self.complain(key, f"{self._full(key)} {demand} a whole number {number.values}{shown}")
             return None
         return value
 

@@ -123,9 +123,9 @@ def as_table(sections: Iterable[Section]) -> str:
 
 def _line(figure: Figure) -> str:
     spread = f"{_shown(figure.low)} .. {_shown(figure.high)}" if figure.low != figure.high else ""
-    said = {None: "", True: "held", False: "MISSED"}[figure.held]
+    status = {None: "", True: "held", False: "MISSED"}[figure.held]
     target = "" if figure.target is None else str(figure.target)
-    return f"  {figure.name:50}{_shown(figure.value):>9}  {spread:19}{target:11}{said}".rstrip()
+    return f"  {figure.name:50}{_shown(figure.value):>9}  {spread:19}{target:11}{status}".rstrip()
 
 
 def _shown(value: float) -> str:

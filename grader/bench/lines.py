@@ -96,17 +96,17 @@ def full(subject: Subject, rounds: int, tell: Tell) -> list[Section]:
 
 def _own(subject: Subject, operations: Sequence[Operations]) -> list[Candidate]:
     """The yardsticks and the grader itself."""
-    one = subject.cases[0]
+    case = subject.cases[0]
     return [
         Candidate("G", subject.compile_strictly),
         Candidate("V", subject.empty_under_valgrind),
         Candidate("grading", subject.grade),
-        Candidate("one case", partial(subject.grade, [one])),
-        Candidate("a process for one case", partial(subject.grade_in_a_process, one.name)),
+        Candidate("one case", partial(subject.grade, [case])),
+        Candidate("a process for one case", partial(subject.grade_in_a_process, case.name)),
         Candidate("a process for all cases", partial(subject.grade_in_a_process, "*")),
-        Candidate("imports", partial(subject.start_and_import, subject.modules(one))),
+        Candidate("imports", partial(subject.start_and_import, subject.modules(case))),
         Candidate("loading", subject.load_cases),
-        *(candidate for one in operations for candidate in one.candidates(subject)),
+        *(candidate for played_cases in operations for candidate in played_cases.candidates(subject)),
     ]
 
 
@@ -143,7 +143,7 @@ def _rounds(
     tell("warming up")
     grade()  # the driver is compiled once per machine, and modules are imported once per process
     stages.clear()
-    watched = [replace(one, work=grade) if one.name == "grading" else one for one in candidates]
+    watched = [replace(candidate, work=grade) if candidate.name == "grading" else candidate for candidate in candidates]
     return rounds_of(watched, rounds, tell), stages
 
 
@@ -172,7 +172,7 @@ def _parts(taken: dict[str, list[float]], stages: dict[str, list[float]]) -> Sec
 
 
 def _operations(operations: Sequence[Operations], taken: dict[str, list[float]]) -> list[Figure]:
-    return [figure for one in operations for figure in one.figures(taken)]
+    return [figure for played_cases in operations for figure in played_cases.figures(taken)]
 
 
 def _against(

@@ -58,12 +58,12 @@ def replayed_operations(subject: Subject, tell: Tell) -> list[Operations]:
     """
     model = subject.lab.model
     dense = [on_pool(subject.cases[0], model, blocks=_BLOCKS, operations=200, seed=seed) for seed in range(20)]
-    found = []
+    results = []
     for name, cases in ((f"{_BLOCKS} blocks", dense), ("the cases", subject.cases)):
         tell(f"replaying {name}")
         with sandbox.workspace() as work:
-            found.append(Operations(name, subject.replay(work, cases)))
-    return found
+            results.append(Operations(name, subject.replay(work, cases)))
+    return results
 
 
 def _play(subject: Subject, replayed: Replayed) -> None:

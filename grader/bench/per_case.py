@@ -26,11 +26,11 @@ def test_case(plan: Path) -> None:
         done = subprocess.run(
             [_HERE / "program", "0", str(report)], stdin=file, capture_output=True, pass_fds=[report], check=False
         )
-    said = os.pread(report, os.fstat(report).st_size, 0)
+    content = os.pread(report, os.fstat(report).st_size, 0)
     os.close(report)
 
     assert done.returncode == 0
-    assert _records(said) == plan.with_suffix(".expected").read_bytes()
+    assert _records(content) == plan.with_suffix(".expected").read_bytes()
 
 
 def _records(report: bytes) -> bytes:

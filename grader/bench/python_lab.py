@@ -84,7 +84,7 @@ def _cases(lab: Lab) -> list[Case]:
     traces = tuple(tuple(generator(seed, _LENGTH)) for seed in range(_TRACES))
     played = [Trace(operations=operations) for operations in traces]
     digests = tuple(
-        Generated.digest((step.record for step in play(lab.model(one), one)), lab.grammar.every) for one in played
+        Generated.digest((step.record for step in play(lab.model(trace), trace)), lab.grammar.every) for trace in played
     )
     generated = Generated(seeds=range(_TRACES), length=_LENGTH, traces=traces, digests=digests)
     random = replace(

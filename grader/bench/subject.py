@@ -85,8 +85,8 @@ class Subject:
 
     def grade(self, cases: Sequence[Case] | None = None) -> Record:
         """Grade the submission in this process, as a grader that keeps running does."""
-        chosen = self.cases if cases is None else cases
-        return pipeline.grade(self.path, self.lab, chosen)
+        selected_cases = self.cases if cases is None else cases
+        return pipeline.grade(self.path, self.lab, selected_cases)
 
     def grade_in_a_process(self, pattern: str) -> None:
         """Run `grade run` with the cases that fit, from the start of Python to the report."""
@@ -111,9 +111,9 @@ class Subject:
 
     def replay(self, work: Workspace, cases: Sequence[Case], program: NativeProgram | None = None) -> Replayed:
         """Run the native pass over these cases."""
-        chosen = program or self.program
+        tested = program or self.program
         fresh = replace(work, budget=Budget())  # each measurement gets the whole time of a submission
-        return replay(fresh, chosen, cases, driver=self.driver)
+        return replay(fresh, tested, cases, driver=self.driver)
 
     def memcheck(self, work: Workspace, cases: Sequence[Case], program: NativeProgram | None = None) -> Checked:
         """Run the Valgrind pass over all of these cases."""

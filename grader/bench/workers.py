@@ -22,16 +22,16 @@ _EACH = 2
 
 def efficiency(path: Path, lab_name: str, rounds: int, *, target: Target, tell: Tell) -> Figure:
     """Divide the wall seconds of one worker for N gradings by those of two workers for 2 N gradings."""
-    chosen = grading_plan(Settings(lab=lab_name))
-    source = collect(path, chosen.lab.source_name, rule="")
-    task = Task(key="", source=source, settings=chosen.settings, fingerprint=chosen.fingerprint, made_of=chosen.made_of)
+    plan = grading_plan(Settings(lab=lab_name))
+    source = collect(path, plan.lab.source_name, rule="")
+    task = Task(key="", source=source, settings=plan.settings, fingerprint=plan.fingerprint, made_of=plan.made_of)
     alone: list[float] = []
     together: list[float] = []
-    with _warm(1, task) as one, _warm(2, task) as two:
+    with _warm(1, task) as one_worker, _warm(2, task) as two_workers:
         for number in range(rounds):
             tell(f"round {number + 1} of {rounds}: two workers")
-            alone.append(wall_of(lambda: _graded(one, task, _EACH)))
-            together.append(wall_of(lambda: _graded(two, task, 2 * _EACH)))
+            alone.append(wall_of(lambda: _graded(one_worker, task, _EACH)))
+            together.append(wall_of(lambda: _graded(two_workers, task, 2 * _EACH)))
     return best("two workers on two cores, efficiency", alone, together, target=target)
 
 

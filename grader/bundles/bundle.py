@@ -87,21 +87,21 @@ def put(files: Iterable[File], folder: Path, *, replace: bool = False) -> None:
     wanted = {file.name: file for file in files}
     _check_replaced(folder, wanted)
     try:
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:  # such as in /proc, where root may write and nobody can
         raise unwritable(folder, error) from error
     try:
         for file in wanted.values():
-            _write(made / "new" / file.name, file)
+            _write(staging / "new" / file.name, file)
         if folder.is_dir() and any(folder.iterdir()):
-            folder.rename(made / "old")
-        (made / "new").rename(folder)
+            folder.rename(staging / "old")
+        (staging / "new").rename(folder)
     except BaseException:
-        if (made / "old").is_dir() and not folder.exists():
-            (made / "old").rename(folder)
+        if (staging / "old").is_dir() and not folder.exists():
+            (staging / "old").rename(folder)
         raise
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _check_replaced(folder: Path, wanted: Collection[str]) -> None:

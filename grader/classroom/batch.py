@@ -37,7 +37,7 @@ Tell = Callable[[Graded], None]
 
 def plan(
     store: Store,
-    chosen: GradingPlan,
+    grading: GradingPlan,
     folder: Path,
     submitted: Iterable[Submitted],
     *,
@@ -46,17 +46,24 @@ def plan(
 ) -> Run:
     """Store what is to be graded: a new run, or the identical run that exists, which then goes on."""
     entries, sources = [], {}
-    for one in submitted:
-        source, note = _meant(one.source), one.source.notes if one.source is not None else ()
+    for submission in submitted:
+        source, note = _meant(submission.source), submission.source.notes if submission.source is not None else ()
         known = source_id(source) if source is not None else None
         if source is not None and known is not None:
             sources[known] = source
-        key = chosen.key(known) if known is not None else hashlib.sha256(one.failure.encode()).hexdigest()
+        key = grading.key(known) if known is not None else hashlib.sha256(submission.failure.encode()).hexdigest()
         entries.append(
-            Entry(submission=one.name, students=one.students, notes=note, source=known, key=key, failure=one.failure)
+            Entry(
+                submission=submission.name,
+                students=submission.students,
+                notes=note,
+                source=known,
+                key=key,
+                failure=submission.failure,
+            )
         )
     store.add_sources(sources.items())
-    run = _run(chosen, place_of(folder), roster)
+    run = _run(grading, place_of(folder), roster)
     return store.add_run(run, entries, overrides, _missing(roster, entries))
 
 
@@ -66,25 +73,25 @@ def place_of(folder: Path) -> str:
 
 
 def replan(
-    store: Store, chosen: GradingPlan, run: Run, *, overrides: Collection[Override], roster: Roster | None = None
+    store: Store, grading: GradingPlan, run: Run, *, overrides: Collection[Override], roster: Roster | None = None
 ) -> Run:
     """Store a run of the same submissions, as submitted then, with the current plan and, when given, a new roster."""
     entries = [
-        replace(result.entry, key=chosen.key(result.entry.source), failure="")
+        replace(result.entry, key=grading.key(result.entry.source), failure="")
         if result.entry.source is not None
         else result.entry
         for result in store.results(run)
     ]
-    again = replace(_run(chosen, run.folder, roster), beside=run.id)
+    again = replace(_run(grading, run.folder, roster), beside=run.id)
     if roster is None:
         return store.add_run(replace(again, roster=run.roster), entries, overrides, store.missing(run))
-    who = roster.students(one.submission for one in entries)
-    entries = [replace(one, students=who[one.submission]) for one in entries]
+    who = roster.students(entry.submission for entry in entries)
+    entries = [replace(entry, students=who[entry.submission]) for entry in entries]
     return store.add_run(again, entries, overrides, _missing(roster, entries))
 
 
 def _missing(roster: Roster | None, entries: Iterable[Entry]) -> tuple[Student, ...]:
-    return roster.missing(one.submission for one in entries) if roster is not None else ()
+    return roster.missing(entry.submission for entry in entries) if roster is not None else ()
 
 
 def settings_of(run: Run) -> Settings:
@@ -149,7 +156,7 @@ class _Work:
     def tasks(self, waiting: Iterable[tuple[str, str]], elsewhere: list[tuple[str, str]]) -> Iterator[Task]:
         """Yield what this batch locks; sources are read in their turn. Other batches' keys are added to `elsewhere`."""
         settings = settings_of(self.run)
-        chosen = grading_plan(settings)
+        grading = grading_plan(settings)
         for key, known in waiting:
             if not self.run_locks.take(key):
                 elsewhere.append((key, known))
@@ -157,7 +164,7 @@ class _Work:
                 self.run_locks.give_back(key)
             else:
                 try:
-                    source = _source(self.store, chosen.lab, known)
+                    source = _source(self.store, grading.lab, known)
                 except StoreFailure as failure:
                     self.keep(Graded(key=key, failure=str(failure)))
                     continue
@@ -166,16 +173,16 @@ class _Work:
                     source=source,
                     settings=settings,
                     fingerprint=self.run.fingerprint,
-                    made_of=chosen.made_of,
+                    made_of=grading.made_of,
                     level=self.level,
                 )
 
     def is_done(self, key: str) -> bool:
         """Whether another batch has graded it meanwhile; then its record is reported."""
-        kept = self.store.record(key) if key not in self.again else None
-        if kept is not None:
-            self.tell(Graded(key=key, kept=kept))
-        return kept is not None
+        stored = self.store.record(key) if key not in self.again else None
+        if stored is not None:
+            self.tell(Graded(key=key, kept=stored))
+        return stored is not None
 
     def note(self, broken: Graded) -> None:
         """Store why a grading broke, until it is made a second time."""
@@ -240,12 +247,12 @@ def _source(store: Store, lab: Lab, known: str) -> Source:
     return Source(name=lab.source_name, content=content, own_headers=headers, finding=finding)
 
 
-def _run(chosen: GradingPlan, folder: str, roster: Roster | None) -> Run:
+def _run(grading: GradingPlan, folder: str, roster: Roster | None) -> Run:
     return Run(
-        lab=chosen.lab.name,
+        lab=grading.lab.name,
         folder=folder,
-        settings=dumps(asdict(chosen.settings)),
-        fingerprint=chosen.fingerprint,
-        max_score=chosen.max_score,
+        settings=dumps(asdict(grading.settings)),
+        fingerprint=grading.fingerprint,
+        max_score=grading.max_score,
         roster=roster.to_json() if roster is not None else "",
     )

@@ -33,13 +33,13 @@ class Database:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.path = path
         self._connection = connection
-        self._files = {one: found for one in _files(path) if (found := _identity(one)) is not None}
+        self._files = {file: identity for file in _files(path) if (identity := _identity(file)) is not None}
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
         """Return the first row that is found; None when there is none."""
         with _legible_errors():
-            found: sqlite3.Row | None = self._connection.execute(query, values).fetchone()
-        return found
+            row: sqlite3.Row | None = self._connection.execute(query, values).fetchone()
+        return row
 
     def rows(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
         """Yield the rows one by one: together they may be large."""
@@ -61,7 +61,7 @@ class Database:
 
     def check(self) -> None:
         """Raise `StoreFailure` when the open file is no longer the file that others find at its path."""
-        lost = [one for one, then in self._files.items() if _identity(one) != then]
+        lost = [file for file, then in self._files.items() if _identity(file) != then]
         if lost:
             raise StoreFailure(
                 f"{lost[0]}: somebody removed or replaced it while it was used. What was graded since then is lost; "
@@ -176,10 +176,10 @@ def _files(path: Path) -> tuple[Path, ...]:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return device and inode, which identify a file whatever its name; None when it cannot be found."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _reason(error: sqlite3.Error | OSError) -> str:

@@ -63,8 +63,8 @@ def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster |
     when a zip cannot be unpacked for want of room.
     """
     if not folder.is_dir() and not (folder.is_file() and folder.suffix.lower() == ZIP):
-        said = "that is a file" if folder.exists() else "there is no such folder"
-        raise UsageError(f"{folder}: {said}; write the folder, or the zip, that holds the class's submissions")
+        message = "that is a file" if folder.exists() else "there is no such folder"
+        raise UsageError(f"{folder}: {message}; write the folder, or the zip, that holds the class's submissions")
     try:
         with listed(folder, source_name) as entries:
             return _discovered(entries, source_name, rule, roster)
@@ -101,9 +101,11 @@ def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Rost
     ]
     if not submissions:
         ending = Path(source_name).suffix
-        said = f"there is no submission in it: no folder, no zip, and no file that ends in {ending}"
-        raise UsageError(f"{entries.shown}: {said}")
-    return Discovered(submissions=tuple(sorted(submissions, key=lambda one: one.name)), skipped=tuple(skipped))
+        message = f"there is no submission in it: no folder, no zip, and no file that ends in {ending}"
+        raise UsageError(f"{entries.shown}: {message}")
+    return Discovered(
+        submissions=tuple(sorted(submissions, key=lambda submission: submission.name)), skipped=tuple(skipped)
+    )
 
 
 def _reasons(entries: ClassEntries, source_name: str) -> Iterator[tuple[ClassEntry, str]]:
@@ -139,14 +141,14 @@ def _was_unpacked(packed: ClassEntry, beside: ClassEntry, source_name: str) -> b
 
 def _named(entries: Iterable[ClassEntry], source_name: str) -> dict[str, ClassEntry]:
     """Return the entries by the names of their submissions; of several with one name, a folder has it first."""
-    found: dict[str, ClassEntry] = {}
+    named: dict[str, ClassEntry] = {}
     for entry in sorted(entries, key=lambda entry: (entry.kind is not Kind.FOLDER, entry.name)):
         path = Path(entry.name)
         is_file = entry.is_zip or (entry.kind is not Kind.FOLDER and path.suffix == Path(source_name).suffix)
         full = one_line(entry.name)
         names = chain([one_line(path.stem) if is_file else full, full], (f"{full} ({number})" for number in count(2)))
-        found[next(name for name in names if name not in found)] = entry
-    return found
+        named[next(name for name in names if name not in named)] = entry
+    return named
 
 
 def _require_class(entries: ClassEntries, named: Mapping[str, ClassEntry], source_name: str) -> None:

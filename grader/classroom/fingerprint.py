@@ -65,22 +65,22 @@ def grading_plan(settings: Settings) -> GradingPlan:
     """Load the plan. Raises `UsageError` when no case matches, `CaseFileError`, `RubricError`."""
     lab = open_lab(settings.lab)
     seed = lab.rubric.seed if settings.seed is None else settings.seed
-    chosen = select_cases(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
-    settings = replace(settings, public_only=chosen.hidden is not None)
+    selection = select_cases(lab, seed=seed, pattern=settings.case, public_only=settings.public_only)
+    settings = replace(settings, public_only=selection.hidden is not None)
     made_of = {
         "grader": grader_hash(),
-        "cases": _digest([repr(chosen.hidden), *_files(lab, chosen.cases)]),
+        "cases": _digest([repr(selection.hidden), *_files(lab, selection.cases)]),
         **_versions(lab, settings),
         **_machine(),
     }
     return GradingPlan(
         settings=settings,
         lab=lab,
-        cases=chosen.cases,
-        hidden=chosen.hidden,
+        cases=selection.cases,
+        hidden=selection.hidden,
         seed=seed,
         made_of=made_of,
-        fingerprint=_digest([repr(asdict(settings)), *(one for pair in made_of.items() for one in pair)]),
+        fingerprint=_digest([repr(asdict(settings)), *(part for pair in made_of.items() for part in pair)]),
     )
 
 
@@ -88,9 +88,9 @@ def differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
     """Return in words how two values of `GradingPlan.made_of` differ."""
     words = []
     for name in sorted(here.keys() | wanted.keys()):
-        one, other = here.get(name, ""), wanted.get(name, "")
-        if one != other:
-            words.append(f"other {name}" if name in _HASHED else f"{name} '{one or 'missing'}', not '{other}'")
+        actual, expected = here.get(name, ""), wanted.get(name, "")
+        if actual != expected:
+            words.append(f"other {name}" if name in _HASHED else f"{name} '{actual or 'missing'}', not '{expected}'")
     return "; ".join(words)
 
 
@@ -145,7 +145,7 @@ def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:
 def _digest(parts: Iterable[str | bytes]) -> str:
     """Return a hash of the parts that also depends on where each part ends."""
     digest = hashlib.sha256()
-    for one in parts:
-        data = one.encode() if isinstance(one, str) else one
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()

@@ -29,17 +29,17 @@ def load(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Over
     text, values = toml_source.read(path, ClassFileError)
     file = Table(path=path, text=text, values=values, problems=[])
     file.check_keys([_TABLE])
-    found: dict[tuple[str, str], Override] = {}
+    overrides: dict[tuple[str, str], Override] = {}
     known = dict.fromkeys(submissions)
     for table in file.rows(_TABLE):
         override = _override(table, rubric, known)
         about = override.submission, override.rule
-        if all(about) and about in found:
+        if all(about) and about in overrides:
             table.complain("rule", f"{override.rule} of {cut(override.submission)} was decided above already")
-        found[about] = override
+        overrides[about] = override
     if file.problems:
         raise ClassFileError(sorted(file.problems, key=lambda problem: problem.line))
-    return tuple(found.values())
+    return tuple(overrides.values())
 
 
 def applied(record: Record, overrides: Iterable[Override]) -> Record:
@@ -47,9 +47,9 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
 
     Its verdict is accepted exactly when it has all points, from the grading or from people.
     """
-    decided = {one.rule: one for one in overrides if one.submission == record.submission.name}
-    made = tuple(replace(decided[rule.rule], was=rule.points) for rule in record.rules if rule.rule in decided)
-    if not made or record.score is None:
+    decided = {override.rule: override for override in overrides if override.submission == record.submission.name}
+    recorded = tuple(replace(decided[rule.rule], was=rule.points) for rule in record.rules if rule.rule in decided)
+    if not recorded or record.score is None:
         return record
     rules = tuple(
         replace(rule, points=min(decided[rule.rule].points, rule.max_points)) if rule.rule in decided else rule
@@ -61,12 +61,12 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
         verdict = Verdict.ACCEPTED
     elif verdict is Verdict.ACCEPTED:
         verdict = Verdict.WRONG_ANSWER
-    return replace(record, rules=rules, score=score, verdict=verdict, overrides=made)
+    return replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded)
 
 
 def _override(table: Table, rubric: Rubric, submissions: Collection[str]) -> Override:
     table.check_keys([field.name for field in fields(Override) if field.name != "was"])
-    rule = table.chosen("rule", [rule.id for rule in rubric.rules])
+    rule = table.choice("rule", [rule.id for rule in rubric.rules])
     most = rubric.rule(rule).points if rule else rubric.max_score
     submission = table.string("submission", '"...", its name in the store')
     if submission and submission not in submissions:

@@ -48,7 +48,7 @@ class Roster:
         for name, student in self.rows:
             people.setdefault(name, []).append(student)
         names = self._names(submissions)
-        return {one: tuple(people[name]) if name in people else () for one, name in names.items()}
+        return {submission: tuple(people[name]) if name in people else () for submission, name in names.items()}
 
     def missing(self, submissions: Iterable[str]) -> tuple[Student, ...]:
         """Return the students who submitted nothing."""
@@ -65,11 +65,11 @@ class Roster:
         endings: dict[str, str] = {}
         for name, _ in self.rows if self.by_ending else ():
             endings.setdefault(name.lower(), name)
-        found: dict[str, str | None] = {}
+        names: dict[str, str | None] = {}
         for submission in submissions:
             ends = (endings.get(end) for end in _ends(submission.lower()))
-            found[submission] = submission if submission in exact else next(filter(None, ends), None)
-        return found
+            names[submission] = submission if submission in exact else next(filter(None, ends), None)
+        return names
 
 
 def _ends(name: str) -> Iterator[str]:
@@ -108,8 +108,8 @@ def load(path: Path) -> Roster:
         problems += [Problem(path, 1, f"the column '{name}' stands there twice") for name in twice]
         rows += _rows(path, reader, columns, key=key, problems=problems)
     except csv.Error as failure:
-        said = f"cannot be read as CSV ({failure}); is a quote never closed?"
-        problems.append(Problem(path, reader.line_num, said))
+        message = f"cannot be read as CSV ({failure}); is a quote never closed?"
+        problems.append(Problem(path, reader.line_num, message))
     if problems:
         raise ClassFileError(problems)
     return Roster(rows=tuple(rows), by_ending=key != _KEYS[0])

@@ -40,7 +40,10 @@ def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
 
 def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
     """Return, by submission, the values that differ where the records may differ."""
-    return {one.name: (one.entry.key, one.is_graded, one.entry.failure, one.overrides) for one in store.results(run)}
+    return {
+        result.name: (result.entry.key, result.is_graded, result.entry.failure, result.overrides)
+        for result in store.results(run)
+    }
 
 
 def _record(store: Store, run: Run, name: str) -> Record | None:
@@ -64,7 +67,9 @@ def _points(record: Record | None) -> dict[str, int]:
 
 def _ends(record: Record | None) -> dict[str, str]:
     """Return how each case ended. A case can pass by its rule and still have lost memory."""
-    return {f"{one.case} ({one.rule})": _end(one) for one in record.outcomes} if record is not None else {}
+    return (
+        {f"{outcome.case} ({outcome.rule})": _end(outcome) for outcome in record.outcomes} if record is not None else {}
+    )
 
 
 def _end(outcome: Outcome) -> str:

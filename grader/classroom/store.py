@@ -110,7 +110,10 @@ class Store:
             absent,
             *([run.roster] if run.roster else []),
         ]
-        decided = sorted((one.submission, one.rule, one.points, one.reason, one.by) for one in overrides)
+        decided = sorted(
+            (override.submission, override.rule, override.points, override.reason, override.by)
+            for override in overrides
+        )
         identity = hashlib.sha256(json.dumps([parts, decided]).encode()).hexdigest()
         with self.database.transaction():
             row = self.database.row("SELECT * FROM runs WHERE identity = ?", identity)
@@ -118,9 +121,11 @@ class Store:
                 self._insert_run(run, identity)
                 row = self.database.row("SELECT * FROM runs WHERE id = last_insert_rowid()")
                 assert row is not None
-                self._fill("overrides", [(row["id"], *one) for one in decided])
+                self._fill("overrides", [(row["id"], *values) for values in decided])
                 self._fill("missing", [(row["id"], student) for student in absent])
-            self._fill_results(row["id"], [(*one, e.failure) for one, e in zip(rows, entries, strict=True)])
+            self._fill_results(
+                row["id"], [(*values, entry.failure) for values, entry in zip(rows, entries, strict=True)]
+            )
         return self._run(row)
 
     def _fill_results(self, run: int, rows: Sequence[tuple[object, ...]]) -> None:
@@ -147,17 +152,21 @@ class Store:
             places = ", ".join("?" * len(rows[0]))
             self.database.change_all(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our names
 
-    def add_record(self, kept: StoredRecord, *, anew: bool = False) -> None:
+    def add_record(self, stored: StoredRecord, *, anew: bool = False) -> None:
         """Store a record. A record that exists already stays, unless it is damaged, or this one was made `anew`."""
         with self.database.transaction():
-            if anew or self.record(kept.key) is None:
-                values = {**{name: getattr(kept, name) for name in _KEPT}, "checksum": kept.checksum, "graded": _now()}
+            if anew or self.record(stored.key) is None:
+                values = {
+                    **{name: getattr(stored, name) for name in _FIELDS},
+                    "checksum": stored.checksum,
+                    "graded": _now(),
+                }
                 names, places = ", ".join(values), ", ".join("?" * len(values))
                 self.database.change(
                     f"INSERT OR REPLACE INTO records ({names}) VALUES ({places})",  # noqa: S608 - our names
                     *values.values(),
                 )
-            self.database.change("DELETE FROM given_up WHERE key = ?", kept.key)
+            self.database.change("DELETE FROM given_up WHERE key = ?", stored.key)
 
     def add_failure(self, run: Run, key: str, failure: str) -> None:
         """Store why the submissions with that key could not be graded; "" removes the reason."""
@@ -206,8 +215,8 @@ class Store:
 
     def known(self, lab: str, folder: str) -> Run | None:
         """Return the run that counts for a class, or its newest run while none counts; None for an unknown class."""
-        found = [run for run in self.all_current() if (run.lab, run.folder) == (lab, folder)]
-        return found[0] if found else None
+        runs = [run for run in self.all_current() if (run.lab, run.folder) == (lab, folder)]
+        return runs[0] if runs else None
 
     def all_current(self) -> list[Run]:
         """Return the runs that count, of all classes; for a class without one its newest run."""
@@ -246,7 +255,7 @@ class Store:
 
     def results(self, run: Run, submission: str | None = None) -> Iterator[Result]:
         """Yield the results of a run, in the order of their names, one by one: together they may be large."""
-        chosen = "" if submission is None else "AND submission = ?"
+        condition = "" if submission is None else "AND submission = ?"
         values = (run.id,) if submission is None else (run.id, submission)
         decided: dict[str, list[Override]] = {}
         for override in self.overrides(run):
@@ -254,11 +263,11 @@ class Store:
         for row in self.database.rows(
             f"SELECT submission, students, notes, source, failure, reason, {_COLUMNS} "  # noqa: S608 - our words
             "FROM results LEFT JOIN records USING (key) LEFT JOIN given_up USING (key) "
-            f"WHERE run = ? {chosen} ORDER BY submission",
+            f"WHERE run = ? {condition} ORDER BY submission",
             *values,
         ):
-            entry, kept = Entry.of_row(row), StoredRecord.of_row(row)
-            if entry is None or (kept is None and row["packed"] is not None):
+            entry, stored = Entry.of_row(row), StoredRecord.of_row(row)
+            if entry is None or (stored is None and row["packed"] is not None):
                 why = f"its row in {self.database.path} is damaged; the same `grade batch` grades it anew"
                 entry = replace(entry or Entry(submission=str(row["submission"]), source=None, key=""), failure=why)
             yield Result(
@@ -266,17 +275,17 @@ class Store:
                 lab=run.lab,
                 full=run.max_score,
                 overrides=tuple(decided.get(entry.submission, ())),
-                kept=kept if entry.key else None,
+                kept=stored if entry.key else None,
             )
 
 
 _ANEW = "take a copy of the file that is whole, or grade the class anew: `grade batch FOLDER --store` NEW FILE"
-_KEPT = tuple(field.name for field in fields(StoredRecord))
-_COLUMNS = ", ".join((*_KEPT, "checksum"))
+_FIELDS = tuple(field.name for field in fields(StoredRecord))
+_COLUMNS = ", ".join((*_FIELDS, "checksum"))
 
 
 def _dumped(value: Student | Sequence[Student]) -> str:
-    return json.dumps(asdict(value) if isinstance(value, Student) else [asdict(one) for one in value])
+    return json.dumps(asdict(value) if isinstance(value, Student) else [asdict(student) for student in value])
 
 
 def _now() -> str:

@@ -86,9 +86,9 @@ class StoredRecord:
         """Return the record of a row of `records`; None when there is none, or it is damaged."""
         if row["packed"] is None:
             return None
-        kept = cls(**{field.name: row[field.name] for field in fields(cls)})
+        stored = cls(**{field.name: row[field.name] for field in fields(cls)})
         try:
-            return kept if kept.checksum == row["checksum"] else None
+            return stored if stored.checksum == row["checksum"] else None
         except DAMAGE:
             return None
 
@@ -178,26 +178,33 @@ class Result:
 
         It has the rule of the diagnosis and the points of the rules, but no outcomes and no findings.
         """
-        kept = self.kept
-        if kept is None:
+        stored = self.kept
+        if stored is None:
             return self.record
         cause = (
             Diagnosis(
-                rule=kept.rule, handout="", case=None, operation=None, line=None, source_line=None, summary="", hint=""
+                rule=stored.rule,
+                handout="",
+                case=None,
+                operation=None,
+                line=None,
+                source_line=None,
+                summary="",
+                hint="",
             )
-            if kept.rule is not None
+            if stored.rule is not None
             else None
         )
         record = Record(
-            complete=bool(kept.complete),
+            complete=bool(stored.complete),
             lab=self.lab,
             submission=Submission(name=self.name),
-            verdict=Verdict(kept.verdict),
-            score=kept.score,
-            max_score=kept.max_score,
-            public_only=bool(kept.public_only),
+            verdict=Verdict(stored.verdict),
+            score=stored.score,
+            max_score=stored.max_score,
+            public_only=bool(stored.public_only),
             diagnosis=cause,
-            rules=kept.rules,
+            rules=stored.rules,
         )
         return self._of_its_own(record)
 

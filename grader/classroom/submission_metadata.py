@@ -35,8 +35,8 @@ def submitters(path: Path) -> Roster:
     import yaml  # noqa: PLC0415 - slow to import, and only exports need it
 
     content = read_bytes(path, _MOST_BYTES, ClassFileError)
-    if found := _DIRECTIVE.search(content):  # the parser's time for these grows with the square of their number
-        line = content.count(b"\n", 0, found.start()) + 1
+    if directive := _DIRECTIVE.search(content):  # the parser's time for these grows with the square of their number
+        line = content.count(b"\n", 0, directive.start()) + 1
         raise ClassFileError([Problem(path, line, f"a line may not begin with % here{_INSTEAD}")])
     events = _Events(yaml.parse(content, yaml.CSafeLoader))
     try:
@@ -44,8 +44,8 @@ def submitters(path: Path) -> Roster:
     except yaml.YAMLError as failure:
         mark = getattr(failure, "problem_mark", None)
         reason = getattr(failure, "problem", None) or getattr(failure, "reason", "")
-        said = f"is not YAML ({cut(str(reason))}){_INSTEAD}"
-        raise ClassFileError([Problem(path, mark.line + 1 if mark else events.line, said)]) from None
+        message = f"is not YAML ({cut(str(reason))}){_INSTEAD}"
+        raise ClassFileError([Problem(path, mark.line + 1 if mark else events.line, message)]) from None
     except _TooMuch as failure:
         raise ClassFileError([Problem(path, events.line, f"{failure}{_INSTEAD}")]) from None
     if not isinstance(listed, dict):
@@ -74,7 +74,7 @@ class _Events:
         self._events = events
         self._last: Any = None
         self._seen = 0
-        self._kept = 0
+        self._node_count = 0
         self._anchors: dict[str, Any] = {}
 
     @property
@@ -112,10 +112,10 @@ class _Events:
         if keep == _NOTHING:
             self._skip(event)
             return ""
-        self._kept += 1
+        self._node_count += 1
         if depth > _MOST_DEPTH:
             raise _TooMuch("is nested too deeply")
-        if self._kept > _MOST_KEPT:
+        if self._node_count > _MOST_KEPT:
             raise _TooMuch(f"holds more than {_MOST_KEPT} names")
         value: Any
         if kind == "ScalarEvent":

@@ -51,7 +51,7 @@ class Pool(Executor):
         self._places = [_Place(most_seconds) for _ in range(count)]
         self._ended = threading.Event()
         with delayed_interrupts():  # signals are for the main thread
-            self._threads = [threading.Thread(target=self._serve, args=(one,), daemon=True) for one in self._places]
+            self._threads = [threading.Thread(target=self._serve, args=(place,), daemon=True) for place in self._places]
             for thread in [*self._threads, threading.Thread(target=self._watch, daemon=True)]:
                 thread.start()
 

@@ -68,7 +68,7 @@ def grade(task: Task) -> Graded:
     Raises `OtherGrader` and `Unprotected` where no task may be graded.
     """
     try:
-        return Graded(key=task.key, kept=_kept(task))
+        return Graded(key=task.key, kept=_stored_record(task))
     except (OtherGrader, Unprotected):
         raise
     except GraderError as error:
@@ -78,21 +78,21 @@ def grade(task: Task) -> Graded:
         return Graded(key=task.key, failure=f"{type(error).__name__}: {error}", broke=not of_machine)
 
 
-def _kept(task: Task) -> StoredRecord:
+def _stored_record(task: Task) -> StoredRecord:
     try:
-        chosen = grading_plan(task.settings)
+        plan = grading_plan(task.settings)
     except InputError as error:
         raise OtherGrader(f"not all here is what the batch began with: {error}") from error
-    if chosen.fingerprint != task.fingerprint:
-        what = differences(chosen.made_of, task.made_of)
+    if plan.fingerprint != task.fingerprint:
+        what = differences(plan.made_of, task.made_of)
         raise OtherGrader(f"not all here is what the batch began with: {what}. With the same, start it again")
     require(task.level)
     record = pipeline.grade(
         Path(task.source.name),
-        chosen.lab,
-        chosen.cases,
+        plan.lab,
+        plan.cases,
         task.settings,
-        hidden=chosen.hidden,
+        hidden=plan.hidden,
         draw=Drawing.ALL,  # the store's records are for every format
         source=task.source,
     )

@@ -164,8 +164,8 @@ class Archive:
         except OSError as error:
             if error.errno in MACHINE_ERRORS:
                 raise no_room(path.parent, error) from error
-            said = f"{self._shown(member)} in the zip cannot be unpacked: {error.strerror}"
-            raise UsageError(f"{self.name}: {said}") from None
+            message = f"{self._shown(member)} in the zip cannot be unpacked: {error.strerror}"
+            raise UsageError(f"{self.name}: {message}") from None
         return size
 
     def _pieces(self, member: Member, most: int) -> Iterator[bytes]:
@@ -190,8 +190,8 @@ def opened(path: Path, name: str, *, of_class: bool = False) -> Iterator[Archive
     try:
         descriptor = open_regular(path)
     except OSError as error:
-        said = "it is a symbolic link" if error.errno == errno.ELOOP else f"it cannot be read: {error.strerror}"
-        raise UsageError(f"{name}: {said}") from None
+        message = "it is a symbolic link" if error.errno == errno.ELOOP else f"it cannot be read: {error.strerror}"
+        raise UsageError(f"{name}: {message}") from None
     with _Careful(io.FileIO(descriptor)) as reader:
         reader.most = factor * _MOST_READ
         with _said_broken(name):
@@ -243,12 +243,12 @@ def _corrected(listed: bytes) -> bytes:
 
 def _too_many(file: zipfile.ZipFile, most: int, *, of_class: bool) -> str:
     """Return the sentence that a zip lists too many files; for the zip of a class it names who packed most of them."""
-    said = f"there are more than {most} files in the zip"
+    message = f"there are more than {most} files in the zip"
     if not of_class:
-        return said
+        return message
     folders = Counter("/".join(info.filename.split("/")[:2]) for info in file.filelist)
     ((name, count),) = folders.most_common(1)
-    return f"{said}, {count} of them in {one_line(name[:_MOST_SHOWN])}; unpack it and write its folder instead"
+    return f"{message}, {count} of them in {one_line(name[:_MOST_SHOWN])}; unpack it and write its folder instead"
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested
     source = collect(path, source_name, rule, name=name)
     inner = _zips(path, source_name) if source.path is None else []
     if len(inner) > 1:
-        listed = ", ".join(one_line(str(one.relative_to(path))) for one in inner[:5])
+        listed = ", ".join(one_line(str(file.relative_to(path))) for file in inner[:5])
         raise UsageError(
             f"{name}: there is no {source_name} in it, and more than one zip: {listed}; leave the right one"
         )
@@ -102,7 +102,7 @@ def _zips(folder: Path, source_name: str) -> list[Path]:
     if not folder.is_dir():
         return []
     for level in levels_below(folder, source_name):
-        found = [one for one in level if one.name.lower().endswith(ZIP) and one.is_file(follow_symlinks=False)]
-        if found:
-            return sorted(map(Path, found))
+        zips = [entry for entry in level if entry.name.lower().endswith(ZIP) and entry.is_file(follow_symlinks=False)]
+        if zips:
+            return sorted(map(Path, zips))
     return []

@@ -98,7 +98,7 @@ def grouped(record: Record, outcomes: Iterable[Outcome]) -> list[Group]:
         return outcome.case != diagnosed, hidden, not outcome.plain, _length(outcome)
 
     groups = [
-        Group(outcomes=tuple(sorted(members, key=place)), lost=sum(lost.get(one.case, 0) for one in members))
+        Group(outcomes=tuple(sorted(members, key=place)), lost=sum(lost.get(outcome.case, 0) for outcome in members))
         for members in by_cause.values()
     ]
     return sorted(groups, key=lambda group: (group.shown.case != diagnosed, -group.lost, -len(group.outcomes)))
@@ -110,9 +110,9 @@ def lost_points(record: Record) -> dict[str, float]:
     for score in record.rules:
         missing = score.max_points - score.points
         guilty = guilty_of(record, score.rule) if missing else []
-        weight = sum(one.weight for one in guilty)
-        for one in guilty:
-            lost[one.case] = lost.get(one.case, 0) + missing * one.weight / weight
+        weight = sum(outcome.weight for outcome in guilty)
+        for outcome in guilty:
+            lost[outcome.case] = lost.get(outcome.case, 0) + missing * outcome.weight / weight
     return lost
 
 
@@ -121,11 +121,15 @@ def guilty_of(record: Record, rule: str) -> list[Outcome]:
 
     A rule that no case names is judged in all cases; those with a finding of this rule lost its points.
     """
-    own = [one for one in record.outcomes if one.rule == rule]
+    own = [outcome for outcome in record.outcomes if outcome.rule == rule]
     if own:
-        return [one for one in own if not one.passed]
+        return [outcome for outcome in own if not outcome.passed]
     judged = next((score.judged for score in record.rules if score.rule == rule), Judged.CASES)
-    return [one for one in record.outcomes if any(_costs(found, rule, judged) for found in findings_of(record, one))]
+    return [
+        outcome
+        for outcome in record.outcomes
+        if any(_costs(finding, rule, judged) for finding in findings_of(record, outcome))
+    ]
 
 
 def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
@@ -134,9 +138,9 @@ def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
     for score in record.rules:
         missing = score.max_points - score.points
         guilty = guilty_of(record, score.rule) if missing else []
-        hidden = tuple(one for one in guilty if is_hidden(one, audience))
+        hidden = tuple(outcome for outcome in guilty if is_hidden(outcome, audience))
         if hidden:
-            share = sum(one.weight for one in hidden) / sum(one.weight for one in guilty)
+            share = sum(outcome.weight for outcome in hidden) / sum(outcome.weight for outcome in guilty)
             loss = HiddenLoss(
                 rule=score.rule,
                 outcomes=hidden,
@@ -151,7 +155,8 @@ def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
 def clauses_of(outcome: Outcome) -> list[str]:
     """Return what a case tests, with the places in the handout: `Task 2: create_sequence returns NULL when ...`."""
     places = [name.partition("/")[0] for name in outcome.handout]
-    return [f"{place}: {said}" for place, said in zip(places, outcome.clauses, strict=False)] or list(outcome.handout)
+    clauses = [f"{place}: {clause}" for place, clause in zip(places, outcome.clauses, strict=False)]
+    return clauses or list(outcome.handout)
 
 
 def of_the_build(record: Record) -> list[Finding]:
@@ -166,12 +171,16 @@ def findings_of(record: Record, outcome: Outcome) -> list[Finding]:
 
 def leading_finding(record: Record, outcome: Outcome) -> Finding | None:
     """Return the finding for the first thing that went wrong in a case, None when there is none."""
-    found = findings_of(record, outcome)
+    findings = findings_of(record, outcome)
     difference = outcome.difference
     if difference is not None:
-        same = [one for one in found if (one.operation, one.field) == (difference.operation, difference.field)]
+        same = [
+            finding
+            for finding in findings
+            if (finding.operation, finding.field) == (difference.operation, difference.field)
+        ]
         return same[0] if same else None
-    return min(found, key=lambda one: one.operation or 0, default=None)
+    return min(findings, key=lambda finding: finding.operation or 0, default=None)
 
 
 def bad_operation(record: Record, outcome: Outcome) -> int:
@@ -193,9 +202,9 @@ def broken_by(record: Record, group: Group) -> str:
     return group.shown.broken if hint_of(record, group) else ""
 
 
-def _costs(found: Finding, rule: str, judged: Judged) -> bool:
+def _costs(finding: Finding, rule: str, judged: Judged) -> bool:
     """Whether this finding cost points of a rule that no case names."""
-    return found.verdict in _EVERYWHERE[judged] if judged in _EVERYWHERE else found.rule == rule
+    return finding.verdict in _EVERYWHERE[judged] if judged in _EVERYWHERE else finding.rule == rule
 
 
 def _length(outcome: Outcome) -> int:

@@ -186,18 +186,18 @@ class _FileError(InputError):
         super().__init__(self.problems)
 
     def __str__(self) -> str:
-        return "\n".join(_told(self.problems))
+        return "\n".join(_lines(self.problems))
 
 
-def _told(problems: Sequence[Problem]) -> Iterator[str]:
+def _lines(problems: Sequence[Problem]) -> Iterator[str]:
     """Yield the first mistakes of each file, and how many more there are."""
     by_path: dict[Path, list[Problem]] = {}
     for problem in problems:
         by_path.setdefault(problem.path, []).append(problem)
-    for path, found in by_path.items():
-        yield from map(str, found[:MOST_SHOWN])
-        if len(found) > MOST_SHOWN:
-            yield f"{path}: and {len(found) - MOST_SHOWN} more"
+    for path, of_file in by_path.items():
+        yield from map(str, of_file[:MOST_SHOWN])
+        if len(of_file) > MOST_SHOWN:
+            yield f"{path}: and {len(of_file) - MOST_SHOWN} more"
 
 
 class CaseFileError(_FileError):

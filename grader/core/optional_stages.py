@@ -60,6 +60,6 @@ class OptionalStages:
 
 def _described(error: Exception) -> str:
     """Return the exception's class and message, and the file and line that raised it, without the machine's folders."""
-    said = "".join(traceback.format_exception_only(error)).strip()
+    description = "".join(traceback.format_exception_only(error)).strip()
     (place,) = traceback.extract_tb(error.__traceback__, limit=-1)
-    return f"{said} ({Path(place.filename).name}:{place.lineno})"
+    return f"{description} ({Path(place.filename).name}:{place.lineno})"

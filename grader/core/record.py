@@ -114,7 +114,7 @@ class Environment:
 
     def used(self, tool: Tool) -> UsedTool | None:
         """Return the tool of this kind; None when it was not used."""
-        return next((one for one in self.tools if one.tool is tool), None)
+        return next((used for used in self.tools if used.tool is tool), None)
 
     def version(self, tool: Tool) -> str:
         """Return the version of the tool of this kind; "" when it was not used."""
@@ -182,14 +182,18 @@ class Record:
 
 def _comparable(record: Record) -> Record:
     """Return the record without what depends on machine and time, such as the line at which a hanging call was."""
-    hangs = {one.case for one in record.findings if one.verdict is Verdict.TIME_LIMIT_EXCEEDED}
+    hangs = {finding.case for finding in record.findings if finding.verdict is Verdict.TIME_LIMIT_EXCEEDED}
     diagnosis = record.diagnosis
     if diagnosis is not None and diagnosis.case in hangs:
         diagnosis = replace(diagnosis, source_line=None, hint="")
     return replace(
         record,
-        findings=tuple(replace(one, source=()) if one.case in hangs else one for one in record.findings),
-        outcomes=tuple(replace(one, cause="", hint="") if one.case in hangs else one for one in record.outcomes),
+        findings=tuple(
+            replace(finding, source=()) if finding.case in hangs else finding for finding in record.findings
+        ),
+        outcomes=tuple(
+            replace(outcome, cause="", hint="") if outcome.case in hangs else outcome for outcome in record.outcomes
+        ),
         diagnosis=diagnosis,
         cpu_seconds={},
         environment=Environment(),

@@ -66,8 +66,8 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _is_chinese(data: bytes) -> bool:
-    characters = [one for one in data.decode("gb18030", "replace") if not one.isascii()]
-    common = [one for one in characters if _COMMON_CHINESE.fullmatch(one.encode("gb18030"))]
+    characters = [character for character in data.decode("gb18030", "replace") if not character.isascii()]
+    common = [character for character in characters if _COMMON_CHINESE.fullmatch(character.encode("gb18030"))]
     return 2 * len(common) > len(characters)
 
 
@@ -75,7 +75,7 @@ def plain(text: str) -> str:
     """Return the text with line ends and tabs as its only control characters. Plain text is returned unchanged."""
     if _ORDINARY.fullmatch(text):
         return text
-    return "".join(_written(text.replace("\r\n", "\n"), kept="\n\t"))
+    return "".join(_written(text.replace("\r\n", "\n"), allowed="\n\t"))
 
 
 def one_line(text: str) -> str:
@@ -92,16 +92,16 @@ def made_plain(value: Any) -> Any:
     """
     if _is_plain(value):
         return value
-    made = value
+    result = value
     if type(value) is str:
-        made = _bounded(plain(value))
+        result = _bounded(plain(value))
     elif type(value) is tuple:
-        made = tuple(map(made_plain, value))
+        result = tuple(map(made_plain, value))
     elif type(value) is dict:
-        made = {made_plain(key): made_plain(item) for key, item in value.items()}
+        result = {made_plain(key): made_plain(item) for key, item in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
-        made = replace(value, **changed) if (changed := plain_parts(value)) else value
-    return made if made != value else value
+        result = replace(value, **changed) if (changed := plain_parts(value)) else value
+    return result if result != value else value
 
 
 def plain_parts(value: Any) -> dict[str, Any]:
@@ -137,12 +137,12 @@ def _bounded(text: str) -> str:
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - len(_CUT)] + _CUT
 
 
-def _written(text: str, kept: str = "") -> list[str]:
+def _written(text: str, allowed: str = "") -> list[str]:
     written: list[str] = []
     marks = 0
     for character in text:
         marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
-        shown = character in kept or (_is_shown(character) and marks <= _MOST_MARKS)
+        shown = character in allowed or (_is_shown(character) and marks <= _MOST_MARKS)
         written.append(character if shown else _name(character))
     return written
 

@@ -54,8 +54,6 @@ class CaseFindings:
     group: str = ""
     """Cases of one group have one cause: the same faulting line, or the same rule and hint."""
     hint: str = ""
-    said: str = ""
-    """The part of the hint that comes from instruments."""
     broken: str = ""
     """The sentence of the handout that was broken."""
     not_yet: bool = False
@@ -68,11 +66,11 @@ class CaseFindings:
 
     def __post_init__(self) -> None:
         """Find the first bad operation once, because there may be much evidence."""
-        self.first_wrong = min((one.operation for one in self.evidence), default=-1)
+        self.first_wrong = min((piece.operation for piece in self.evidence), default=-1)
 
     def first(self) -> list[Evidence]:
         """The evidence at the first bad operation."""
-        return [one for one in self.evidence if one.operation == self.first_wrong]
+        return [piece for piece in self.evidence if piece.operation == self.first_wrong]
 
     def facets(self, rule: Rule) -> frozenset[str]:
         """Return the facets of all that counts for this rule.
@@ -81,12 +79,12 @@ class CaseFindings:
         """
         operations = self.comparison.case.trace.operations
         return self.comparison.facets(rule).union(
-            one.symptom.facet
-            for one in self.evidence
-            if one.symptom is not None
-            and one.symptom.facet
-            and rule.counts(one.symptom.facet, operations[-1].name)
-            and rule.counts_made_by(one.symptom.made_by)
+            piece.symptom.facet
+            for piece in self.evidence
+            if piece.symptom is not None
+            and piece.symptom.facet
+            and rule.counts(piece.symptom.facet, operations[-1].name)
+            and rule.counts_made_by(piece.symptom.made_by)
         )
 
 
@@ -99,61 +97,61 @@ def case_findings(
     explains.
     """
     comparisons, named = observed.comparisons, observed.named
-    found = [
+    cases = [
         CaseFindings(comparison, evidence(observed, number), plain=_is_plain(comparison.case.trace, lab))
         for number, comparison in enumerate(comparisons)
     ]
-    failing = [one for one in found if one.evidence]
-    calls = calls_of(comparisons, lambda number: found[number].first_wrong) if failing else ()
-    by_call = stages(comparisons, lambda number: found[number].first_wrong, lab) if failing else ()
+    failing = [case for case in cases if case.evidence]
+    calls = calls_of(comparisons, lambda number: cases[number].first_wrong) if failing else ()
+    by_call = stages(comparisons, lambda number: cases[number].first_wrong, lab) if failing else ()
     not_yet = {call.call for call in by_call if call.stage is Stage.NOT_YET}
     patterns = Patterns(tuple(calls), lab.situation_words)
     clues = ClueTable(lab.clues)
-    for number, one in enumerate(found):
+    for number, case in enumerate(cases):
         unseen = number in observed.unseen
-        one.leaks = unseen or any(each.verdict is Verdict.MEMORY_LEAK for each in one.evidence)
-        one.memory_errors = unseen or any(is_memory_error(each) for each in one.evidence)
-        told = named.get((number, one.first_wrong))
-        known = frozenset({STORED} if told is not None and told.stored else ())
-        one.cause, one.clue = best_clue(one.first(), one.comparison, clues, patterns, told=known)
-    _prefer_simple(found, clues, patterns)
-    for number, one in enumerate(found):
-        told = named.get((number, one.first_wrong))
-        _name_line(one, clues, patterns, told)
-        one.group = _group(one, told)
-        one.not_yet = _call(one) in not_yet
-    explain = partial(_explain, found, named, patterns, lab)
+        case.leaks = unseen or any(piece.verdict is Verdict.MEMORY_LEAK for piece in case.evidence)
+        case.memory_errors = unseen or any(is_memory_error(piece) for piece in case.evidence)
+        searched_line = named.get((number, case.first_wrong))
+        known = frozenset({STORED} if searched_line is not None and searched_line.stored else ())
+        case.cause, case.clue = best_clue(case.first(), case.comparison, clues, patterns, known=known)
+    _prefer_simple(cases, clues, patterns)
+    for number, case in enumerate(cases):
+        searched_line = named.get((number, case.first_wrong))
+        _name_line(case, clues, patterns, searched_line)
+        case.group = _group(case, searched_line)
+        case.not_yet = _call(case) in not_yet
+    explain = partial(_explain, cases, named, patterns, lab)
     optional.run(OptionalStage.EXPLANATIONS, explain, otherwise=None)
-    for one in failing:
-        one.findings = list(_findings(one, lab, clues, patterns))
-    return found, by_call
+    for case in failing:
+        case.findings = list(_findings(case, lab, clues, patterns))
+    return cases, by_call
 
 
-def _explain(found: Sequence[CaseFindings], named: Mapping[Place, Named], patterns: Patterns, lab: Lab) -> None:
+def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patterns: Patterns, lab: Lab) -> None:
     """Add hints and the handout's sentences to the causes."""
-    for number, one in enumerate(found):
-        if one.clue is None or one.cause is None:
+    for number, case in enumerate(cases):
+        if case.clue is None or case.cause is None:
             continue
-        told = named.get((number, one.first_wrong))
-        one.said = told.said if told is not None else ""
-        if one.not_yet:
-            one.hint = f"{_NOT_YET.format(call=_call(one))} {one.said}".strip()
+        searched_line = named.get((number, case.first_wrong))
+        if case.not_yet:
+            about_line = searched_line.said if searched_line is not None else ""
+            case.hint = f"{_NOT_YET.format(call=_call(case))} {about_line}".strip()
             continue
-        one.hint = " ".join(filter(None, _hints(one, one.clue, told, lab)))
-        one.broken = sentence(one.clue, one.cause, one.comparison, lab)
-    _add_patterns(found, patterns)
+        case.hint = " ".join(filter(None, _hints(case, case.clue, searched_line, lab)))
+        case.broken = sentence(case.clue, case.cause, case.comparison, lab)
+    _add_patterns(cases, patterns)
 
 
-def _hints(one: CaseFindings, clue: Clue, told: Named | None, lab: Lab) -> Iterator[str]:
+def _hints(case: CaseFindings, clue: Clue, searched_line: Named | None, lab: Lab) -> Iterator[str]:
     """Yield what the clue says and what instruments add; a line that explains all needs no more beside a symptom."""
-    assert one.cause is not None
-    explained = told is not None and told.explains_all
-    if not explained or one.cause.difference is not None:
-        yield hint(clue, one.cause, one.comparison, lab)
+    assert case.cause is not None
+    explained = searched_line is not None and searched_line.explains_all
+    if not explained or case.cause.difference is not None:
+        yield hint(clue, case.cause, case.comparison, lab)
     if not explained:
-        yield _beside(one)
-    if told is not None:
-        yield told.said
+        yield _beside(case)
+    if searched_line is not None:
+        yield searched_line.said
 
 
 def _is_plain(trace: Trace, lab: Lab) -> bool:
@@ -163,68 +161,68 @@ def _is_plain(trace: Trace, lab: Lab) -> bool:
     return one_target and not pokes and not lab.is_odd(trace)
 
 
-def _prefer_simple(found: Sequence[CaseFindings], clues: ClueTable, patterns: Patterns) -> None:
+def _prefer_simple(cases: Sequence[CaseFindings], clues: ClueTable, patterns: Patterns) -> None:
     """Drop clues of several engines where the same mistake shows with one engine: then it is no mix-up of engines."""
     plain = clues.of_one_target
-    simple = {(one.clue, _call(one)) for one in found if one.clue is not None and one.clue in plain.clues}
-    for one in found:
-        if one.clue is not None and SEVERAL_TARGETS in one.clue.circumstances:
-            cause, clue = best_clue(one.first(), one.comparison, plain, patterns)
-            if (clue, _call(one)) in simple:
-                one.cause, one.clue = cause, clue
+    simple = {(case.clue, _call(case)) for case in cases if case.clue is not None and case.clue in plain.clues}
+    for case in cases:
+        if case.clue is not None and SEVERAL_TARGETS in case.clue.circumstances:
+            cause, clue = best_clue(case.first(), case.comparison, plain, patterns)
+            if (clue, _call(case)) in simple:
+                case.cause, case.clue = cause, clue
 
 
-def _call(one: CaseFindings) -> str:
-    return operation_of(one.cause, one.comparison).name if one.cause is not None else ""
+def _call(case: CaseFindings) -> str:
+    return operation_of(case.cause, case.comparison).name if case.cause is not None else ""
 
 
-def _group(one: CaseFindings, told: Named | None) -> str:
+def _group(case: CaseFindings, searched_line: Named | None) -> str:
     """Name the group of a case: cases with the same faulting line, or with the same rule and hint, have one cause."""
-    cause, clue = one.cause, one.clue
+    cause, clue = case.cause, case.clue
     if cause is None:
         return ""
     hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # the time limit may have interrupted it anywhere in its loop
-    faulting = _faulting(one)
-    if told is not None and told.explains_all:
-        return f"{_MEMORY}{told.lines[0]}"
+    faulting = _faulting(case)
+    if searched_line is not None and searched_line.explains_all:
+        return f"{_MEMORY}{searched_line.lines[0]}"
     if faulting is not None and not hangs:
         return f"{_LEAK if faulting.verdict is Verdict.MEMORY_LEAK else _MEMORY}{faulting.source[0]}"
     if clue is None or cause.difference is None:
-        return f"{cause.kind} {_call(one)}"
-    return f"{clue.rule} {clue.hint.replace('{call}', _call(one))}"
+        return f"{cause.kind} {_call(case)}"
+    return f"{clue.rule} {clue.hint.replace('{call}', _call(case))}"
 
 
-def _faulting(one: CaseFindings) -> Evidence | None:
+def _faulting(case: CaseFindings) -> Evidence | None:
     """The instruments' symptom of the first bad operation that has a line; a leak only where it is the cause itself."""
-    assert one.cause is not None
-    if one.cause.difference is None:
-        return one.cause if one.cause.source else None
-    faults = [each for each in one.first() if each.difference is None and each.source and each.explains_state]
-    return min(faults, key=lambda each: each.at_origin, default=None)
+    assert case.cause is not None
+    if case.cause.difference is None:
+        return case.cause if case.cause.source else None
+    faults = [piece for piece in case.first() if piece.difference is None and piece.source and piece.explains_state]
+    return min(faults, key=lambda piece: piece.at_origin, default=None)
 
 
-def _beside(one: CaseFindings) -> str:
+def _beside(case: CaseFindings) -> str:
     """A sentence with what an instrument reported about the operation that left a wrong state; "" without one."""
-    faulting = _faulting(one)
-    if faulting is None or faulting is one.cause or faulting.symptom is None:
+    faulting = _faulting(case)
+    if faulting is None or faulting is case.cause or faulting.symptom is None:
         return ""
-    said = faulting.symptom.message
+    message = faulting.symptom.message
     place = "" if faulting.at_origin else f", at {faulting.source[0]}"
-    difference = one.cause.difference if one.cause is not None else None
+    difference = case.cause.difference if case.cause is not None else None
     lead = (
         "This leads to a memory error" if difference is not None and difference.facet == "reply" else "In the same call"
     )
-    return f"{lead}{place}: {said[0].lower()}{said[1:]}."
+    return f"{lead}{place}: {message[0].lower()}{message[1:]}."
 
 
-def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
+def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
     """Append to each group's hint what its public cases have in common; not where a line is known, which says more."""
     groups: dict[tuple[str, str], list[int]] = {}
-    for number, one in enumerate(found):
-        if one.group and one.clue is not None and not one.group.startswith((_MEMORY, _LEAK)):
-            groups.setdefault((one.group, _call(one)), []).append(number)
+    for number, case in enumerate(cases):
+        if case.group and case.clue is not None and not case.group.startswith((_MEMORY, _LEAK)):
+            groups.setdefault((case.group, _call(case)), []).append(number)
     for (_, name), numbers in groups.items():
-        shown = found[numbers[0]]
+        shown = cases[numbers[0]]
         if shown.not_yet:
             continue
         assert shown.clue is not None
@@ -235,102 +233,102 @@ def _add_patterns(found: Sequence[CaseFindings], patterns: Patterns) -> None:
         expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
         pattern = patterns.sentence(numbers, name, known, expected)
         for number in numbers:
-            found[number].hint = f"{found[number].hint} {pattern}".strip()
+            cases[number].hint = f"{cases[number].hint} {pattern}".strip()
 
 
-def _findings(one: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
+def _findings(case: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
     """Yield the findings for the record: the first difference, and everything about memory, each with its rule."""
-    rule = one.clue.rule if one.clue is not None else one.comparison.case.rule
-    if one.cause is not None and one.cause.difference is not None:
-        difference = one.cause.difference
+    rule = case.clue.rule if case.clue is not None else case.comparison.case.rule
+    if case.cause is not None and case.cause.difference is not None:
+        difference = case.cause.difference
         yield Finding(
             rule=rule,
             verdict=Verdict.WRONG_ANSWER,
             kind=difference.facet,
-            case=one.comparison.case.name,
-            operation=one.cause.operation + 1,
+            case=case.comparison.case.name,
+            operation=case.cause.operation + 1,
             field=difference.field,
             expected=difference.expected,
             actual=difference.actual,
-            message=one.hint,
-            source=one.cause.source,
+            message=case.hint,
+            source=case.cause.source,
         )
-        yield from _breach(one, clues, patterns)
-    for each in one.evidence:
-        if each.symptom is not None:
-            judged = Judged.LEAK if each.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
+        yield from _breach(case, clues, patterns)
+    for piece in case.evidence:
+        if piece.symptom is not None:
+            judged = Judged.LEAK if piece.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
             yield finding_of(
-                each.symptom, one.comparison, rule if each is one.cause else lab.rubric.judged(judged, rule)
+                piece.symptom, case.comparison, rule if piece is case.cause else lab.rubric.judged(judged, rule)
             )
 
 
-def _name_line(one: CaseFindings, clues: ClueTable, patterns: Patterns, told: Named | None) -> None:
+def _name_line(case: CaseFindings, clues: ClueTable, patterns: Patterns, searched_line: Named | None) -> None:
     """Give the cause its line: that of a store which breaks the same rule in the same operation.
 
     Otherwise it is the line of an access that an instrument reports, because the wrong state comes from it, or the
-    line that was searched for (`told`).
+    line that was searched for (`searched_line`).
     """
-    cause, named = one.cause, _named(one)
+    cause, named = case.cause, _named(case)
     if cause is not None and cause.symptom is not None and cause.at_origin:
-        access = next((other for other in one.first() if _is_access(other)), cause)
-        one.cause = replace(cause, symptom=replace(cause.symptom, lines=access.source))
-    if cause is not None and told is not None and told.explains_all:
-        symptom = replace(cause.symptom, lines=told.lines) if cause.symptom is not None else None
-        one.cause = replace(cause, searched=told.lines, symptom=symptom)
-    if cause is None or cause.difference is None or (one.cause is not None and one.cause.culprits):
+        access = next((other for other in case.first() if _is_access(other)), cause)
+        case.cause = replace(cause, symptom=replace(cause.symptom, lines=access.source))
+    if cause is not None and searched_line is not None and searched_line.explains_all:
+        symptom = replace(cause.symptom, lines=searched_line.lines) if cause.symptom is not None else None
+        case.cause = replace(cause, searched=searched_line.lines, symptom=symptom)
+    if cause is None or cause.difference is None or (case.cause is not None and case.cause.culprits):
         return
-    clue = clue_alone(named, one.comparison, clues, patterns) if named is not None else None
-    faulting = _faulting(one)
-    if named is not None and clue is not None and one.clue is not None and clue.rule == one.clue.rule:
-        one.cause = replace(cause, searched=named.culprits)
+    clue = clue_alone(named, case.comparison, clues, patterns) if named is not None else None
+    faulting = _faulting(case)
+    if named is not None and clue is not None and case.clue is not None and clue.rule == case.clue.rule:
+        case.cause = replace(cause, searched=named.culprits)
     elif faulting is not None and not faulting.at_origin:
-        one.cause = replace(cause, searched=faulting.source)
-    elif told is not None:
-        one.cause = replace(cause, searched=told.lines)
+        case.cause = replace(cause, searched=faulting.source)
+    elif searched_line is not None:
+        case.cause = replace(cause, searched=searched_line.lines)
 
 
-def _is_access(each: Evidence) -> bool:
+def _is_access(piece: Evidence) -> bool:
     """Whether an instrument names the line of a wrong access."""
-    return each.explains_state and not each.at_origin and bool(each.source)
+    return piece.explains_state and not piece.at_origin and bool(piece.source)
 
 
-def _named(one: CaseFindings) -> Evidence | None:
+def _named(case: CaseFindings) -> Evidence | None:
     """The first difference of the first bad operation whose line is known."""
-    return next((each for each in one.first() if each.culprits), None)
+    return next((piece for piece in case.first() if piece.culprits), None)
 
 
-def _breach(one: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
+def _breach(case: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
     """Yield a difference with a known line that is not the cause, with the rule that the difference itself breaks."""
-    named = _named(one)
+    named = _named(case)
     if named is None or named.culprit is None or named.culprit.tool is None:
         return
-    if one.cause is None or one.cause.culprits[:1] == named.culprits[:1]:
+    if case.cause is None or case.cause.culprits[:1] == named.culprits[:1]:
         return
-    clue = clue_alone(named, one.comparison, clues, patterns)
+    clue = clue_alone(named, case.comparison, clues, patterns)
     symptom = Symptom(
         operation=named.operation,
         verdict=Verdict.WRONG_ANSWER,
         kind=BREACH,
-        message=f"here {_call(one)} writes something wrong",
+        message=f"here {_call(case)} writes something wrong",
         lines=named.culprits,
         tool=named.culprit.tool,
     )
-    yield finding_of(symptom, one.comparison, clue.rule if clue is not None else one.comparison.case.rule)
+    yield finding_of(symptom, case.comparison, clue.rule if clue is not None else case.comparison.case.rule)
 
 
-def unplaced(found: Sequence[CaseFindings]) -> list[Unplaced]:
+def unplaced(cases: Sequence[CaseFindings]) -> list[Unplaced]:
     """Return the operations in which cases first went wrong and whose lines are still unknown."""
     return [
         Unplaced(
             case=number,
-            operation=one.cause.operation,
-            comparison=one.comparison,
-            kind=one.cause.kind,
-            difference=one.cause.difference,
-            judgement=one.cause.judgement,
-            group=one.group,
-            plain=one.plain,
+            operation=case.cause.operation,
+            comparison=case.comparison,
+            kind=case.cause.kind,
+            difference=case.cause.difference,
+            judgement=case.cause.judgement,
+            group=case.group,
+            plain=case.plain,
         )
-        for number, one in enumerate(found)
-        if one.cause is not None and not one.cause.culprits
+        for number, case in enumerate(cases)
+        if case.cause is not None and not case.cause.culprits
     ]

@@ -49,7 +49,9 @@ class Patterns:
         self.order = order
         self.never = frozenset(_never(calls))
         """Calls that did their work in no case, although they had to."""
-        self._only = {key: self._telling_replies(*key) for key in {(one.name, one.expected.refused) for one in calls}}
+        self._only = {
+            key: self._telling_replies(*key) for key in {(call.name, call.expected.refused) for call in calls}
+        }
 
     def only(self, name: str, expected: Reply) -> frozenset[str]:
         """The `ONLY` words that all wrongly refused (or accepted) calls of this name share and no right call has."""
@@ -60,10 +62,12 @@ class Patterns:
 
         `known` are circumstances that the reader already knows: only calls that have them are compared.
         """
-        chosen = set(wrong)
-        same = [one for one in self.calls if one.name == name and known <= one.words and _alike(one.expected, expected)]
-        bad = [one for one in same if one.wrong and one.case in chosen]
-        good = [one for one in same if not one.wrong]
+        wrong_cases = set(wrong)
+        same = [
+            call for call in self.calls if call.name == name and known <= call.words and _alike(call.expected, expected)
+        ]
+        bad = [call for call in same if call.wrong and call.case in wrong_cases]
+        good = [call for call in same if not call.wrong]
         words = [word for word in self._telling(bad, good) if word not in known][:_MOST_WORDS]
         if not words:
             return ""
@@ -72,44 +76,44 @@ class Patterns:
         return f"It goes wrong exactly where {shared}: in all {len(bad)} such calls of {name}, {others}."
 
     def _telling_replies(self, name: str, refused: bool) -> frozenset[str]:  # noqa: FBT001 - a key of a dict
-        same = [one for one in self.calls if one.name == name and one.expected.refused is refused]
-        bad = [one for one in same if one.wrong and one.refused is not refused]
-        good = [one for one in same if not one.wrong]
+        same = [call for call in self.calls if call.name == name and call.expected.refused is refused]
+        bad = [call for call in same if call.wrong and call.refused is not refused]
+        good = [call for call in same if not call.wrong]
         return frozenset(ONLY + word for word in self._telling(bad, good))
 
     def _telling(self, bad: Sequence[Call], good: Sequence[Call]) -> list[str]:
         if len(bad) < _LEAST_WRONG or comb(len(bad) + len(good), len(bad)) < _LEAST_CHANCE:
             return []
-        shared = frozenset.intersection(*(one.words for one in bad))
-        elsewhere = frozenset[str]().union(*(one.words for one in good))
+        shared = frozenset.intersection(*(call.words for call in bad))
+        elsewhere = frozenset[str]().union(*(call.words for call in good))
         return [word for word in self.order if word in shared - elsewhere]
 
 
-def _alike(one: Reply, other: Reply) -> bool:
+def _alike(reply: Reply, other: Reply) -> bool:
     """Whether both are accepted, or both are refused for the same reason."""
-    return one.refused is other.refused and (not one.refused or one.clause == other.clause)
+    return reply.refused is other.refused and (not reply.refused or reply.clause == other.clause)
 
 
 def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int]) -> Iterator[Call]:
     """Yield the calls of the public cases; `first_wrong` maps a case to its first bad operation, -1 without one."""
-    for number, one in enumerate(comparisons):
-        if one.case.visibility is not Visibility.PUBLIC:
+    for number, comparison in enumerate(comparisons):
+        if comparison.case.visibility is not Visibility.PUBLIC:
             continue
         bad = first_wrong(number)
-        end = len(one.actual) if bad < 0 else min(bad + 1, len(one.expected))
-        for place, operation in enumerate(one.case.trace.operations[:end]):
+        end = len(comparison.actual) if bad < 0 else min(bad + 1, len(comparison.expected))
+        for place, operation in enumerate(comparison.case.trace.operations[:end]):
             yield Call(
                 case=number,
                 name=operation.name,
-                words=one.expected[place].circumstances,
-                expected=one.expected[place],
-                refused=place >= len(one.actual) or one.actual[place].refused,
+                words=comparison.expected[place].circumstances,
+                expected=comparison.expected[place],
+                refused=place >= len(comparison.actual) or comparison.actual[place].refused,
                 wrong=place == bad,
             )
 
 
 def _never(calls: Sequence[Call]) -> Iterator[str]:
-    asked = [one for one in calls if not one.expected.refused and one.expected.text]
-    for name in {one.name for one in asked}:
-        if all(one.refused for one in asked if one.name == name):
+    asked = [call for call in calls if not call.expected.refused and call.expected.text]
+    for name in {call.name for call in asked}:
+        if all(call.refused for call in asked if call.name == name):
             yield name

@@ -33,28 +33,28 @@ class Diagnosed:
     """The stage of each call, when something went wrong."""
 
 
-def diagnose(found: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab: Lab) -> Diagnosed:
+def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab: Lab) -> Diagnosed:
     """Name the rule that explains most of the failing cases, and show it by a public case where one failed.
 
     For an unfinished file only the first call that is in work is diagnosed, and the rest is ignored.
     """
-    failing = [one for one in found if one.clue is not None and one.cause is not None]
+    failing = [case for case in cases if case.clue is not None and case.cause is not None]
     failing = [
-        one for one in failing if one.comparison.end is not End.NO_TIME
+        case for case in failing if case.comparison.end is not End.NO_TIME
     ] or failing  # a lack of time only follows from other cases
     if not failing:
         return Diagnosed(diagnosis=None, verdict=Verdict.ACCEPTED)
     failing = _of_the_next_call(failing, by_call)
     rules = _rules_of_groups(failing)
     votes: dict[str, float] = {}
-    for one in failing:
-        votes[_rule_of(one, rules)] = votes.get(_rule_of(one, rules), 0) + _vote(one)
+    for case in failing:
+        votes[_rule_of(case, rules)] = votes.get(_rule_of(case, rules), 0) + _vote(case)
     ranked = sorted(votes, key=lambda rule: -votes[rule])
-    public = {_rule_of(one, rules) for one in failing if not _is_hidden(one)}
+    public = {_rule_of(case, rules) for case in failing if not _is_hidden(case)}
     rule = next((rule for rule in ranked if rule in public), ranked[0])
-    own = [one for one in failing if _rule_of(one, rules) == rule]
-    chosen = _largest_group(_most_common_verdict([one for one in own if not _is_hidden(one)] or own))
-    shown = min(chosen, key=lambda one: _difficulty(one, rule, lab))
+    own = [case for case in failing if _rule_of(case, rules) == rule]
+    candidates = _largest_group(_most_common_verdict([case for case in own if not _is_hidden(case)] or own))
+    shown = min(candidates, key=lambda case: _difficulty(case, rule, lab))
     clue, cause = shown.clue, shown.cause
     assert clue is not None
     assert cause is not None
@@ -85,86 +85,85 @@ def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
     reason (see `_rule_of`).
     """
     counted: dict[str, Counter[str]] = {}
-    for one in failing:
-        assert one.clue is not None
-        counted.setdefault(one.group, Counter())[one.clue.rule] += 1
+    for case in failing:
+        assert case.clue is not None
+        counted.setdefault(case.group, Counter())[case.clue.rule] += 1
     return {group: rules.most_common(1)[0][0] for group, rules in counted.items()}
 
 
-def _rule_of(one: CaseFindings, rules: Mapping[str, str]) -> str:
-    assert one.clue is not None
-    leaks = one.cause is not None and one.cause.verdict is Verdict.MEMORY_LEAK
-    return one.clue.rule if leaks else rules[one.group]
+def _rule_of(case: CaseFindings, rules: Mapping[str, str]) -> str:
+    assert case.clue is not None
+    leaks = case.cause is not None and case.cause.verdict is Verdict.MEMORY_LEAK
+    return case.clue.rule if leaks else rules[case.group]
 
 
-def _vote(one: CaseFindings) -> float:
-    if _shows_anyway(one):
+def _vote(case: CaseFindings) -> float:
+    if _shows_anyway(case):
         return _CLEANUP_VOTE
-    return _TELLING_VOTE if one.cause is not None and one.cause.difference and one.cause.difference.note else 1
+    return _TELLING_VOTE if case.cause is not None and case.cause.difference and case.cause.difference.note else 1
 
 
-def _largest_group(found: Sequence[CaseFindings]) -> list[CaseFindings]:
+def _largest_group(cases: Sequence[CaseFindings]) -> list[CaseFindings]:
     votes: dict[str, float] = {}
-    for one in found:
-        votes[one.group] = votes.get(one.group, 0) + _vote(one)
+    for case in cases:
+        votes[case.group] = votes.get(case.group, 0) + _vote(case)
     most = max(votes, key=lambda group: votes[group])
-    return [one for one in found if one.group == most]
+    return [case for case in cases if case.group == most]
 
 
-def _is_hidden(one: CaseFindings) -> bool:
-    return one.comparison.case.visibility is Visibility.HIDDEN
+def _is_hidden(case: CaseFindings) -> bool:
+    return case.comparison.case.visibility is Visibility.HIDDEN
 
 
-def _shows_anyway(one: CaseFindings) -> bool:
+def _shows_anyway(case: CaseFindings) -> bool:
     """Whether nearly every case would show it: a failure in the clean-up, or memory that was lost before it."""
-    last = len(one.comparison.case.trace.operations) - 1
-    leaks = one.cause is not None and one.cause.verdict is Verdict.MEMORY_LEAK
-    return _only_in_cleanup(one) or (leaks and one.comparison.is_cleanup(last))
+    last = len(case.comparison.case.trace.operations) - 1
+    leaks = case.cause is not None and case.cause.verdict is Verdict.MEMORY_LEAK
+    return _only_in_cleanup(case) or (leaks and case.comparison.is_cleanup(last))
 
 
-def _only_in_cleanup(one: CaseFindings) -> bool:
+def _only_in_cleanup(case: CaseFindings) -> bool:
     """Whether nothing failed before the clean-up that the grader added."""
-    return one.cause is not None and one.comparison.is_cleanup(one.cause.operation)
+    return case.cause is not None and case.comparison.is_cleanup(case.cause.operation)
 
 
-def _most_common_verdict(found: list[CaseFindings]) -> list[CaseFindings]:
+def _most_common_verdict(cases: list[CaseFindings]) -> list[CaseFindings]:
     """Return the cases with the most common verdict, but those with a wrong answer if there are any.
 
     A failure before the clean-up says more than one in it. A wrong state comes before its consequences.
     """
     by_verdict: dict[Verdict, list[CaseFindings]] = {}
-    for one in [one for one in found if not _only_in_cleanup(one)] or found:
-        if one.cause is not None:
-            by_verdict.setdefault(one.cause.verdict, []).append(one)
+    for case in [case for case in cases if not _only_in_cleanup(case)] or cases:
+        if case.cause is not None:
+            by_verdict.setdefault(case.cause.verdict, []).append(case)
     return by_verdict.get(Verdict.WRONG_ANSWER) or max(by_verdict.values(), key=len)
 
 
-def _difficulty(one: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
+def _difficulty(case: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
     """Sort key of the case to show: public, failing in its own call, plain, about this rule and this call (by its
     folder's name), short, and with little state.
 
     A call that closes everything comes late: it often does the same as other calls, so their failures show there again.
     """
-    assert one.cause is not None
-    operation = operation_of(one.cause, one.comparison)
+    assert case.cause is not None
+    operation = operation_of(case.cause, case.comparison)
     closes = lab.grammar.operations[operation.name].closes
-    comparison = one.comparison
+    comparison = case.comparison
     state = sum(len(step.record) for step in comparison.played.steps[:1])
-    case = comparison.case
     return (
-        _is_hidden(one),
+        _is_hidden(case),
         operation.implicit and not closes,
-        not one.plain,
+        not case.plain,
         closes,
-        case.rule != rule,
-        case.name.partition("/")[0] not in operation.name,
-        len(case.trace.operations),
+        comparison.case.rule != rule,
+        comparison.case.name.partition("/")[0] not in operation.name,
+        len(comparison.case.trace.operations),
         state,
     )
 
 
-def _diagnosis(one: CaseFindings, clue: Clue, cause: Evidence, lab: Lab, *, also: tuple[str, ...]) -> Diagnosis:
-    case = one.comparison.case
+def _diagnosis(shown: CaseFindings, clue: Clue, cause: Evidence, lab: Lab, *, also: tuple[str, ...]) -> Diagnosis:
+    case = shown.comparison.case
     operation = case.trace.operations[min(cause.operation, len(case.trace.operations) - 1)]
     return Diagnosis(
         rule=clue.rule,
@@ -174,8 +173,8 @@ def _diagnosis(one: CaseFindings, clue: Clue, cause: Evidence, lab: Lab, *, also
         line=operation.line,
         source_line=cause.source[0] if cause.source else None,
         summary=_summary(operation, cause),
-        hint=one.hint,
-        broken=one.broken,
+        hint=shown.hint,
+        broken=shown.broken,
         also=also,
     )
 

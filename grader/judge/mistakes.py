@@ -57,11 +57,11 @@ def best_clue(
     table: ClueTable,
     patterns: Patterns,
     *,
-    told: frozenset[str] = frozenset(),
+    known: frozenset[str] = frozenset(),
 ) -> tuple[Evidence | None, Clue | None]:
     """Return the cause among the evidence of the first bad operation, and the first clue of the table that fits it.
 
-    `told` are known circumstances of the program, in addition to those of the case.
+    `known` are circumstances of the program, in addition to those of the case.
     A wrong reply comes before a wrong state, and a wrong state before what instruments report about memory. Where the
     table has no clue, the rule is that of the case.
     """
@@ -70,7 +70,7 @@ def best_clue(
     for rank in (_REPLY, _STATE, _MEMORY):
         cause, clue = _first_fitting(
             [
-                _Seen(evidence=evidence, comparison=comparison, patterns=patterns, told=told)
+                _Seen(evidence=evidence, comparison=comparison, patterns=patterns, known=known)
                 for evidence in first
                 if _rank(evidence) == rank
             ],
@@ -103,7 +103,7 @@ def hint(clue: Clue, cause: Evidence, comparison: Comparison, lab: Lab) -> str:
         reply=expected.text,
         wanted=difference.wanted if difference else "",
         refusal=" or ".join(lab.grammar.operations[operation_of(cause, comparison).name].refusals),
-        said=_said(cause),
+        said=_message(cause),
     )
     return " ".join(text.split())
 
@@ -112,7 +112,7 @@ def _actual(difference: Difference) -> str:
     return "not set" if NEVER_SET in difference.tags else difference.actual
 
 
-def _said(cause: Evidence) -> str:
+def _message(cause: Evidence) -> str:
     return cause.symptom.message if cause.symptom is not None else ""
 
 
@@ -144,7 +144,7 @@ class _Seen:
     evidence: Evidence
     comparison: Comparison
     patterns: Patterns
-    told: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
 
     @cached_property
     def call(self) -> str:
@@ -164,19 +164,19 @@ class _Seen:
         several = len(targets) > 1 or _made_anew(comparison, index)
         only = self.patterns.only(self.call, reply) if evidence.difference is not None else frozenset()
         never = {f"{ONLY}never"} if self.call in self.patterns.never else set()
-        return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset()) | self.told
+        return reply.circumstances | only | never | ({SEVERAL_TARGETS} if several else frozenset()) | self.known
 
 
 def _first_fitting(all_seen: Sequence[_Seen], table: ClueTable) -> tuple[Evidence | None, Clue | None]:
     """Return the first clue of the table that fits any of it, and the first that it fits."""
-    best, cause, chosen = len(table.clues), None, None
+    best, cause, fitting = len(table.clues), None, None
     for seen in all_seen:
         for place, clue in table.possible(seen.call, seen.facet, seen.evidence.kind):
             if place >= best:
                 break
             if _fits(clue, seen):
-                best, cause, chosen = place, seen.evidence, clue
-    return cause, chosen
+                best, cause, fitting = place, seen.evidence, clue
+    return cause, fitting
 
 
 def _fits(clue: Clue, seen: _Seen) -> bool:

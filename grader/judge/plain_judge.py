@@ -213,10 +213,12 @@ class PlainModel:
 
     def _whole(self, call: str, root: str) -> Facet:
         """The facet of a whole reply, or of whether a call did its work."""
-        fitting = [one for one in self.facets if one.steps == (root,) and (not one.calls or call in one.calls)]
+        fitting = [
+            facet for facet in self.facets if facet.steps == (root,) and (not facet.calls or call in facet.calls)
+        ]
         if not fitting and root == ACCEPTED:
             return self._whole(call, REPLY)
-        return max(fitting, key=lambda one: len(one.calls) > 0, default=Facet(REPLY, path=REPLY))
+        return max(fitting, key=lambda facet: len(facet.calls) > 0, default=Facet(REPLY, path=REPLY))
 
     def _broken(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
         """Yield the sentences of the invariants that the operation broke."""

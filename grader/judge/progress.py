@@ -24,12 +24,12 @@ def stages(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int],
     """
     did: dict[str, set[_Did]] = {}
     sound, wrong = set(), set()
-    for number, one in enumerate(comparisons):
-        if one.case.visibility is not Visibility.PUBLIC:
+    for number, comparison in enumerate(comparisons):
+        if comparison.case.visibility is not Visibility.PUBLIC:
             continue
-        operations, bad = one.case.trace.operations, first_wrong(number)
+        operations, bad = comparison.case.trace.operations, first_wrong(number)
         wrong |= {operations[bad].name} if 0 <= bad < len(operations) else set()
-        for place, what in _reached(one):
+        for place, what in _reached(comparison):
             name = operations[place].name
             did.setdefault(name, set()).add(what)
             sound |= {name} if what is _Did.ITS_WORK and (bad < 0 or place < bad) else set()

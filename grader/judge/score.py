@@ -20,19 +20,19 @@ __all__ = ["most_points", "passes", "rule_scores", "total"]
 
 _NOTHING: Mapping[str, int] = {}
 _EVERYWHERE: Mapping[Judged, Callable[[CaseFindings], bool]] = {
-    Judged.LEAK: lambda one: one.leaks,
-    Judged.MEMORY_ERROR: lambda one: one.memory_errors,
+    Judged.LEAK: lambda findings: findings.leaks,
+    Judged.MEMORY_ERROR: lambda findings: findings.memory_errors,
 }
 """For what is judged in every case: whether the case has such a finding."""
 
 
-def passes(one: CaseFindings, rule: Rule) -> bool:
+def passes(findings: CaseFindings, rule: Rule) -> bool:
     """Whether the case passes for its rule: its facets are right, and everything that must be accepted was accepted."""
-    return _accepts(one.comparison, rule) and _ran(one.comparison, rule) and not one.facets(rule)
+    return _accepts(findings.comparison, rule) and _ran(findings.comparison, rule) and not findings.facets(rule)
 
 
 def rule_scores(
-    found: Sequence[CaseFindings],
+    case_findings: Sequence[CaseFindings],
     rubric: Rubric,
     cases: Sequence[Case],
     *,
@@ -52,7 +52,7 @@ def rule_scores(
     """
     elsewhere = hidden or _NOTHING
     scores = {
-        rule.id: _score(rule, found, cases, elsewhere.get(rule.id, 0))
+        rule.id: _score(rule, case_findings, cases, elsewhere.get(rule.id, 0))
         for rule in rubric.rules
         if rule.judged is not Judged.BUILD
     }
@@ -128,12 +128,16 @@ def _ran(comparison: Comparison, rule: Rule) -> bool:
     return cleaning and comparison.end is not End.MISFIT and not rule.covers_cleanup
 
 
-def _score(rule: Rule, found: Sequence[CaseFindings], cases: Sequence[Case], elsewhere: int) -> RuleScore:
+def _score(rule: Rule, case_findings: Sequence[CaseFindings], cases: Sequence[Case], elsewhere: int) -> RuleScore:
     if rule.judged is not Judged.CASES:
-        clean = sum(not _EVERYWHERE[rule.judged](one) for one in found)
+        clean = sum(not _EVERYWHERE[rule.judged](findings) for findings in case_findings)
         return _rule_score(rule, _share(rule, clean, len(cases), elsewhere), len(cases), clean)
     own = [case for case in cases if case.rule == rule.id]
-    right = [one.comparison.case for one in found if one.comparison.case.rule == rule.id and passes(one, rule)]
+    right = [
+        findings.comparison.case
+        for findings in case_findings
+        if findings.comparison.case.rule == rule.id and passes(findings, rule)
+    ]
     if all(case.seed is not None for case in right):  # a trace that went wrong elsewhere does not show that it is right
         right = []
     weight, earned = (sum(case.weight for case in some) for some in (own, right))

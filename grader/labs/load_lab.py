@@ -99,8 +99,8 @@ def load_lab(
 def _engine(oracle: str, trace: Trace) -> Oracle:  # noqa: ARG001 - the operations say all that an engine must know
     """Make the oracle for a trace."""
     module, _, factory = oracle.partition(":")
-    made: Oracle = getattr(import_module(module), factory)()
-    return made
+    engine: Oracle = getattr(import_module(module), factory)()
+    return engine
 
 
 def _generate(oracle: str) -> Generator | None:
@@ -116,10 +116,10 @@ def _traces(oracle: str, recorded: Path | None) -> Callable[[], Generator | None
 
 def _code(oracle: str) -> tuple[Path, ...]:
     """The files of the oracle: its module, and what lies beside it."""
-    found = find_spec(oracle.partition(":")[0])
-    if found is None or found.origin is None:
+    spec = find_spec(oracle.partition(":")[0])
+    if spec is None or spec.origin is None:
         return ()
-    return tuple(sorted(Path(found.origin).parent.glob("*.py")))
+    return tuple(sorted(Path(spec.origin).parent.glob("*.py")))
 
 
 def _complete(_: dict[str, int], __: list[Operation]) -> Iterator[tuple[str, str]]:

@@ -60,8 +60,8 @@ def reproduce(table: CallTable, case: Case, operation: int) -> str:
         *([f"    global {', '.join(names)}"] if names else []),  # the functions above use them
         f"    faulthandler.dump_traceback_later({_SECONDS}, exit=True)  # where it is, if a call does not come back",
     ]
-    for number, one in enumerate(case.trace.operations[: operation + 1]):
-        body += [f"    {line}" for line in _call(table, case, number, one, checked=number == operation)]
+    for number, next_operation in enumerate(case.trace.operations[: operation + 1]):
+        body += [f"    {line}" for line in _call(table, case, number, next_operation, checked=number == operation)]
     record = json.loads(case.expected.records[operation])
     shown = set(table.parts.values())
     for part, read in table.reads.items():

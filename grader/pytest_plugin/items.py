@@ -134,18 +134,18 @@ class CaseFailed(Exception):
 @cache
 def graded(lab: str, path: Path) -> Record:
     """Grade a submission, once per process; of each random case a sample of a mistake plays `_MOST_TRACES`."""
-    chosen = open_lab(lab)
+    opened_lab = open_lab(lab)
     selected = _part(lab)
     is_mistake = path.is_relative_to(_ROOT / "submissions") and path.parent.name != Verdict.ACCEPTED
     cases = tuple(map(_shortened, selected.cases)) if is_mistake else selected.cases
-    return pipeline.grade(path, chosen, cases, hidden=selected.hidden)
+    return pipeline.grade(path, opened_lab, cases, hidden=selected.hidden)
 
 
 @cache
 def _part(lab: str) -> CaseSelection:
-    chosen = open_lab(lab)
+    opened_lab = open_lab(lab)
     try:
-        return select_cases(chosen, seed=chosen.rubric.seed)
+        return select_cases(opened_lab, seed=opened_lab.rubric.seed)
     except CaseFileError as error:
         raise CaseFailed(str(error)) from None
 
@@ -177,10 +177,10 @@ def may_get(lab: Lab, label: dict[str, Any], expected: Verdict) -> dict[Verdict,
 
     They are the verdict of its folder and, with other tools than those of the labels, the verdicts in `elsewhere`.
     """
-    found = {expected: tuple(label["keeps"])}
+    verdicts = {expected: tuple(label["keeps"])}
     if not lab.labels_hold():
-        found |= {Verdict(name): tuple(keeps) for name, keeps in label.get("elsewhere", {}).items()}
-    return found
+        verdicts |= {Verdict(name): tuple(keeps) for name, keeps in label.get("elsewhere", {}).items()}
+    return verdicts
 
 
 def _demand(record: Record, case: Case) -> None:

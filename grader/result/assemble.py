@@ -50,7 +50,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
     coverage = attempt.observed.coverage if attempt.observed is not None else None
     findings = list(built.findings)
     outcomes = []
-    for case_findings in attempt.found:
+    for case_findings in attempt.case_findings:
         places = tuple(range(len(findings), len(findings) + len(case_findings.findings)))
         findings += case_findings.findings
         outcomes.append(_outcome(case_findings, lab, places))

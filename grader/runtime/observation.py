@@ -95,4 +95,11 @@ class Replayed:
     @property
     def unexplained_end(self) -> str:
         """The first case with an unexplained end (see `Played.unexplained_end`), and that end; "" without one."""
-        return next((f"case {one.case.name} {why}" for one in self.played if (why := one.unexplained_end)), "")
+        return next(
+            (
+                f"case {played_case.case.name} {why}"
+                for played_case in self.played
+                if (why := played_case.unexplained_end)
+            ),
+            "",
+        )

@@ -36,19 +36,23 @@ def shortest_failing(
 
     `play_alone` plays each case in a process of its own.
     """
-    chosen = list(played)
-    left = {place: one.failing[: _MOST_ROUNDS * _AT_ONCE] for place, one in enumerate(played) if one.failing}
+    results = list(played)
+    left = {
+        place: case_played.failing[: _MOST_ROUNDS * _AT_ONCE]
+        for place, case_played in enumerate(played)
+        if case_played.failing
+    }
     while left:
         plan = [(place, trace) for place, traces in left.items() for trace in traces[:_AT_ONCE]]
         alone = play_alone([_case(played[place].case, trace, model) for place, trace in plan])
         for place in list(left):
-            own = [one for (of, _), one in zip(plan, alone, strict=True) if of == place]
+            own = [trace_played for (of, _), trace_played in zip(plan, alone, strict=True) if of == place]
             shortest = _shortest(own, compare)
             left[place] = left[place][_AT_ONCE:]
             if shortest is not None or not left[place]:
-                chosen[place] = shortest or replace(played[place], failing=())
+                results[place] = shortest or replace(played[place], failing=())
                 del left[place]
-    return tuple(chosen)
+    return tuple(results)
 
 
 def _case(case: Case, place: int, model: ModelFactory) -> Case:
@@ -65,11 +69,11 @@ def _case(case: Case, place: int, model: ModelFactory) -> Case:
 
 def _shortest(alone: Sequence[Played], compare: Compare) -> Played | None:
     """Return the one that goes wrong first, up to that operation; None when none goes wrong."""
-    for one in sorted(alone, key=lambda one: (_had_no_time(one), _first_difference(one))):
-        comparison = compare(one)
+    for played in sorted(alone, key=lambda played: (_had_no_time(played), _first_difference(played))):
+        comparison = compare(played)
         if comparison.end is not End.REACHED or comparison.deviations:
             wrong = min((deviation.operation for deviation in comparison.deviations), default=comparison.ended_at)
-            return _cut(one, wrong + 1)
+            return _cut(played, wrong + 1)
     return None
 
 

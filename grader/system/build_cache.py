@@ -35,11 +35,11 @@ def cached(parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
     place = folder() / name
     try:
         if not place.is_dir():
-            with tempfile.TemporaryDirectory(dir=place.parent) as made:
-                make(Path(made))
+            with tempfile.TemporaryDirectory(dir=place.parent) as temporary:
+                make(Path(temporary))
                 with contextlib.suppress(OSError):  # another grader made it first
-                    Path(made).rename(place)
-                    Path(made).mkdir()  # so that the end of the `with` finds it
+                    Path(temporary).rename(place)
+                    Path(temporary).mkdir()  # so that the end of the `with` finds it
     except OSError as error:
         raise OutOfRoom(f"{place.parent}: {error.strerror or error}. Make room there, or {_REMEDY}") from error
     return place

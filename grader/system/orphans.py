@@ -58,7 +58,7 @@ class Family:
     def members(self) -> list[int]:
         """Return the program, its descendants that were not reaped, and the orphans that it left to this process."""
         left = [child for child in _children() if child != self._program and self._is_leftover(child)]
-        return [one for first in (self._program, *left) for one in (first, *_below(first))]
+        return [pid for first in (self._program, *left) for pid in (first, *_below(first))]
 
     def end_leftovers(self) -> float:
         """Kill and reap what the program left, after the program itself was reaped, and return their CPU seconds.
@@ -85,10 +85,10 @@ def _end_all(is_leftover: Callable[[int], bool]) -> float:
     deadline = time.monotonic() + _MOST_SECONDS
     spent = 0.0
     while time.monotonic() < deadline:
-        found = [*filter(is_leftover, _children())]
-        if not found:
+        children = [*filter(is_leftover, _children())]
+        if not children:
             break
-        for child in found:
+        for child in children:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
@@ -106,9 +106,9 @@ def end_tree(root: int) -> None:
         os.kill(root, signal.SIGSTOP)
         deadline = time.monotonic() + _MOST_SECONDS_FOR_A_TREE
         while (left := [*filter(_lives, _below(root))]) and time.monotonic() < deadline:
-            for one in left:
+            for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(one, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
         os.kill(root, signal.SIGKILL)
 

@@ -113,7 +113,7 @@ class Traffic:
                         return Stopped.FLOODED
                     if ended:
                         return Stopped.SILENT if watchdog is not None and watchdog.asked else Stopped.ENDED
-                    if watchdog is not None and watchdog.end(heard=self._said(ready)):
+                    if watchdog is not None and watchdog.end(heard=self._wrote_words(ready)):
                         return _why(watchdog)
                     if time.monotonic() >= deadline:
                         return Stopped.LATE
@@ -131,7 +131,7 @@ class Traffic:
             elif key.fd in self.outputs:
                 self._take(key.fd)
 
-    def _said(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
+    def _wrote_words(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
         """Whether output came on channel 0, to which a working program writes again and again."""
         return any(self.outputs.get(key.fd) == _WORDS for key, _ in ready)
 
@@ -163,11 +163,11 @@ class Traffic:
             self.selector.unregister(end)
             del self.outputs[end]
             return False
-        kept = data[: self.room[name]]
-        self.room[name] -= len(kept)
-        if len(kept) < len(data):
+        part = data[: self.room[name]]
+        self.room[name] -= len(part)
+        if len(part) < len(data):
             self.cut.add(name)
-        self.parts[name].append(kept)
+        self.parts[name].append(part)
         return True
 
     def _feed(self, end: int) -> None:

@@ -60,7 +60,7 @@ def remove_abandoned(users: Collection[int]) -> None:
     """Remove the private folders of dead graders in the temporary folder, if they belong to one of the `users`."""
     with contextlib.suppress(OSError), os.scandir(temporary_folder()) as entries:
         named = {Path(entry): _NAME.fullmatch(entry.name) for entry in entries}
-        for place in [place for place, made in named.items() if made and _start(int(made[1])) != made[2]]:
+        for place in [place for place, match in named.items() if match and _start(int(match[1])) != match[2]]:
             with contextlib.suppress(OSError):
                 _remove_abandoned(place, users)
 
@@ -79,10 +79,10 @@ def _remove_abandoned(place: Path, users: Collection[int]) -> None:
 def _start(pid: int) -> str:
     """Return a process's start time in kernel ticks; "" when there is no such process, or it has ended."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return ""
-    return "" if told[0] in "ZX" else told[_START]
+    return "" if fields[0] in "ZX" else fields[_START]
 
 
 def _has_processes(user: int) -> bool:

@@ -185,10 +185,10 @@ def _start(
 ) -> tuple[subprocess.Popen[bytes], Family]:
     """Start a program in a session of its own; it inherits only these descriptors from the grader."""
     adopt_orphans()
-    made: list[subprocess.Popen[bytes]] = []
+    children: list[subprocess.Popen[bytes]] = []
 
     def start() -> int:
-        one = subprocess.Popen(
+        child = subprocess.Popen(
             list(arguments),
             cwd=cwd,
             env=environment,
@@ -198,13 +198,13 @@ def _start(
             pass_fds=pass_fds,
             start_new_session=True,
         )
-        made.append(one)
-        return one.pid
+        children.append(child)
+        return child.pid
 
     for pause in _PAUSES:
         try:
             family = Family(start, user)
-            return made[0], family
+            return children[0], family
         except BlockingIOError as error:  # no process is free, but one may soon be
             if pause is None:
                 raise CannotStart(f"{arguments[0]} cannot be started: {error.strerror} (ulimit -u)") from error

@@ -283,8 +283,10 @@ def _in_proc(limits: Limits) -> list[str]:
 @cache
 def _readable(path: str, tools: tuple[str, ...]) -> tuple[str, ...]:
     """Return the places that every program may read: the system's, and the real places of `tools` on this PATH."""
-    found = [shutil.which(tool, path=path) for tool in tools]
-    places = {place for one in found if one for place in (Path(one).parent, Path(one).resolve().parents[1])}
+    programs = [shutil.which(tool, path=path) for tool in tools]
+    places = {
+        place for program in programs if program for place in (Path(program).parent, Path(program).resolve().parents[1])
+    }
     elsewhere = [str(place) for place in sorted(places) if not any(place.is_relative_to(known) for known in _SYSTEM)]
     return (*_SYSTEM, *(place for place in elsewhere if place not in ("/", "/usr", "/usr/local")))
 

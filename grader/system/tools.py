@@ -62,11 +62,11 @@ def require(*tools: NeededTool) -> None:
 @cache
 def version(tool: str) -> str:
     """Return the first line that `tool --version` prints; "" when it is not installed."""
-    found = shutil.which(tool)
-    if found is None:
+    program = shutil.which(tool)
+    if program is None:
         return ""
     done = process.run(
-        [found, "--version"],
+        [program, "--version"],
         cwd=Path("/"),
         limits=Patience(wall_seconds=30),
         environment={"PATH": "/usr/bin:/bin"},

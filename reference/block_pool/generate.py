@@ -156,13 +156,13 @@ class _Requests:
 
     def _features(self, random: Random, count: int) -> tuple[Argument, ...]:
         """Items, none of them with an offset of -1 in some block: -1 and -2 have one hash in Python."""
-        found, start = list[tuple[str, int, int]](), 0
-        while start < count and len(found) < 2:
+        features, start = list[tuple[str, int, int]](), 0
+        while start < count and len(features) < 2:
             offset = start + random.randint(0, 3)
             most = 1 if offset % self.size == self.size - 1 else 2 * self.size
-            found.append((random.choice("pq"), offset, random.randint(1, most)))
-            start = offset + found[-1][2]
-        return tuple(found) if random.random() < 0.6 else ()
+            features.append((random.choice("pq"), offset, random.randint(1, most)))
+            start = offset + features[-1][2]
+        return tuple(features) if random.random() < 0.6 else ()
 
     def _position(self, random: Random, engine: Manager, request: str) -> int:
         slots = len(engine.tables.get(request, ())) * self.size

@@ -73,13 +73,13 @@ class Manager(Pool):
         text = self.texts[request]
         self.because("Task 4/extra_keys", *(word for word, has in self._extras(text) if has))
         starts = range(0, len(text.token_ids) // self.block_size * self.block_size, self.block_size)
-        found = [extra_keys(text, start, start + self.block_size) for start in starts]
-        return [keys and [list(key) if isinstance(key, tuple) else key for key in keys] for keys in found]
+        keys_of_blocks = [extra_keys(text, start, start + self.block_size) for start in starts]
+        return [keys and [list(key) if isinstance(key, tuple) else key for key in keys] for keys in keys_of_blocks]
 
-    def same_hash(self, one: tuple[Ids, ...], other: tuple[Ids, ...]) -> bool:
+    def same_hash(self, chain: tuple[Ids, ...], other: tuple[Ids, ...]) -> bool:
         """Whether two chains through hash_block_tokens end in equal hashes."""
         self.because("Task 4/hash_block_tokens")
-        return one == other
+        return chain == other
 
     # Task 5: the manager
 

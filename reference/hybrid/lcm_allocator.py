@@ -123,13 +123,13 @@ class LcmAllocator(Engine):
 
     def _evictable_large_pages(self) -> list[tuple[Key, int]]:
         """The large pages that only cache, each with its key: that of the slot which would be evicted last."""
-        found = []
+        evictable = []
         for page in self.owner:
             slots = self._cut(page)[1].values()
             keys = [_key(slot) for slot in slots if slot not in (EMPTY, USED)]
             if keys and USED not in slots:
-                found.append((max(keys), page))
-        return found
+                evictable.append((max(keys), page))
+        return evictable
 
     def _check_slot(self, page_type: str, small_id: int, *, used: bool) -> Slot:
         """Return the slot. Refuses one that does not exist or is in another state."""

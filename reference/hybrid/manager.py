@@ -103,9 +103,9 @@ class Manager(Engine):
         tokens = 0
         if self._caching:
             tokens = (len(known.tokens) - 1) // self._alignment * self._alignment
-            while (found := self._hits(known, tokens)) is None:
+            while (prefix_hits := self._hits(known, tokens)) is None:
                 tokens -= self._alignment
-            hits = found
+            hits = prefix_hits
         words = {"hit": tokens, "no-hit": not tokens, "caching-off": not self._caching}
         self.because("" if self._caching else "Part 1/caching-off", *(word for word, holds in words.items() if holds))
         self.because("", *(type(group).__name__.lower() for group in self.groups))
@@ -129,12 +129,12 @@ class Manager(Engine):
     # Room for tokens
 
     def admit(self, request: str, tokens: int) -> Tables:
-        """allocate_slots(request, tokens, hits, found) with what `match` returned just before; at most what is left."""
+        """allocate_slots(request, tokens, hits, hit_tokens) with what `match` just returned; at most what is left."""
         if self.looked[:1] != [request]:
             raise CannotGoOn(f"admit {request} needs match {request} just before it")
-        (_, hits, found), self.looked = self.looked, []
-        left = len(self.requests[request].tokens) - found
-        return self._allocate(request, min(tokens, left), hits, found)
+        (_, hits, hit_tokens), self.looked = self.looked, []
+        left = len(self.requests[request].tokens) - hit_tokens
+        return self._allocate(request, min(tokens, left), hits, hit_tokens)
 
     def step(self, request: str, tokens: int) -> Tables:
         """allocate_slots(request, tokens) without hits; at most what is left of the request."""

@@ -101,8 +101,8 @@ def _state_of(engine: Engine) -> dict[str, Any]:
         "free_local_blocks": engine.free_local_blocks,
         "ref_count": list(engine.ref_count),
         "active_seqs": [
-            {"seq_id": one.seq_id, "kv_count": one.kv_count, "block_table": _copied(one.block_table)}
-            for one in engine.active_seqs
+            {"seq_id": sequence.seq_id, "kv_count": sequence.kv_count, "block_table": _copied(sequence.block_table)}
+            for sequence in engine.active_seqs
         ],
     }
 

@@ -76,7 +76,7 @@ class _Steps:
         if self.refunds is not None:
             return next(self.refunds)
         if not engine.settings or (not self.opened and random.random() < 0.01):
-            return self._made()
+            return self._scheduler()
         if len(engine.waiting) + len(engine.running) < random.randint(1, 5):
             return self._added(engine)
         drawn = random.random()
@@ -90,7 +90,7 @@ class _Steps:
         self.opened = not self.opened
         return ("schedule" if self.opened else "update"), ()
 
-    def _made(self) -> _Call:
+    def _scheduler(self) -> _Call:
         random = self.random
         self.tokens = [tuple(random.randrange(3) for _ in range(12)) for _ in range(2)]
         return "scheduler", (

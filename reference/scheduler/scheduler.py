@@ -129,7 +129,7 @@ class Scheduler(Engine):
         preempted: list[str] = []
         served: list[str] = []
         while self._budget:
-            request = next((one for one in self.running if one not in served), None)
+            request = next((request for request in self.running if request not in served), None)
             if request is None:
                 break
             served.append(request)
@@ -166,20 +166,20 @@ class Scheduler(Engine):
             known = self.requests[request]
             self._tell_pool(request)
             hits = self.kv.hits_of(request)
-            found = len(hits) * self.kv.block_size
+            hit_tokens = len(hits) * self.kv.block_size
             self.because("Task 2/admission", "hits" if hits else "no-hits")
             if self.settings[7] and not self._has_room(len(known.tokens), hits):
                 self.because("Task 2/reserve-full", "reserve-full")
                 break
-            tokens = self._share(len(known.tokens) - found)
-            self.because("", *(("part",) if tokens < len(known.tokens) - found else ()))
+            tokens = self._share(len(known.tokens) - hit_tokens)
+            self.because("", *(("part",) if tokens < len(known.tokens) - hit_tokens else ()))
             if not self._allocate(request, tokens, hits):
                 self.because("Task 2/nobody-overtakes", "no-room")
                 break
             (new if known.status == WAITING else resumed).append(request)
             self.because("", *(("resumed",) if known.status == PREEMPTED else ()))
             self.running.append(self.waiting.pop(0))
-            known.computed, known.status = found, RUNNING
+            known.computed, known.status = hit_tokens, RUNNING
             self.scheduled[request] = tokens
         return new, resumed
 
@@ -195,7 +195,7 @@ class Scheduler(Engine):
         self.because("Task 3/update", *(["spoiled"] if self.spoiled else []))
         self.spoiled = False
         finished = []
-        for request in [one for one in self.running if one in self.scheduled]:
+        for request in [request for request in self.running if request in self.scheduled]:
             known = self.requests[request]
             known.computed += self.scheduled[request]
             self.because("Task 3/sample", "complete" if known.computed == len(known.tokens) else "partial")

@@ -15,7 +15,7 @@ def broken(state: dict[str, Any]) -> Iterator[str]:
     if state["ref"]:
         yield from _of_the_counts(state)
         yield from _of_the_index(state)
-        yield from (f"blocks {one} and {other} share one payload list" for one, other in state["shared"])
+        yield from (f"blocks {first} and {second} share one payload list" for first, second in state["shared"])
     if state["sizes"][0]:
         yield from _of_the_tables(state)
 
@@ -23,7 +23,8 @@ def broken(state: dict[str, Any]) -> Iterator[str]:
 def _of_the_queue(state: dict[str, Any]) -> Iterator[str]:
     free = state["free"]
     yield from (
-        f"block {block} is in the queue twice" for block in sorted({one for one in free if free.count(one) > 1})
+        f"block {block} is in the queue twice"
+        for block in sorted({number for number in free if free.count(number) > 1})
     )
     if state["back"] != free[::-1]:
         yield "the queue read backwards differs from the queue read forwards"

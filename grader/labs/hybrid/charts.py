@@ -82,8 +82,8 @@ def _block(users: Mapping[int, list[tuple[int, str]]], record: Described, block:
             if len(groups) > 1
             else _LETTERS[using[0][0] % len(_LETTERS)] + "".join(sorted({name for _, name in using}))
         )
-    found = any(block in as_list(blocks) for blocks in as_mapping(state_of(record, "index")).values())
-    return "~" if found else "·"
+    is_cached = any(block in as_list(blocks) for blocks in as_mapping(state_of(record, "index")).values())
+    return "~" if is_cached else "·"
 
 
 def _users(record: Described) -> dict[int, list[tuple[int, str]]]:
@@ -136,14 +136,14 @@ def _computed(record: Described, name: str) -> int:
 
 def _groups(trace: Trace, operation: int) -> Sequence[Any]:
     """The groups of the last manager before or at an operation."""
-    made = [other for other in trace.operations[:operation] if other.name == "manager"]
-    groups = made[-1].arguments[1] if made else ()
+    managers = [other for other in trace.operations[:operation] if other.name == "manager"]
+    groups = managers[-1].arguments[1] if managers else ()
     return [group for group in groups if isinstance(group, tuple)] if isinstance(groups, tuple) else []
 
 
 def _count(trace: Trace, operation: int) -> int:
-    made = [other for other in trace.operations[:operation] if other.name == "manager"]
-    number = made[-1].arguments[0] if made else 0
+    managers = [other for other in trace.operations[:operation] if other.name == "manager"]
+    number = managers[-1].arguments[0] if managers else 0
     return number if isinstance(number, int) else 0
 
 

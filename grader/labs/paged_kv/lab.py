@@ -159,7 +159,7 @@ def _complete(settings: dict[str, int], operations: list[Operation]) -> Iterator
                 f"llm_init refuses fewer than {BLOCK_SIZE} bytes; write it out: llm_init {size} -> NULL",
             )
         operations.insert(0, Operation(name="llm_init", arguments=(size,), claim="engine", implicit=True))
-    pools = sum(one.numbers[0] for one in operations if one.name == "llm_init")
+    pools = sum(operation.numbers[0] for operation in operations if operation.name == "llm_init")
     if pools > _MOST_BYTES_IN_ALL:
         yield "operations", f"all pools together have {pools} bytes; at most {_MOST_BYTES_IN_ALL} are played"
     alive: dict[int, None] = {}
@@ -178,7 +178,7 @@ def _labels_hold() -> bool:
 
 def _is_odd(trace: Trace) -> bool:
     """Whether a pool does not begin or end at a block boundary."""
-    pools = [one.arguments[0] for one in trace.operations if one.name == "llm_init"]
+    pools = [operation.arguments[0] for operation in trace.operations if operation.name == "llm_init"]
     return "pool_align" in trace.settings or any(
         isinstance(size, int) and size > BLOCK_SIZE and size % BLOCK_SIZE for size in pools
     )

@@ -201,7 +201,7 @@ def _neighbours(
         if len(blocks) >= _LEAST_RUN:
             yield key, blocks
         else:
-            yield from ((key, [one]) for one in blocks)
+            yield from ((key, [number]) for number in blocks)
 
 
 def slot_text(text: str, block: int) -> str:
@@ -222,11 +222,11 @@ def _painted(text: str, wide: int) -> str:
 
 def _legend(rows: Iterable[Iterable[str]]) -> Iterator[str]:
     seen = {text for row in rows for text in row}
-    said = ["[dim].[/dim] not written yet"] if "." in seen else []
+    entries = ["[dim].[/dim] not written yet"] if "." in seen else []
     copied = sorted(text for text in seen if text.startswith("=") and text != "=?")
     if copied:
-        said.append(f"{copied[0]} not written, but copied from block {copied[0][1:]}")
+        entries.append(f"{copied[0]} not written, but copied from block {copied[0][1:]}")
     if "=?" in seen:
-        said.append("=? not written here, but moved from another place")
-    if said:
-        yield f"  [dim]{'; '.join(said)}[/dim]"
+        entries.append("=? not written here, but moved from another place")
+    if entries:
+        yield f"  [dim]{'; '.join(entries)}[/dim]"

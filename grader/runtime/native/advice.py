@@ -86,7 +86,11 @@ def look_for_advice(
     """Look for all three kinds, in a separate workspace. Raises `GraderError` when the grader's side breaks."""
     if work.budget.empty:
         return Advised(advice=(_not_looked("the program took all the time that a submission has"),), cpu_seconds=0.0)
-    sound = [one for one in comparisons if one.case.visibility is Visibility.PUBLIC and one.end is End.REACHED]
+    sound = [
+        comparison
+        for comparison in comparisons
+        if comparison.case.visibility is Visibility.PUBLIC and comparison.end is End.REACHED
+    ]
     advice: list[Advice] = []
     spent = 0.0
 
@@ -102,7 +106,7 @@ def look_for_advice(
         advice.append(_not_looked("gcc does not build the file with -fsanitize=undefined"))
     else:
         advice += _undefined(
-            run(native_program(built.program), [one.case for one in sound]).played, program.source_name
+            run(native_program(built.program), [comparison.case for comparison in sound]).played, program.source_name
         )
     advice += _probed(sound, driver, partial(run, program), partial(source_lines, work, program), judge=judge)
     return Advised(advice=tuple(advice), cpu_seconds=spent)
@@ -114,19 +118,21 @@ def _not_looked(why: str) -> Advice:
 
 def _undefined(played: Sequence[NativePlayed], source_name: str) -> Iterator[Advice]:
     """Yield one advice for each line, as one problem leads to the next: with the first case and call that showed it."""
-    found: dict[int, tuple[int, int, NativePlayed, Remark]] = {}
-    for one in played:
-        for remark in one.remarks:
-            if len(remark.body) >= 12 and remark.operation in range(len(one.case.trace.operations)):
+    first_by_line: dict[int, tuple[int, int, NativePlayed, Remark]] = {}
+    for played_case in played:
+        for remark in played_case.remarks:
+            if len(remark.body) >= 12 and remark.operation in range(len(played_case.case.trace.operations)):
                 what, line, column = struct.unpack_from("<3I", remark.body)
                 if Path(remark.body[12:].decode(errors="replace")).name == source_name and what < len(_UNDEFINED):
-                    found.setdefault(line, (what, column, one, remark))
-    for line, (what, column, one, remark) in sorted(found.items(), key=lambda item: item[0])[:_MOST_UNDEFINED]:
-        call = one.case.trace.operations[remark.operation].name
+                    first_by_line.setdefault(line, (what, column, played_case, remark))
+    for line, (what, column, played_case, remark) in sorted(first_by_line.items(), key=lambda item: item[0])[
+        :_MOST_UNDEFINED
+    ]:
+        call = played_case.case.trace.operations[remark.operation].name
         yield Advice(
             kind=UNDEFINED_BEHAVIOUR,
             message=f"undefined behaviour in {call}: {_UNDEFINED[what]}",
-            case=one.case.name,
+            case=played_case.case.name,
             operation=remark.operation + 1,
             source=(SourceLine(file=source_name, line=line, column=column),),
         )
@@ -141,93 +147,96 @@ def _probed(
     judge: Callable[[Played], Comparison],
 ) -> Iterator[Advice]:
     """Yield advice on allocations that fail and on scratch memory, from one replay of the graded program."""
-    probes = [*_to_fail(sound, driver), *((one, WATCH) for one in sound if _frees_and_allocates(one))]
+    probes = [
+        *_to_fail(sound, driver),
+        *((comparison, WATCH) for comparison in sound if _frees_and_allocates(comparison)),
+    ]
     if not probes:
         return
-    played = run([one.case for one, _ in probes], [failing for _, failing in probes]).played
+    played = run([comparison.case for comparison, _ in probes], [failing for _, failing in probes]).played
     failures: list[_Failure] = []
     scratch: list[tuple[Comparison, BlockEvent]] = []
-    for (base, failing), one in zip(probes, played, strict=True):
+    for (base, failing), played_case in zip(probes, played, strict=True):
         if failing == WATCH:
-            scratch += [(base, event) for event in one.events if event.event is Event.SCRATCH]
+            scratch += [(base, event) for event in played_case.events if event.event is Event.SCRATCH]
         else:
-            failures += _failures(base, judge(one), driver)
+            failures += _failures(base, judge(played_case), driver)
     stacks = [stack_of(event.allocated_at) for _, event in scratch]
     stacks += [stack for failure in failures for stack in (failure.allocated_at, failure.stack)]
     lines = look_up(stacks)
-    yield from _told_failures(failures, lines)
-    yield from _told_scratch(scratch, lines)
+    yield from _failure_advice(failures, lines)
+    yield from _scratch_advice(scratch, lines)
 
 
 def _to_fail(sound: Sequence[Comparison], driver: Driver) -> list[tuple[Comparison, int]]:
     """Choose allocations to fail: the first, second, ... of every call, each in the shortest case that has it."""
-    chosen: dict[tuple[int, str], tuple[Comparison, int]] = {}
-    for one in sorted(sound, key=lambda one: len(one.case.trace.operations)):
-        made = 0
+    selected: dict[tuple[int, str], tuple[Comparison, int]] = {}
+    for comparison in sorted(sound, key=lambda comparison: len(comparison.case.trace.operations)):
+        allocated_before = 0
         for operation, reply, step in zip(
-            one.case.trace.operations, one.expected, native_played(one).steps, strict=True
+            comparison.case.trace.operations, comparison.expected, native_played(comparison).steps, strict=True
         ):
             if not driver.operations[operation.name].is_poke and not reply.refused:
                 for number in range(min(step.allocations, _MOST_FAILURES)):
-                    chosen.setdefault((number, operation.name), (one, made + number + 1))
-            made += step.allocations
-    return [chosen[key] for key in sorted(chosen)][:_MOST_FAILURES]
+                    selected.setdefault((number, operation.name), (comparison, allocated_before + number + 1))
+            allocated_before += step.allocations
+    return [selected[key] for key in sorted(selected)][:_MOST_FAILURES]
 
 
-def _frees_and_allocates(one: Comparison) -> bool:
+def _frees_and_allocates(comparison: Comparison) -> bool:
     """Whether there is a call that does both and by the handout does its work."""
     return any(
         step.allocations and step.frees and not reply.refused
-        for step, reply in zip(native_played(one).steps, one.expected, strict=True)
+        for step, reply in zip(native_played(comparison).steps, comparison.expected, strict=True)
     )
 
 
-def _failures(base: Comparison, one: Comparison, driver: Driver) -> Iterator[_Failure]:
+def _failures(base: Comparison, comparison: Comparison, driver: Driver) -> Iterator[_Failure]:
     """Yield the consequence of the failing allocation when it is bad; `base` is the case without the failure."""
-    failed = next((event for event in native_played(one).events if event.event is Event.FAILED), None)
+    failed = next((event for event in native_played(comparison).events if event.event is Event.FAILED), None)
     if failed is None or not 0 <= failed.operation < len(base.case.trace.operations):
         return
     at = failed.operation
-    fault = native_played(one).left or native_played(one).fault
-    came = _what_came(base, one, at, driver)
+    fault = native_played(comparison).left or native_played(comparison).fault
+    came = _what_came(base, comparison, at, driver)
     if came:
         yield _Failure(
-            comparison=one,
+            comparison=comparison,
             operation=at,
             came=came,
             allocated_at=stack_of(failed.allocated_at),
-            stack=fault.stack if fault is not None and one.ended_at == at else (),
+            stack=fault.stack if fault is not None and comparison.ended_at == at else (),
         )
 
 
-def _what_came(base: Comparison, one: Comparison, at: int, driver: Driver) -> str:
-    call = one.case.trace.operations[at].name
-    if one.ended_at <= at:
-        ends = _ENDS.get(one.ending_kind)
-        return f"{call} {ends} when the allocation {{lines}} fails" if ends and one.ended_at == at else ""
+def _what_came(base: Comparison, comparison: Comparison, at: int, driver: Driver) -> str:
+    call = comparison.case.trace.operations[at].name
+    if comparison.ended_at <= at:
+        ends = _ENDS.get(comparison.ending_kind)
+        return f"{call} {ends} when the allocation {{lines}} fails" if ends and comparison.ended_at == at else ""
     before = base.played.steps[at - 1].record if at else b""
-    after = one.played.steps[at].record
-    reply = one.actual[at]
+    after = comparison.played.steps[at].record
+    reply = comparison.actual[at]
     if not reply.refused:
-        wrong = any(deviation.operation == at for deviation in one.deviations)
+        wrong = any(deviation.operation == at for deviation in comparison.deviations)
         done = after == base.played.steps[at].record or not wrong
         return "" if done else f"{call} does not notice that the allocation {{lines}} fails, and reports success"
     if not driver.operations[call].opens and after[_REPLY:] != before[_REPLY:]:
         return f"{call} returns {reply.text} when the allocation {{lines}} fails, but leaves its work half done"
-    lost = any(event.event is Event.LIVE and event.allocated_by == at for event in native_played(one).events)
-    if lost and one.end is End.REACHED and not lost_natively(base):
+    lost = any(event.event is Event.LIVE and event.allocated_by == at for event in native_played(comparison).events)
+    if lost and comparison.end is End.REACHED and not lost_natively(base):
         return f"{call} returns {reply.text} when the allocation {{lines}} fails, but loses what it allocated before"
     return ""
 
 
-def _told_failures(failures: Sequence[_Failure], lines: Lines) -> Iterator[Advice]:
+def _failure_advice(failures: Sequence[_Failure], lines: Lines) -> Iterator[Advice]:
     """Yield one advice for each call and consequence."""
     groups: dict[str, list[_Failure]] = {}
     for failure in failures:
         groups.setdefault(failure.came, []).append(failure)
     for came, members in groups.items():
-        made = [lines.get(failure.allocated_at, ())[:1] for failure in members]
-        places = sorted({place[0].line for place in made if place})
+        innermost = [lines.get(failure.allocated_at, ())[:1] for failure in members]
+        places = sorted({place[0].line for place in innermost if place})
         first = members[0]
         yield Advice(
             kind=ALLOCATION_FAILURE,
@@ -245,18 +254,18 @@ def _at_lines(numbers: Sequence[int]) -> str:
     return f"at line {', '.join(others)} or {last}" if others else f"at line {last}"
 
 
-def _told_scratch(scratch: Sequence[tuple[Comparison, BlockEvent]], lines: Lines) -> Iterator[Advice]:
+def _scratch_advice(scratch: Sequence[tuple[Comparison, BlockEvent]], lines: Lines) -> Iterator[Advice]:
     """Yield one advice for each call and line."""
-    found: dict[tuple[str, tuple[SourceLine, ...]], tuple[Comparison, BlockEvent]] = {}
-    for one, event in scratch:
-        if 0 <= event.operation < len(one.expected) and not one.expected[event.operation].refused:
-            call = one.case.trace.operations[event.operation].name
-            found.setdefault((call, lines.get(stack_of(event.allocated_at), ())), (one, event))
-    for (call, place), (one, event) in found.items():
+    first_by_place: dict[tuple[str, tuple[SourceLine, ...]], tuple[Comparison, BlockEvent]] = {}
+    for comparison, event in scratch:
+        if 0 <= event.operation < len(comparison.expected) and not comparison.expected[event.operation].refused:
+            call = comparison.case.trace.operations[event.operation].name
+            first_by_place.setdefault((call, lines.get(stack_of(event.allocated_at), ())), (comparison, event))
+    for (call, place), (comparison, event) in first_by_place.items():
         yield Advice(
             kind=NEEDLESS_ALLOCATION,
             message=f"{call} allocates memory here ({event.size} bytes) and frees it again; it can do without",
-            case=one.case.name,
+            case=comparison.case.name,
             operation=event.operation + 1,
             source=place,
         )

@@ -48,7 +48,7 @@ def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refus
         return Named(lines=(line,))
     line, helper = _jump(call, text) or line, call.helper
     decided = helper is not None and helper.function != line.function and call.since <= _NEAR
-    return Named(lines=(line,), said=_said(helper) if helper is not None and decided else "")
+    return Named(lines=(line,), said=_return_sentence(helper) if helper is not None and decided else "")
 
 
 def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named:
@@ -56,10 +56,10 @@ def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named
     inside = _followed(way, lines, text)[-1]
     if inside.helper is None or inside.since > _NEAR:
         return Named()
-    return Named(said=_said(inside.helper))
+    return Named(said=_return_sentence(inside.helper))
 
 
-def _said(helper: SourceLine) -> str:
+def _return_sentence(helper: SourceLine) -> str:
     return f"Right before, {helper.function} returned at {helper}."
 
 

@@ -38,7 +38,7 @@ _Store = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Report:
     """What a build that reports lines reported of one case."""
 
     fault: Unplaced
@@ -63,8 +63,8 @@ def find_lines(
 
     Raises `GraderError` when the grader's side breaks. What the program reports raises nothing.
     """
-    chosen = _chosen(unplaced)
-    if not chosen or work.budget.empty:
+    faults = _selected_faults(unplaced)
+    if not faults or work.budget.empty:
         return {}, 0.0
     built = build(work)
     if built.program is None:
@@ -73,22 +73,22 @@ def find_lines(
     replayed = replay(
         work,
         program,
-        [fault.comparison.case for fault in chosen],
+        [fault.comparison.case for fault in faults],
         driver=driver,
-        failing=[fault.operation for fault in chosen],
+        failing=[fault.operation for fault in faults],
         lines=True,
     )
-    told = [one for one in map(_told, chosen, replayed.played) if one is not None]
-    stacks = [stack_of(address) for one in told for address in _addresses(one)]
+    reports = [report for report in map(_report_of, faults, replayed.played) if report is not None]
+    stacks = [stack_of(address) for report in reports for address in _addresses(report)]
     lines = source_lines(work, program, stacks)
     text = source.decode(errors="replace").split("\n")
-    right = _right_stores(told, driver)
-    places = [(one.fault.case, one.fault.operation) for one in told]
-    named = [_named(one, lines, driver, text, right=right) for one in told]
+    right = _right_stores(reports, driver)
+    places = [(report.fault.case, report.fault.operation) for report in reports]
+    named = [_named(report, lines, driver, text, right=right) for report in reports]
     return dict(zip(places, named, strict=True)), built.cpu_seconds + replayed.cpu_seconds
 
 
-def _chosen(unplaced: Sequence[Unplaced]) -> list[Unplaced]:
+def _selected_faults(unplaced: Sequence[Unplaced]) -> list[Unplaced]:
     """Choose operations to look at; of each cause first those that a report would show: public, plain, short."""
     groups: dict[str, list[Unplaced]] = {}
     for fault in unplaced:
@@ -109,11 +109,11 @@ def _ended(fault: Unplaced) -> bool:
     return fault.kind in ("crash", "crash-wild")
 
 
-def _addresses(told: _Told) -> Iterator[int]:
-    yield from told.way
-    yield from told.stores.values()
-    if told.used is not None:
-        yield from (told.used.caller, told.used.freed_at)
+def _addresses(report: _Report) -> Iterator[int]:
+    yield from report.way
+    yield from report.stores.values()
+    if report.used is not None:
+        yield from (report.used.caller, report.used.freed_at)
 
 
 def _same(fault: Unplaced, played: NativePlayed) -> bool:
@@ -127,7 +127,7 @@ def _same(fault: Unplaced, played: NativePlayed) -> bool:
     return at < min(len(played.steps), len(steps)) and played.steps[at].record == steps[at].record
 
 
-def _told(fault: Unplaced, played: NativePlayed) -> _Told | None:
+def _report_of(fault: Unplaced, played: NativePlayed) -> _Report | None:
     """Return what was reported of the case; None if the call left another record, or the harness did not send this."""
     if not _same(fault, played):
         return None
@@ -136,7 +136,7 @@ def _told(fault: Unplaced, played: NativePlayed) -> _Told | None:
     if report is None:
         return None
     used = (event for event in played.events if event.event is Event.USED_AFTER_FREE)
-    return _Told(
+    return _Report(
         fault,
         way=report[0],
         stores=report[1],
@@ -160,18 +160,18 @@ def _decoded(body: bytes, record_words: int) -> tuple[tuple[int, ...], Mapping[i
     return tuple(words[:length]), dict(zip(numbers, addresses, strict=True))
 
 
-def _named(told: _Told, lines: Lines, driver: Driver, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
-    difference = told.fault.difference
-    used = _used(told, lines)
+def _named(report: _Report, lines: Lines, driver: Driver, text: Sequence[str], *, right: frozenset[_Store]) -> Named:
+    difference = report.fault.difference
+    used = _used(report, lines)
     if used is not None:
         return used
     if difference is None:
-        wild = told.fault.kind == "crash-wild"  # no function returns such a pointer
-        return Named() if wild else before_crash(told.way, lines, text)
+        wild = report.fault.kind == "crash-wild"  # no function returns such a pointer
+        return Named() if wild else before_crash(report.way, lines, text)
     if difference.facet == "reply":
-        refused = told.fault.comparison.actual[told.fault.operation].refused
-        return return_taken(told.way, lines, text, refused=refused) if _decides(told.fault) else Named()
-    return _stored(told, difference, lines, driver, right=right)
+        refused = report.fault.comparison.actual[report.fault.operation].refused
+        return return_taken(report.way, lines, text, refused=refused) if _decides(report.fault) else Named()
+    return _stored(report, difference, lines, driver, right=right)
 
 
 def _decides(fault: Unplaced) -> bool:
@@ -182,92 +182,98 @@ def _decides(fault: Unplaced) -> bool:
     return not any(other.facet == "failing" and other.field != "the call" for other in judgement.differences)
 
 
-def _used(told: _Told, lines: Lines) -> Named | None:
+def _used(report: _Report, lines: Lines) -> Named | None:
     """Return where the call used freed memory, or None. Everything else that is wrong follows from such a use."""
-    if told.used is None:
+    if report.used is None:
         return None
-    line, freed = lines.get(stack_of(told.used.caller), ())[:1], lines.get(stack_of(told.used.freed_at), ())[:1]
+    line, freed = lines.get(stack_of(report.used.caller), ())[:1], lines.get(stack_of(report.used.freed_at), ())[:1]
     if not line:
         return None
     at = f" at {freed[0]}" if freed else ""
-    said = f"At {line[0]} it uses memory that was freed{at}. Read what is still needed, such as next, before the free."
-    return Named(lines=line, said=said, explains_all=True)
+    sentence = (
+        f"At {line[0]} it uses memory that was freed{at}. Read what is still needed, such as next, before the free."
+    )
+    return Named(lines=line, said=sentence, explains_all=True)
 
 
-def _stored(told: _Told, difference: Difference, lines: Lines, driver: Driver, *, right: frozenset[_Store]) -> Named:
+def _stored(
+    report: _Report, difference: Difference, lines: Lines, driver: Driver, *, right: frozenset[_Store]
+) -> Named:
     """Return the last store to the wrong value; for an `ALLOCATED` difference, the last store to what it changed."""
-    named = _store_of(told, difference, lines, driver, right=right)
+    named = _store_of(report, difference, lines, driver, right=right)
     if ALLOCATED in difference.tags:
-        others = (_store_of(told, other, lines, driver, right=right) for other in _differences(told))
+        others = (_store_of(report, other, lines, driver, right=right) for other in _differences(report))
         named = next((other for other in others if other.lines), named)
     return named
 
 
-def _store_of(told: _Told, difference: Difference, lines: Lines, driver: Driver, *, right: frozenset[_Store]) -> Named:
-    word = _places(told, driver).get(difference.place or difference.field)
+def _store_of(
+    report: _Report, difference: Difference, lines: Lines, driver: Driver, *, right: frozenset[_Store]
+) -> Named:
+    word = _places(report, driver).get(difference.place or difference.field)
     if word is None:
         return Named()
-    if told.stores.get(word):
-        line = lines.get(stack_of(told.stores[word]), ())[:1]
+    if report.stores.get(word):
+        line = lines.get(stack_of(report.stores[word]), ())[:1]
         if STILL_EMPTY not in difference.tags or not line:
             return Named(lines=line)
-        if (told.stores[word], _value(told, word)) not in right:
+        if (report.stores[word], _value(report, word)) not in right:
             return Named(lines=line, stored=True)
         return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
-    if difference.facet == "list" or not _was_left(told, difference, driver):  # which link, a reader could not tell
+    if difference.facet == "list" or not _was_left(report, difference, driver):  # which link, a reader could not tell
         return Named()
     return Named(said=f"This call never stores to {difference.in_words}.")
 
 
-def _was_left(told: _Told, difference: Difference, driver: Driver) -> bool:
+def _was_left(report: _Report, difference: Difference, driver: Driver) -> bool:
     """Whether the wrong value is the one of before the call, in the same memory: then the call did not store to it.
 
     What the call itself made, it may also have filled in ways that are not observed, such as calloc.
     """
-    at, name = told.fault.operation, difference.field
-    before, after = _places(told, driver, at - 1).get(name), _places(told, driver, at).get(name)
-    if difference.place or before is None or after is None or told.stores.keys() & {after, _NO_WORD}:
+    at, name = report.fault.operation, difference.field
+    before, after = _places(report, driver, at - 1).get(name), _places(report, driver, at).get(name)
+    if difference.place or before is None or after is None or report.stores.keys() & {after, _NO_WORD}:
         return False
-    return _value(told, before, at - 1) == _value(told, after, at)
+    return _value(report, before, at - 1) == _value(report, after, at)
 
 
-def _right_stores(told: Iterable[_Told], driver: Driver) -> frozenset[_Store]:
+def _right_stores(reports: Iterable[_Report], driver: Driver) -> frozenset[_Store]:
     """Return the stores, with their values, to words that are right after the call.
 
     The store that fills a new table with the mark for nothing is such a store. Only calls in which something is missing
     are used: a store that fills does so in all of them.
     """
-    found = set()
-    for one in told:
-        if any(STILL_EMPTY in difference.tags for difference in _differences(one)):
-            places = _places(one, driver)
-            wrong = {places.get(difference.place or difference.field) for difference in _differences(one)}
-            found |= {(at, _value(one, word)) for word, at in one.stores.items() if at and word not in wrong}
-    return frozenset(found)
+    right = set()
+    for report in reports:
+        if any(STILL_EMPTY in difference.tags for difference in _differences(report)):
+            places = _places(report, driver)
+            wrong = {places.get(difference.place or difference.field) for difference in _differences(report)}
+            right |= {(at, _value(report, word)) for word, at in report.stores.items() if at and word not in wrong}
+    return frozenset(right)
 
 
-def _differences(told: _Told) -> Sequence[Difference]:
+def _differences(report: _Report) -> Sequence[Difference]:
     """Return all differences after the call."""
-    judgement = told.fault.judgement
+    judgement = report.fault.judgement
     return judgement.differences if judgement is not None else ()
 
 
-def _places(told: _Told, driver: Driver, step: int | None = None) -> Mapping[str, int]:
+def _places(report: _Report, driver: Driver, step: int | None = None) -> Mapping[str, int]:
     """Return the numbers of the record's words by their names, after that step or else the call; none before any."""
-    comparison = told.fault.comparison
+    comparison = report.fault.comparison
     targets = max((operation.target or 1 for operation in comparison.case.trace.operations), default=1)
     try:
-        return driver.places(_record(told, step), targets) if step != -1 else {}
+        return driver.places(_record(report, step), targets) if step != -1 else {}
     except ValueError:
         return {}
 
 
-def _value(told: _Told, word: int, step: int | None = None) -> int:
+def _value(report: _Report, word: int, step: int | None = None) -> int:
     """Return the value of this word of the record."""
-    (value,) = _INT.unpack_from(_record(told, step), word * _INT.size)
+    (value,) = _INT.unpack_from(_record(report, step), word * _INT.size)
     return int(value)
 
 
-def _record(told: _Told, step: int | None = None) -> bytes:
-    fault = told.fault
+def _record(report: _Report, step: int | None = None) -> bytes:
+    fault = report.fault
     return fault.comparison.played.steps[fault.operation if step is None else step].record

@@ -39,9 +39,9 @@ class NativeObservations(Observations):
             coverage=checked.coverage if checked is not None else None,
         )
 
-    def tells_more(self, than: NativeObservations, one: Unplaced) -> bool:
+    def tells_more(self, than: NativeObservations, fault: Unplaced) -> bool:
         """Whether the line of a wrong value of this operation is known here and was not known there."""
-        place = one.case, one.operation
+        place = fault.case, fault.operation
         tags = self.culprits.get(place, {}).keys() - than.culprits.get(place, {}).keys()
-        differences = one.judgement.differences if one.judgement is not None else ()
-        return one.difference is not None and any(tags & difference.tags for difference in differences)
+        differences = fault.judgement.differences if fault.judgement is not None else ()
+        return fault.difference is not None and any(tags & difference.tags for difference in differences)

@@ -220,7 +220,7 @@ def native_played(comparison: Comparison) -> NativePlayed:
 
 def name_lines(played: Sequence[NativePlayed], lines_of: Callable[[Iterable[tuple[int, ...]]], Lines]) -> None:
     """Give bad ends their lines; `lines_of` finds the lines on stacks of addresses."""
-    faults = {number: one.left or one.fault for number, one in enumerate(played)}
+    faults = {number: played_case.left or played_case.fault for number, played_case in enumerate(played)}
     stacks = {number: fault.place for number, fault in faults.items() if fault is not None}
     lines = lines_of(stacks.values()) if stacks else {}
     for number, stack in stacks.items():

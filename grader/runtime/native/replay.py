@@ -81,17 +81,17 @@ def replay(
     limits = work.budget.limits
     planned = partial(plan, cases, driver=driver, failing=failing, limits=limits, tracing=tracing, lines=lines)
     for numbers in by_visibility(cases, range(len(cases))):
-        if any(one.no_time for one in played):
+        if any(played_case.no_time for played_case in played):
             for number in numbers:
                 played[number].no_time = True
             break
-        hanging = {one.hung_in for one in played if one.hung_in}
+        hanging = {played_case.hung_in for played_case in played if played_case.hung_in}
         total = (limits.second_replay if tracing or lines else limits.replay) - spent
         run = partial(_run, work, program, planned=partial(planned, hanging=hanging), total=total)
-        said, seconds = _played_together(played, numbers, run, work.budget)
+        printed, seconds = _played_together(played, numbers, run, work.budget)
         spent += seconds
         if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
-            output = said
+            output = printed
     return NativeReplayed(played=tuple(played), output=output, cpu_seconds=spent)
 
 
@@ -156,7 +156,7 @@ def _listen(played: list[NativePlayed], left: Sequence[int], frames: Iterable[Fr
     places = {number: place for place, number in enumerate(left)}
     begun: list[int] = []
     finished = False
-    events, of_case, most = sum(len(one.events) for one in played), Counter[bytes](), _MOST_EVENTS
+    events, of_case, most = sum(len(played_case.events) for played_case in played), Counter[bytes](), _MOST_EVENTS
     for frame in frames:
         finished |= frame.kind == Kind.DONE
         now = begun[-1] if begun else left[0]
@@ -179,29 +179,30 @@ def _listen(played: list[NativePlayed], left: Sequence[int], frames: Iterable[Fr
 
 
 def _take_down(played: list[NativePlayed], frame: Frame) -> None:
-    one = played[frame.case]
-    operations = len(one.case.trace.operations)
+    played_case = played[frame.case]
+    operations = len(played_case.case.trace.operations)
     match frame.kind:
         case Kind.BEGIN:
-            played[frame.case] = NativePlayed(one.case)  # a second attempt replaces the first
-        case Kind.STEP if frame.operation == len(one.steps) < operations:
-            one.steps.append(_step_of(frame))
+            played[frame.case] = NativePlayed(played_case.case)  # a second attempt replaces the first
+        case Kind.STEP if frame.operation == len(played_case.steps) < operations:
+            played_case.steps.append(_step_of(frame))
         case Kind.BLOCK if -1 <= frame.operation < operations:
-            one.events.append(block_event(frame.body, frame.operation))
-        case Kind.UNDEFINED if len(one.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
-            one.remarks.append(Remark(frame.operation, frame.body))
-        case Kind.LINES if one.lines is None and len(frame.body) <= _MOST_OF_LINES:  # not that of a later crash
-            one.lines = frame.body
+            played_case.events.append(block_event(frame.body, frame.operation))
+        case Kind.UNDEFINED if len(played_case.remarks) < _MOST_EVENTS and len(frame.body) <= _MOST_OF_A_PLACE:
+            played_case.remarks.append(Remark(frame.operation, frame.body))
+        case Kind.LINES if played_case.lines is None and len(frame.body) <= _MOST_OF_LINES:  # not that of a later crash
+            played_case.lines = frame.body
         case Kind.FAULT:
-            one.fault = _fault_of(frame)
+            played_case.fault = _fault_of(frame)
         case Kind.LEFT:
-            one.left = _fault_of(frame)
+            played_case.left = _fault_of(frame)
         case Kind.MISFIT:
-            one.misfit = True
+            played_case.misfit = True
         case Kind.END:
             status, hung, microseconds = struct.unpack("<iiq", frame.body)
-            one.ended, one.status, one.hung, one.no_time = True, status, hung == _HUNG, hung == _WITHOUT_TIME
-            one.cpu_seconds = min(max(0.0, microseconds / 1e6), TIME_LIMITS.replay)  # whatever it says
+            played_case.ended, played_case.status = True, status
+            played_case.hung, played_case.no_time = hung == _HUNG, hung == _WITHOUT_TIME
+            played_case.cpu_seconds = min(max(0.0, microseconds / 1e6), TIME_LIMITS.replay)  # whatever it says
 
 
 def _step_of(frame: Frame) -> NativeStep:

@@ -122,9 +122,11 @@ class NativeRuntime:
         own = native_program(program)
         lost = partial(find_lost, work, own, comparisons, self.driver)
         traced, seconds = optional.run(OptionalStage.LOST_MEMORY, lost, otherwise=({}, 0.0))
-        uses = tuple(heap_use(one, traced.get(number)) for number, one in enumerate(comparisons))
+        uses = tuple(heap_use(comparison, traced.get(number)) for number, comparison in enumerate(comparisons))
         observed = NativeObservations(comparisons=tuple(comparisons), uses=uses, spent={"find lost": seconds})
-        sound = [i for i, one in enumerate(comparisons) if one.played.complete or one.played.misfit]
+        sound = [
+            i for i, comparison in enumerate(comparisons) if comparison.played.complete or comparison.played.misfit
+        ]
         if sound and options.memory_checker:
             observed = self._checked(work, own, observed, sound, building=building, optional=optional)
         look_up = partial(self._looked_up, work, own, observed)
@@ -150,13 +152,13 @@ class NativeRuntime:
         allowed = {i: allowed_spans(comparisons[i], self.driver.model) for i in sound}
         run = partial(
             memcheck,
-            cases=[one.case for one in comparisons],
+            cases=[comparison.case for comparison in comparisons],
             numbers=sound,
-            natively={i: one.cpu_seconds for i, one in played.items()},
+            natively={i: played_case.cpu_seconds for i, played_case in played.items()},
             building=building,
             driver=self.driver,
             allowed=allowed,
-            steps={i: one.steps for i, one in played.items()},
+            steps={i: played_case.steps for i, played_case in played.items()},
             optional=optional,
         )
         checked = run_confirmed(work, program, run, known_good=self.known_good)
@@ -188,7 +190,7 @@ class NativeRuntime:
         own = native_program(program)
         again = partial(self._checked_again, work, own, observed, shown, building=building, optional=optional)
         more = optional.run(OptionalStage.LINES, again, otherwise=observed)
-        still = [one for one in unplaced if not more.tells_more(observed, one)]
+        still = [fault for fault in unplaced if not more.tells_more(observed, fault)]
         with_lines = partial(self._with_lines, work, source, more, still)
         return optional.run(OptionalStage.LINES, with_lines, otherwise=more)
 
@@ -209,17 +211,17 @@ class NativeRuntime:
         without_line = cases_without_line(comparisons, checked, allowed, shown)
         if not unset and not without_line:
             return observed
-        cases = [one.case for one in comparisons]
-        chosen = by_visibility(cases, [*without_line, *(number for number in unset if number not in without_line)])[0]
+        cases = [comparison.case for comparison in comparisons]
+        numbers = by_visibility(cases, [*without_line, *(number for number in unset if number not in without_line)])[0]
         more = memcheck(
             work,
             program,
             cases,
-            chosen,
+            numbers,
             building=building,
             driver=self.driver,
             allowed={number: allowed[number] for number in without_line},
-            natively={number: comparisons[number].played.cpu_seconds for number in chosen},
+            natively={number: comparisons[number].played.cpu_seconds for number in numbers},
             strict=True,
             origins=bool(unset),
             most_processes=1,

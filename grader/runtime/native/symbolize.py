@@ -55,11 +55,11 @@ def source_lines(
     lines: dict[int, list[SourceLine]] = {}
     for start in range(0, min(len(addresses), _MOST_ADDRESSES), _AT_ONCE):
         lines |= lines_at(work, place, addresses[start : start + _AT_ONCE], program.source_name)
-    found = {}
+    lines_by_stack = {}
     for stack in wanted:
         frames = [line for address in _call_sites(stack) for line in lines.get(address, ())]
-        found[stack] = tuple(dict.fromkeys(frames))
-    return found
+        lines_by_stack[stack] = tuple(dict.fromkeys(frames))
+    return lines_by_stack
 
 
 def stack_of(address: int) -> tuple[int, ...]:
@@ -100,12 +100,12 @@ def lines_at(
         done = run_tool(work, [*command, *map(hex, addresses)])
         if done is None:
             return {}
-        found = _answers(decoded(done.stdout), source_name)
-        if done.succeeded and found.keys() >= set(addresses):
-            return found
-        if "stdout" in done.cut and found:  # names of thousands of characters: the rest is not worth more time
-            found.popitem()
-            return found
+        lines = _answers(decoded(done.stdout), source_name)
+        if done.succeeded and lines.keys() >= set(addresses):
+            return lines
+        if "stdout" in done.cut and lines:  # names of thousands of characters: the rest is not worth more time
+            lines.popitem()
+            return lines
         if done.timed_out:
             break
     known_good = work.run(["addr2line", "-a", "-f", "-e", _KNOWN_GOOD, "0x0"], limits=_LIMITS)
@@ -114,17 +114,17 @@ def lines_at(
     return {}
 
 
-def _answers(said: str, source_name: str) -> dict[int, list[SourceLine]]:
-    found: dict[int, list[SourceLine]] = {}
+def _answers(output: str, source_name: str) -> dict[int, list[SourceLine]]:
+    lines: dict[int, list[SourceLine]] = {}
     frames: list[str] = []
     current = -1
-    for text in [*said.splitlines(), "0x0"]:
+    for text in [*output.splitlines(), "0x0"]:
         if len(frames) % _PAIR == 0 and _ADDRESS.fullmatch(text):  # a function name may hold any text
-            found[current] = list(_frames(frames, source_name))
+            lines[current] = list(_frames(frames, source_name))
             current, frames = int(text, 16), []
         else:
             frames.append(text)
-    return found
+    return lines
 
 
 def _frames(texts: list[str], source_name: str) -> Iterable[SourceLine]:

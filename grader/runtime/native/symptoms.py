@@ -44,39 +44,39 @@ def symptoms(
     comparisons: Sequence[Comparison], uses: Sequence[HeapUse], lines: Lines, checked: Checked | None
 ) -> dict[int, list[Symptom]]:
     """Return the symptoms by case; a case without any is left out."""
-    found = {
-        number: [*_untold(one, use), *_misuses(one, use, lines), *_leaks(one, use, lines)]
-        for number, (one, use) in enumerate(zip(comparisons, uses, strict=True))
-        if use.events or use.lost or one.deviations
+    by_case = {
+        number: [*_untold(comparison, use), *_misuses(comparison, use, lines), *_leaks(comparison, use, lines)]
+        for number, (comparison, use) in enumerate(zip(comparisons, uses, strict=True))
+        if use.events or use.lost or comparison.deviations
     }
     if checked is not None:
         for number, symptom in _reported(comparisons, checked):
-            own = found.setdefault(number, [])
+            own = by_case.setdefault(number, [])
             if not _is_known(symptom, own):
                 own.append(symptom)
-    return {number: own for number, own in found.items() if own}
+    return {number: own for number, own in by_case.items() if own}
 
 
 def culprits(
     comparisons: Sequence[Comparison], uses: Sequence[HeapUse], lines: Lines, checked: Checked | None
 ) -> dict[Place, dict[str, Culprit]]:
     """Return the lines behind differences, by the tags of these."""
-    found: dict[Place, dict[str, Culprit]] = {}
+    by_place: dict[Place, dict[str, Culprit]] = {}
     for number, (comparison, use) in enumerate(zip(comparisons, uses, strict=True)):
         for deviation in comparison.deviations:
             place = number, deviation.operation
             own = _stores(place, checked) | _allocations(use, deviation.operation, lines)
             if own:
-                found[place] = own
-    return found
+                by_place[place] = own
+    return by_place
 
 
 def _stores(place: Place, checked: Checked | None) -> dict[str, Culprit]:
     """The lines that Valgrind saw storing to shared memory, or copying it."""
     stores = checked.stores.get(place, ()) if checked is not None else ()
     copies = stores or (checked.copies.get(place, ()) if checked is not None else ())
-    found = {COPIED_MEMORY: copies, SHARED_MEMORY: stores}
-    return {tag: Culprit(lines=own, tool=Tool.MEMORY_CHECKER) for tag, own in found.items() if own}
+    by_tag = {COPIED_MEMORY: copies, SHARED_MEMORY: stores}
+    return {tag: Culprit(lines=own, tool=Tool.MEMORY_CHECKER) for tag, own in by_tag.items() if own}
 
 
 def _allocations(use: HeapUse, operation: int, lines: Lines) -> dict[str, Culprit]:
@@ -84,12 +84,12 @@ def _allocations(use: HeapUse, operation: int, lines: Lines) -> dict[str, Culpri
     own = [event for event in use.events if event.allocated_by == operation]
     needless = [event for event in own if event.event in (Event.SCRATCH, Event.LIVE)]
     unfilled = [event for event in own if event.event is Event.UNFILLED and event.operation == operation]
-    found = {}
+    by_tag = {}
     for tag, events in ((ALLOCATED, needless), (UNFILLED, unfilled)):
         line = next(filter(None, (lines.get(stack_of(event.allocated_at), ()) for event in events)), ())
         if line:
-            found[tag] = Culprit(lines=line)
-    return found
+            by_tag[tag] = Culprit(lines=line)
+    return by_tag
 
 
 _COUNTED = {RELEASED_WRONGLY: {Event.BAD_FREE}, DAMAGED: {Event.BROKEN, Event.TOO_SMALL}}
@@ -98,21 +98,23 @@ _COUNTED = {RELEASED_WRONGLY: {Event.BAD_FREE}, DAMAGED: {Event.BROKEN, Event.TO
 
 def _untold(comparison: Comparison, use: HeapUse) -> Iterator[Symptom]:
     """Yield what the harness counted but did not report: a program may have written into the harness's memory."""
-    told = {event.event for event in use.events}
+    reported = {event.event for event in use.events}
     for deviation in comparison.deviations:
         for difference in deviation.judgement.differences:
             for tag in _COUNTED.keys() & difference.tags:
-                if told.isdisjoint(_COUNTED[tag]):
-                    said = f"{difference.field}: {difference.actual}"
-                    yield _unexplained(deviation.operation, Verdict.MEMORY_ERROR, tag, said, at_origin=tag == DAMAGED)
-    if use.lost and Event.LIVE not in told:
+                if reported.isdisjoint(_COUNTED[tag]):
+                    counted = f"{difference.field}: {difference.actual}"
+                    yield _unexplained(
+                        deviation.operation, Verdict.MEMORY_ERROR, tag, counted, at_origin=tag == DAMAGED
+                    )
+    if use.lost and Event.LIVE not in reported:
         last = len(comparison.case.trace.operations) - 1
-        lost = _unexplained(last, Verdict.MEMORY_LEAK, "leak", f"allocations never freed: {use.said}")
+        lost = _unexplained(last, Verdict.MEMORY_LEAK, "leak", f"allocations never freed: {use.lost_in_words}")
         yield replace(lost, facet="heap", made_by=use.lost_from)
 
 
-def _unexplained(operation: int, verdict: Verdict, kind: str, said: str, *, at_origin: bool = False) -> Symptom:
-    message = f"{said}, and nothing says which. Does the program write to memory that is not its own?"
+def _unexplained(operation: int, verdict: Verdict, kind: str, counted: str, *, at_origin: bool = False) -> Symptom:
+    message = f"{counted}, and nothing says which. Does the program write to memory that is not its own?"
     return Symptom(operation=operation, verdict=verdict, kind=kind, message=message, at_origin=at_origin)
 
 
@@ -142,8 +144,8 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
             message=misuse.words.format(
                 size=event.size,
                 number=event.number,
-                made=_made(event, comparison, lines),
-                freed=_freed(event, comparison, lines),
+                made=_allocation_words(event, comparison, lines),
+                freed=_free_words(event, comparison, lines),
             ),
             lines=lines.get(stack_of(at), ()),
             explains_state=misuse.explains_state,
@@ -151,13 +153,13 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
         )
 
 
-def _made(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
+def _allocation_words(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
     """Say which call made the allocation, and where, in words that begin with a space; "" if that is not known."""
     line = next(iter(lines.get(stack_of(event.allocated_at), ())), None)
     return f" made by {_call(event.allocated_by, comparison)} at {line}" if line is not None else ""
 
 
-def _freed(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
+def _free_words(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
     """Say the same about the earlier free."""
     line = next(iter(lines.get(stack_of(event.freed_at), ())), None)
     return f" by {_call(event.freed_by, comparison)} at {line}" if line is not None else ""
@@ -198,14 +200,14 @@ def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lin
     first = events[0]
     operations = comparison.case.trace.operations
     count = "1 allocation" if len(events) == 1 else f"{len(events)} allocations"
-    made = _made(first, comparison, lines)
+    allocation = _allocation_words(first, comparison, lines)
     if first.lost_by >= 0:
         fate = f"lost by {_call(first.lost_by, comparison)}: nothing points there any more"
     elif first.lost_by == HELD:
         fate = f"left behind by {operations[-1].name}: a global or static variable of yours still leads there"
     else:
         fate = "never freed"
-    return f"{count} ({sum(event.size for event in events)} bytes){made}: {fate}"
+    return f"{count} ({sum(event.size for event in events)} bytes){allocation}: {fate}"
 
 
 def _lost_whole(comparison: Comparison, use: HeapUse) -> set[int]:
@@ -230,18 +232,18 @@ def _reported(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[t
         yield error.case, _of_error(min(error.operation, last), error, checked.tool)
     yield from _repeated(checked)
     yield from _unread(comparisons, checked)
-    if checked.kept and not (checked.stopped or checked.hung or checked.unread):  # they have symptoms of their own
+    if checked.evasion and not (checked.stopped or checked.hung or checked.unread):  # they have symptoms of their own
         yield _kept_away(checked)
 
 
 def _of_error(operation: int, error: MemoryFault, tool: str) -> Symptom:
     """The symptom of an error at an operation of a case."""
-    made = f"; {error.origin} at {error.auxiliary[0]}" if error.auxiliary else ""
+    origin = f"; {error.origin} at {error.auxiliary[0]}" if error.auxiliary else ""
     return Symptom(
         operation=operation,
         verdict=Verdict.MEMORY_LEAK if error.leak else Verdict.MEMORY_ERROR,
         kind=error.kind,
-        message=f"{error.message}{made}",
+        message=f"{error.message}{origin}",
         lines=error.lines or error.auxiliary,
         tool=Tool.MEMORY_CHECKER,
         by=tool,
@@ -286,10 +288,10 @@ def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tu
 
 def _repeated(checked: Checked) -> Iterator[tuple[int, Symptom]]:
     """Yield the errors that Valgrind only counted: it prints an error of the same stack once, but counts each."""
-    told = {(error.case, error.operation) for error in checked.errors}
+    reported = {(error.case, error.operation) for error in checked.errors}
     same = next((error for error in checked.errors if not error.leak), None)
     for case, operation in checked.counted:
-        if same is not None and (case, operation) not in told:
+        if same is not None and (case, operation) not in reported:
             yield case, _of_error(operation, same, checked.tool)
 
 

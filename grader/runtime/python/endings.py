@@ -23,7 +23,7 @@ _LEFT, _STUMBLED = 1, 2
 _OF_A_TABLE = "BufferError"
 """What functions of a table raise for an error that is no refusal, with its name and message as their message."""
 
-_SAID = {
+_PHRASES = {
     "MemoryError": f"needs more than {_MEGABYTES} MB of memory",
     "RecursionError": "calls itself again and again until no room is left",
     "SystemExit": "ends the whole program (SystemExit)",
@@ -79,7 +79,7 @@ def _of_a_process(call: str, end: dict[str, Any]) -> Ending:
     if end.get("flood"):
         return _ending("stopped", f"{call} leaves a state of more than a thousand times the size of any right one")
     if end.get("large"):
-        return _ending("stopped", f"{call} {_SAID['MemoryError']}")
+        return _ending("stopped", f"{call} {_PHRASES['MemoryError']}")
     status = end.get("status")
     if not isinstance(status, int):
         return _ending("stopped", f"the program ends in {call}, and the grader's harness with it")
@@ -105,7 +105,7 @@ def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
         return _ending(EXCEPTION, f"{file} cannot be imported: {raised}", lines)
     if error.get("where") == "argument":
         return _ending(EXCEPTION, f"{call} cannot be called: its arguments are not there ({raised})", lines)
-    return _ending(EXCEPTION, f"{call} {_SAID.get(name) or f'raises {raised}'}", lines)
+    return _ending(EXCEPTION, f"{call} {_PHRASES.get(name) or f'raises {raised}'}", lines)
 
 
 def _signal(number: int) -> str:

@@ -38,14 +38,16 @@ def find_lines(
     given: Mapping[str, str],
 ) -> Observations:
     """Return the observations with the lines that could be found; public and hidden cases in processes of their own."""
-    wanted = {one.case: one for one in unplaced[:_MOST] if one.difference is not None}
-    derived = {case: one for case, one in wanted.items() if _is_derived(one, table)}
-    wanted = {case: one for case, one in wanted.items() if case not in derived}
+    wanted = {fault.case: fault for fault in unplaced[:_MOST] if fault.difference is not None}
+    derived = {case: fault for case, fault in wanted.items() if _is_derived(fault, table)}
+    wanted = {case: fault for case, fault in wanted.items() if case not in derived}
     named = {
-        (case, one.operation): Named(lines=lines) for case, one in derived.items() if (lines := _known(one, table))
+        (case, fault.operation): Named(lines=lines)
+        for case, fault in derived.items()
+        if (lines := _known(fault, table))
     }
     spent = 0.0
-    cases = [one.case for one in observed.comparisons]
+    cases = [comparison.case for comparison in observed.comparisons]
     modules = program.modules if isinstance(program, PythonProgram) else ()
     for numbers in by_visibility(cases, wanted):
         plan = [_watched(wanted[number], table) for number in numbers]

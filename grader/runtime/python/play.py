@@ -80,7 +80,7 @@ def line_of(number: int, operations: Iterable[Operation]) -> dict[str, object]:
 
 
 def _described(operations: Iterable[Operation]) -> list[list[object]]:
-    return [[one.name, list(one.arguments)] for one in operations]
+    return [[operation.name, list(operation.arguments)] for operation in operations]
 
 
 def _plan(number: int, case: Case) -> Iterator[dict[str, object]]:

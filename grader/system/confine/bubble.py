@@ -47,5 +47,5 @@ def _folder(path: Path) -> Iterator[str]:
 
     Bubblewrap's own folders are accessible to its own user only.
     """
-    for one in (*reversed(path.parents), path):
-        yield from ("--perms", "0755", "--dir", str(one))
+    for folder in (*reversed(path.parents), path):
+        yield from ("--perms", "0755", "--dir", str(folder))

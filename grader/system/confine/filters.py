@@ -150,9 +150,11 @@ def header(architecture: str) -> str:
         "natively_filter": _Filter(_REFUSE, tuple(_natively())),
         "instrumented_filter": _Filter(_REFUSE, tuple(_instrumented())),
     }
-    tables = [_table(name, _compiled(one, ARCHITECTURES[architecture])) for name, one in filters.items()]
-    made = f"/* Made by scripts/filter with libseccomp {version()}; what is refused, and why, stands in filters.py. */"
-    return "\n".join([made, *tables])
+    tables = [_table(name, _compiled(wanted, ARCHITECTURES[architecture])) for name, wanted in filters.items()]
+    comment = (
+        f"/* Made by scripts/filter with libseccomp {version()}; what is refused, and why, stands in filters.py. */"
+    )
+    return "\n".join([comment, *tables])
 
 
 def version() -> str:
@@ -163,8 +165,8 @@ def version() -> str:
 
     library = _library()
     library.seccomp_version.restype = ctypes.POINTER(Version)
-    found = library.seccomp_version().contents
-    return f"{found.major}.{found.minor}.{found.micro}"
+    installed = library.seccomp_version().contents
+    return f"{installed.major}.{installed.minor}.{installed.micro}"
 
 
 def _table(name: str, program: bytes) -> str:
@@ -184,7 +186,7 @@ def _compiled(wanted: _Filter, architecture: int) -> bytes:
         if number < 0:  # not on this architecture, or newer than this libseccomp
             continue
         count = len(rule.compares)
-        compares = (_Compare * count)(*(_Compare(*one) for one in rule.compares))
+        compares = (_Compare * count)(*(_Compare(*compare) for compare in rule.compares))
         _must(library.seccomp_rule_add_array(context, rule.action, number, count, compares), rule.call)
     reading, writing = os.pipe()
     try:

@@ -58,8 +58,8 @@ def machine() -> Machine:
 
 
 def _bubblewrap() -> str:
-    found = shutil.which("bwrap") or ""
-    return found if found and _works(["init"], bubble(found)) else ""
+    program = shutil.which("bwrap") or ""
+    return program if program and _works(["init"], bubble(program)) else ""
 
 
 def _works(words: Sequence[str], around: Sequence[str] = ()) -> bool:

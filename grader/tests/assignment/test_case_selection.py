@@ -111,10 +111,10 @@ def test_what_is_earned_is_certain(mistake: str) -> None:
     """The whole grading gives each rule as much or more, and nothing fails that costs nothing."""
     attempt = attempted(changed(MISTAKES[mistake]) if mistake else right(), *every_case())
     cases = [case for case in every_case() if case.visibility is Visibility.PUBLIC]
-    found = [one for one in attempt.found if one.comparison.case.visibility is Visibility.PUBLIC]
+    found = [one for one in attempt.case_findings if one.comparison.case.visibility is Visibility.PUBLIC]
     known = scores(found, cases, weights(lab().rubric, every_case()))
 
-    for mine, whole in zip(known, scores(attempt.found, every_case(), None), strict=True):
+    for mine, whole in zip(known, scores(attempt.case_findings, every_case(), None), strict=True):
         assert mine.points <= whole.points
         assert mine.max_points <= whole.max_points
         assert (mine.points == mine.max_points) == (mine.passed == mine.cases)

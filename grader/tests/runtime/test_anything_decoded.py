@@ -104,7 +104,9 @@ def test_frames_of_every_kind(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> No
         played = taken_down(monkeypatch, stream)
         comparisons = [compare(one, lab().model) for one in played]
         natively = [native_played(one) for one in comparisons]
-        uses = [heap_use(one, leaks._told(own, own)) for one, own in zip(comparisons, natively, strict=True)]
+        uses = [
+            heap_use(one, leaks._completed_events(own, own)) for one, own in zip(comparisons, natively, strict=True)
+        ]
         seen = NativeObservations(
             comparisons=tuple(comparisons), uses=uses, lines=any_lines(stacks_of(comparisons, uses))
         )
@@ -130,7 +132,7 @@ def found_lines(monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> dict[Place, 
     played = [replace(one, lines=body) for one, body in zip(natively, bodies, strict=True)]
     assert len(suspected) == len(played)
     replayed = NativeReplayed(played=tuple(played), output=b"", cpu_seconds=0.0)
-    monkeypatch.setattr(lines, "_chosen", lambda found: found)
+    monkeypatch.setattr(lines, "_selected_faults", lambda faults: faults)
     monkeypatch.setattr(lines, "replay", lambda *_, **__: replayed)
     monkeypatch.setattr(lines, "source_lines", lambda _work, _program, stacks: any_lines(stacks))
     with sandbox.workspace() as work:

@@ -247,7 +247,7 @@ def comparisons(source: str | bytes, *cases: Case) -> tuple[Comparison, ...]:
 
 def findings(attempt: Attempt) -> list[Finding]:
     """All findings of all cases."""
-    return [finding for one in attempt.found for finding in one.findings]
+    return [finding for one in attempt.case_findings for finding in one.findings]
 
 
 def expected_records(case: Case) -> list[bytes]:
@@ -311,7 +311,7 @@ def diagnosed_alone(found: Sequence[CaseFindings], chosen: Lab) -> Diagnosed:
 
 def judged_alone(attempt: Attempt, *numbers: int) -> tuple[Diagnosed, int]:
     """Diagnosis and points of some cases of an attempt, as if there were no others."""
-    own, cases = [attempt.found[number] for number in numbers], [attempt.cases[number] for number in numbers]
+    own, cases = [attempt.case_findings[number] for number in numbers], [attempt.cases[number] for number in numbers]
     diagnosed = diagnosed_alone(own, attempt.lab)
     rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
     return diagnosed, total(rule_scores(own, attempt.lab.rubric, cases, builds=True, diagnosed=rule))

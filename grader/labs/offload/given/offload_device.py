@@ -232,10 +232,10 @@ class Device:
         return [number, lo, hi]
 
     def _on_device(self, value):
-        found = self._range(value)
-        if self._sizes[found[0]][2]:
+        span = self._range(value)
+        if self._sizes[span[0]][2]:
             raise DeviceError("a kernel works on device memory only")
-        return found
+        return span
 
     def _argument(self, name, value):
         """An argument of a kernel as the log has it."""
@@ -258,8 +258,8 @@ class Device:
             raise DeviceError("causal is True or False")
         return value
 
-    def _width(self, found):
-        return self._sizes[found[0]][1]
+    def _width(self, span):
+        return self._sizes[span[0]][1]
 
     def _check_sizes(self, kernel, args):
         """Raise `DeviceError` unless the ranges have the sizes that the kernel wants."""
@@ -284,14 +284,14 @@ class Device:
             "logits": {"x": hidden, "out": (cfg.vocab,)},
         }[kernel]
         for name, allowed in widths.items():
-            found = args[name]
-            if found[2] - found[1] != rows or self._width(found) not in allowed:
+            span = args[name]
+            if span[2] - span[1] != rows or self._width(span) not in allowed:
                 raise DeviceError(f"{kernel}: {name} has the wrong size")
         if kernel == "logits" and rows != 1:
             raise DeviceError("logits: x is one row")
         if kernel == "attention":
             keys = [sum(hi - lo for _, lo, hi in args[name]) for name in "kv"]
-            if any(self._width(found) != cfg.kv_width for name in "kv" for found in args[name]):
+            if any(self._width(span) != cfg.kv_width for name in "kv" for span in args[name]):
                 raise DeviceError("attention: k or v has the wrong width")
             if keys[0] != keys[1] or keys[0] < 1:
                 raise DeviceError("attention: k and v have equally many rows, at least one")

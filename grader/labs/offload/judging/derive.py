@@ -96,10 +96,10 @@ class _Case:
                 self.replay.storage = numbers_of(raw.get("handles"), self.replay.device)
         if accepted:
             self._count(operation)
-        found = self._findings(operation, log, raw, prepared, accepted=accepted)
+        findings = self._findings(operation, log, raw, prepared, accepted=accepted)
         loads, rows = self._loads(operation, log)
         state = {
-            **{part: _sentences(found, part) for part in _PARTS},
+            **{part: _sentences(findings, part) for part in _PARTS},
             "kind": self.kind,
             "settings": list(self.settings),
             "free": raw.get("free"),
@@ -113,14 +113,14 @@ class _Case:
             "calls": 0 if accepted else max(0, log.entries - _DRIVER.get(operation.name, 0)),
         }
         self.before = raw
-        lines = {part: _lines(found, part) for part in _PARTS if any(of == part for of, _ in found)}
-        return DerivedStep({"reply": reply, "state": state}, lines, self._notes(found))
+        lines = {part: _lines(findings, part) for part in _PARTS if any(of == part for of, _ in findings)}
+        return DerivedStep({"reply": reply, "state": state}, lines, self._notes(findings))
 
-    def _notes(self, found: Sequence[Finding]) -> dict[str, Any]:
+    def _notes(self, findings: Sequence[Finding]) -> dict[str, Any]:
         """What pictures show besides: memory, and the streams around the first two calls that are out of order."""
         if self.replay is None:
             return {}
-        pair = next((wrong.pair for _, wrong in found if wrong.pair is not None), None)
+        pair = next((wrong.pair for _, wrong in findings if wrong.pair is not None), None)
         return {"memory": list(self.memory), "lanes": lanes(self.replay, pair) if pair is not None else {}}
 
     def _begin(self, operation: Operation) -> None:
@@ -163,63 +163,66 @@ class _Case:
             getter = _GETTERS.get(operation.name)
             text = f"the test wrote into the list that {getter} returned, and what the manager holds changed with it"
             return [("lists", Wrong(text))] if raw.get("shared") else []
-        found = self._content(operation, log, raw, prepared) if accepted else []
+        findings = self._content(operation, log, raw, prepared) if accepted else []
         if self.engine is not None and not accepted and operation.name in _DRIVER:
             self.engine.fills += 1  # the driver fills before it calls
-        found += [(facet_of_race(one, self.replay), race(one, self.replay)) for one in log.races[:_MOST_RACES]]
+        findings += [
+            (facet_of_race(data_race, self.replay), race(data_race, self.replay))
+            for data_race in log.races[:_MOST_RACES]
+        ]
         if accepted and operation.name in ("prefill", "decode") and self.runner is not None:
             span = self.runner.host_span()
             races = [] if span is None else [*self.replay.races.host_reads(span)]
-            found += [(facet_of_race(one, self.replay), race(one, self.replay)) for one in races]
+            findings += [(facet_of_race(data_race, self.replay), race(data_race, self.replay)) for data_race in races]
             if span is not None and (log.races or races):
-                found = self._shown_wrong(found, span)
-        found += self._sizes(operation, log)
-        words = {wrong.sentence for part, wrong in found if part == IDLE}
-        found += [(part, _NOT_JUDGED) for word in sorted(words) for part in _JUDGED.get(word, ())]
-        return found
+                findings = self._shown_wrong(findings, span)
+        findings += self._sizes(operation, log)
+        words = {wrong.sentence for part, wrong in findings if part == IDLE}
+        findings += [(part, _NOT_JUDGED) for word in sorted(words) for part in _JUDGED.get(word, ())]
+        return findings
 
-    def _shown_wrong(self, found: list[Finding], span: Span) -> list[Finding]:
+    def _shown_wrong(self, findings: list[Finding], span: Span) -> list[Finding]:
         """Say with the first race of a case under which schedules the logits are wrong."""
         if self.has_raced:
-            return found
+            return findings
         assert self.replay is not None
         self.has_raced = True
         schedules = self.replay.wrong_under(span)
-        place = next(number for number, (part, _) in enumerate(found) if part.startswith("race_"))
-        part, wrong = found[place]
+        place = next(number for number, (part, _) in enumerate(findings) if part.startswith("race_"))
+        part, wrong = findings[place]
         if schedules:
             named = " or ".join(filter(None, [", ".join(schedules[:-1]), schedules[-1]]))
             text = f"{wrong.sentence}; the logits are wrong on a device that runs {named}"
-            found[place] = part, Wrong(text, wrong.lines, wrong.pair)
-        return found
+            findings[place] = part, Wrong(text, wrong.lines, wrong.pair)
+        return findings
 
     def _content(
         self, operation: Operation, log: Log, raw: Mapping[str, Any], prepared: Before | None
     ) -> list[Finding]:
         if self.engine is not None:
             self.engine.follow(operation.name, operation.arguments)
-            found, idle = self.engine.compare(log)
-            return [*found, (IDLE, Wrong(operation.name))] if idle else found
+            findings, idle = self.engine.compare(log)
+            return [*findings, (IDLE, Wrong(operation.name))] if idle else findings
         assert self.runner is not None
-        found = []
+        findings = []
         if operation.name == "prefill":
             seq, tokens = operation.arguments
             assert isinstance(tokens, tuple)
             if tokens:
-                found = self.runner.prefill(log, [_int(token) for token in tokens], self._new_table(raw, seq))
+                findings = self.runner.prefill(log, [_int(token) for token in tokens], self._new_table(raw, seq))
         elif prepared is not None:
             seq, token = operation.arguments
-            found = self.runner.decode(log, _int(token), prepared, self._table(raw, seq))
-            found += self.runner.overlap(log)
+            findings = self.runner.decode(log, _int(token), prepared, self._table(raw, seq))
+            findings += self.runner.overlap(log)
             loads, _ = loads_of(self.replay, log, {}) if self.replay is not None else ([], {})
             if len({layer for layer, _ in loads}) < self.settings[0] and prepared.offloaded:
-                found += [("ring", Wrong("not every layer was loaded")), (IDLE, Wrong("loaded"))]
+                findings += [("ring", Wrong("not every layer was loaded")), (IDLE, Wrong("loaded"))]
         written = {name for name, number in self.runner.replay.storage.items() if log.writes(number)}
         done = {word for word, names in _WRITTEN.items() if written.issuperset(names)}
-        found = [(part, wrong) for part, wrong in found if part != IDLE or wrong.sentence not in done]
-        if log.garbage and any(part in ("values", "logits") for part, _ in found):
-            found.insert(0, ("values", garbage(*log.garbage[0], self.runner.replay)))
-        return found
+        findings = [(part, wrong) for part, wrong in findings if part != IDLE or wrong.sentence not in done]
+        if log.garbage and any(part in ("values", "logits") for part, _ in findings):
+            findings.insert(0, ("values", garbage(*log.garbage[0], self.runner.replay)))
+        return findings
 
     def _sizes(self, operation: Operation, log: Log) -> list[Finding]:
         """What is wrong with the memory that a call had, or left behind (Constraint 4)."""
@@ -227,7 +230,7 @@ class _Case:
         assert replay is not None
         if operation.name in ("engine", "runner"):
             return []  # that is told of the storage
-        found: list[Finding] = []
+        findings: list[Finding] = []
         device = replay.device
         for number in log.created:
             buffer = device.buffers[number]
@@ -235,10 +238,10 @@ class _Case:
                 kind = "pinned memory" if buffer.stream is None else "device memory"
                 text = f"line {buffer.line} allocated {buffer.values * VALUE_BYTES} bytes of {kind} in this call"
                 text += " that are not freed" if buffer.stream is not None else ", which is never freed"
-                found.append(("memory_left", Wrong(text, (buffer.line,))))
+                findings.append(("memory_left", Wrong(text, (buffer.line,))))
         if operation.name == "prefill" and log.most_layers > _MOST_LAYERS:
             text = f"the keys and values of {log.most_layers} layers are in device memory at a time"
-            found.append(("memory_layers", Wrong(text, (log.layers_line,))))
+            findings.append(("memory_layers", Wrong(text, (log.layers_line,))))
         config = replay.config
         tokens = config.max_seq_len if self.kind == "engine" else max(self.lengths.values(), default=1)
         per_row = 8 * config.hidden + 2 * config.q_width + 2 * config.kv_width
@@ -249,8 +252,8 @@ class _Case:
         self.memory = used, limit
         if used > limit and log.created:  # what an earlier call left behind is told of that call
             text = f"{used} bytes of device memory are allocated beyond the storage, and {limit} are allowed"
-            found.append(("memory", Wrong(text, (log.most_line,))))
-        return found
+            findings.append(("memory", Wrong(text, (log.most_line,))))
+        return findings
 
     def _storage(self, raw: Mapping[str, Any], log: Log) -> dict[str, Any]:
         """The storage after the constructor: rows, width and place of each buffer, and what else was allocated."""
@@ -272,7 +275,7 @@ class _Case:
         own = [replay.storage[name] for name in names if name in replay.storage]
         others = [number for number in log.created if number not in own and not replay.device.buffers[number].is_freed]
         buffers = [replay.device.buffers[number] for number in others]
-        return {**shown, "others": [[one.rows, one.width] for one in buffers]}
+        return {**shown, "others": [[other.rows, other.width] for other in buffers]}
 
     def _loads(self, operation: Operation, log: Log) -> tuple[list[Any], dict[str, Any]]:
         """What an operation loaded; see `loads_of`."""
@@ -340,13 +343,13 @@ def _int(value: object) -> int:
     return value
 
 
-def _sentences(found: Sequence[Finding], part: str) -> list[str]:
+def _sentences(findings: Sequence[Finding], part: str) -> list[str]:
     """What is wrong with a part, each once."""
-    own = dict.fromkeys(wrong.sentence for of, wrong in found if of == part)
+    own = dict.fromkeys(wrong.sentence for of, wrong in findings if of == part)
     shown = [*own][:_MOST_FINDINGS]
     return [*shown, f"and {len(own) - _MOST_FINDINGS} more"] if len(own) > _MOST_FINDINGS else shown
 
 
-def _lines(found: Sequence[Finding], part: str) -> tuple[int, ...]:
+def _lines(findings: Sequence[Finding], part: str) -> tuple[int, ...]:
     """The lines of the first finding that has some."""
-    return next((wrong.lines for of, wrong in found if of == part and any(wrong.lines)), ())
+    return next((wrong.lines for of, wrong in findings if of == part and any(wrong.lines)), ())

@@ -89,14 +89,14 @@ class EngineCase:
 
         The right rows are put there, so that each is told once.
         """
-        found: list[tuple[str, Wrong]] = []
+        findings: list[tuple[str, Wrong]] = []
         idle = False
         for name, known in self.known.items():
             contents = contents_of(self.replay, name)
             places = [row for row in self.touched.get(name, ()) if not np.isnan(known[row]).any()]
             if contents is None:
                 if name in self.touched:
-                    found.append((_PARTS[name], Wrong(f"there is no {name}")))
+                    findings.append((_PARTS[name], Wrong(f"there is no {name}")))
                     idle = True
                 continue
             right = agreeing(contents, known)
@@ -105,9 +105,9 @@ class EngineCase:
             wrong = ~np.isnan(known).any(axis=-1) & ~right
             for row in np.flatnonzero(wrong)[:_MOST_SHOWN]:
                 text = f"{self._place(name, int(row))} of {name} {held(contents[row : row + 1])}"
-                found.append((_PARTS[name], Wrong(text)))
+                findings.append((_PARTS[name], Wrong(text)))
             contents[wrong] = known[wrong]
-        return found, idle
+        return findings, idle
 
     def _put(self, name: str, places: list[int], rows: Array) -> None:
         self.known[name][places] = rows

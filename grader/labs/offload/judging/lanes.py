@@ -18,7 +18,7 @@ _NOT_SHOWN = ("stream", "event", "alloc_pinned", "record_stream")
 
 def lanes(replay: Replay, pair: tuple[Call, Call | None]) -> dict[str, Any]:
     """Return the names of the streams, the calls in order (stream, sign, line), the arrows and the pair by position."""
-    first, second = (next((n for n, call in enumerate(replay.calls) if call is one), None) for one in pair)
+    first, second = (next((n for n, call in enumerate(replay.calls) if call is wanted), None) for wanted in pair)
     if first is None:
         return {}
     last = len(replay.calls) - 1 if second is None else second

@@ -70,14 +70,14 @@ class RunnerCase:
         model = self.replay.memory.model
         layers, logits = model.prompt(tokens)
         masked = _Masked("causal=False", lambda: model.prompt(tokens, causal=False))
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for number, layer in enumerate(layers):
             self.rows["k", number], self.rows["v", number] = model.rotary(layer.keys, 0), layer.values
-            own = self._own(log, number, layer, masked=masked, found=found)
+            own = self._own(log, number, layer, masked=masked, findings=findings)
             for kind, mine in (("k", own.keys), ("v", own.values)):
                 rows = cpu_rows(self.replay, (kind, number), table, range(len(tokens)))
-                found += self._stored((kind, number), (rows, mine), 0, "cpu")
-        return [*found, *self._logits(logits, masked)]
+                findings += self._stored((kind, number), (rows, mine), 0, "cpu")
+        return [*findings, *self._logits(logits, masked)]
 
     def begin_decode(self, position: int, table: list[int], offloaded: int) -> Before:
         """Look at what a decode begins with. Where garbage lies, the reference's row takes its place."""
@@ -107,41 +107,41 @@ class RunnerCase:
         ]
         layers, logits = model.token(token, before.position, pairs)
         masked = _Masked("causal=True", lambda: model.token(token, before.position, pairs, causal=True))
-        found: list[Finding] = []
+        findings: list[Finding] = []
         row = before.position % size
         for number, layer in enumerate(layers):
-            own = self._own(log, number, layer, masked=masked, found=found)
+            own = self._own(log, number, layer, masked=masked, findings=findings)
             new = {"k": model.rotary(layer.keys, before.position), "v": layer.values}
             for kind, mine in (("k", own.keys), ("v", own.values)):
                 rows = decode_rows(self.replay, (kind, number), range(row, row + 1))
-                found += self._stored((kind, number), (rows, mine), before.position, "decode")
+                findings += self._stored((kind, number), (rows, mine), before.position, "decode")
                 right = self.rows.get((kind, number))
                 self.rows[kind, number] = new[kind] if right is None else np.concatenate([right, new[kind]])
-        found += self._flushed(before, table)
-        found += self._logits(logits, masked)
+        findings += self._flushed(before, table)
+        findings += self._logits(logits, masked)
         if not before.consistent:  # nothing follows from such an offloaded length; that it is wrong is told elsewhere
-            found = [(part, wrong) for part, wrong in found if part not in ("values", "logits")]
-        return found
+            findings = [(part, wrong) for part, wrong in findings if part not in ("values", "logits")]
+        return findings
 
-    def _own(self, log: Log, number: int, layer: Layer, *, masked: _Masked, found: list[Finding]) -> Layer:
+    def _own(self, log: Log, number: int, layer: Layer, *, masked: _Masked, findings: list[Finding]) -> Layer:
         """What the program itself computed in a layer; what differs from the model is added to `found`."""
         own = []
         for kind, results, right in (("k", log.keys, layer.keys), ("v", log.values, layer.values)):
             rows = np.concatenate(results[number]) if number in results else np.empty((0, right.shape[1]))
             if len(rows) != len(right):
                 text = f"layer {number}: {kind}_proj computed {len(rows)} rows in this call, of {len(right)}"
-                found.append(("values", Wrong(text)))
+                findings.append(("values", Wrong(text)))
                 own.append(right)
                 continue
             wrong = np.flatnonzero(~agreeing(rows, right))
             if len(wrong):
                 text = f"layer {number}: {kind} of row {wrong[0]} of this call is not the model's"
-                is_first = all(part != "values" for part, _ in found)
+                is_first = all(part != "values" for part, _ in findings)
                 if is_first and number and masked.explains(number, kind, rows):
                     text += f", but what attention with {masked.flag} in layer {number - 1} leads to"
                 elif is_first and number:
                     text += f", though layer {number - 1} began right: its attention, or what follows, is wrong"
-                found.append(("values", Wrong(text)))
+                findings.append(("values", Wrong(text)))
             own.append(rows)
         return Layer(*own)
 
@@ -152,17 +152,17 @@ class RunnerCase:
         config, model = self.replay.config, self.replay.memory.model
         placed = same_keys(stored, mine, config.head_dim) if kind == "k" else agreeing(stored, mine)
         idle = "offloaded" if part == "cpu" else "stored"
-        found: list[Finding] = [(IDLE, Wrong(idle))] if np.isnan(stored).all() else []
+        findings: list[Finding] = [(IDLE, Wrong(idle))] if np.isnan(stored).all() else []
         for place in np.flatnonzero(~placed)[:3]:
             text = f"layer {layer}: {kind} of token {first + place} {held(stored[place])}, in {where}"
-            found.append((part, Wrong(text)))
+            findings.append((part, Wrong(text)))
         if kind == "k":
             turned = placed & ~agreeing(stored, model.rotary(mine, first))
             for place in np.flatnonzero(turned)[:1]:
                 token = int(first + place)
                 text = f"layer {layer}: the cached k of token {token} is not rotated for position {token}"
-                found.append(("values", Wrong(text + self._turned(stored[place], mine[place], token))))
-        return found
+                findings.append(("values", Wrong(text + self._turned(stored[place], mine[place], token))))
+        return findings
 
     def _turned(self, stored: Array, mine: Array, token: int) -> str:
         """How the key of a token is rotated instead, in words; "" where that is not plain."""
@@ -177,13 +177,13 @@ class RunnerCase:
         size = self.replay.config.block_size
         full = before.position % size == size - 1
         block = before.position // size * size
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for layer in range(self.replay.config.num_layers):
             for kind in "kv":
                 now = cpu_rows(self.replay, (kind, layer), before.table, range(before.offloaded))
                 for token in np.flatnonzero(~same(now, before.cached[kind, layer]))[:1]:
                     text = f"layer {layer}: {kind} of token {token}, which was offloaded before, was overwritten"
-                    found.append(("flush", Wrong(text)))
+                    findings.append(("flush", Wrong(text)))
                 if full:
                     rows = range(before.start(size), size)
                     tokens = range(block + rows.start, block + size)
@@ -192,8 +192,8 @@ class RunnerCase:
                     for place in np.flatnonzero(~right)[:1]:
                         where = f"row {rows[place]} of block {before.position // size} of the table"
                         text = f"layer {layer}: {kind} of token {tokens[place]} was not flushed to {where}"
-                        found.append(("flush", Wrong(text)))
-        return found
+                        findings.append(("flush", Wrong(text)))
+        return findings
 
     def _logits(self, right: Array, masked: _Masked) -> list[Finding]:
         held_row = self.replay.rows("logits", 0, 1)

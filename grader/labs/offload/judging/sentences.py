@@ -38,19 +38,19 @@ def facet_of_race(race: Race, replay: Replay) -> str:
     return "race_free" if second is not None and second.work.call.name == "free" else "race_workspace"
 
 
-def race(found: Race, replay: Replay) -> Wrong:
+def race(data_race: Race, replay: Replay) -> Wrong:
     """Two accesses that nothing orders, and the edge that is missing."""
-    first = found.first.work.call
-    buffer = _buffer(found.first.span.buffer, replay)
-    if found.second is None:
+    first = data_race.first.work.call
+    buffer = _buffer(data_race.first.span.buffer, replay)
+    if data_race.second is None:
         edge = "let the host wait for it before the call returns"
         text = f"the host reads {buffer} when the call returns, but {_who(first, replay)} may still be running: {edge}"
         return Wrong(text, (first.line,), (first, None))
-    second = found.second.work.call
-    lo = max(found.first.span.lo, found.second.span.lo)
-    hi = min(found.first.span.hi, found.second.span.hi)
+    second = data_race.second.work.call
+    lo = max(data_race.first.span.lo, data_race.second.span.lo)
+    hi = min(data_race.first.span.hi, data_race.second.span.hi)
     where = f"{_rows(lo, hi)} of {buffer}"
-    does, did = _verb(is_write=found.second.is_write), _verb(is_write=found.first.is_write)
+    does, did = _verb(is_write=data_race.second.is_write), _verb(is_write=data_race.first.is_write)
     text = f"{_who(second, replay)} {does} {where} and may run before {_who(first, replay)}, which {did}: "
     return Wrong(f"{text}{_edge(first, second, replay)}", (second.line, first.line), (first, second))
 
@@ -61,12 +61,12 @@ def garbage(call: Call, row: Span, replay: Replay) -> Wrong:
     return Wrong(text, (call.line,))
 
 
-def serial(found: Serial, replay: Replay) -> Wrong:
+def serial(pair: Serial, replay: Replay) -> Wrong:
     """A load and a kernel that must be able to run at the same time, and what orders them."""
-    first, second = found.first.call, found.second.call
-    layers = f" (layer {found.second_layer})" if second.name == "attention" else ""
+    first, second = pair.first.call, pair.second.call
+    layers = f" (layer {pair.second_layer})" if second.name == "attention" else ""
     text = f"{_who(second, replay)}{layers} comes after {_who(first, replay)}"
-    edge = edge_of(found, replay.calls)
+    edge = edge_of(pair, replay.calls)
     if edge is None:
         return Wrong(f"{text}, on one stream: {_why(first)}", (second.line, first.line), (first, second))
     by = f"by the {'host wait' if edge.name == 'sync' else 'wait'} of line {edge.line}"

@@ -39,7 +39,7 @@ def reproduce(case: Case, operation: int, *, clauses: Mapping[str, str]) -> str:
     used = set(_HELPERS.findall(body))
     blocks = max([1, *(pool.blocks for pool in story.pools)])
     last = story.last.operation.name
-    calls = sum(one.operation.name == last for one in story.played[:-1])
+    calls = sum(step.operation.name == last for step in story.played[:-1])
     tail = max([0, *(pool.pool_bytes - blocks * BLOCK_SIZE for pool in story.pools)])
     return render(
         _TEMPLATE,
@@ -124,39 +124,39 @@ def _cited(clauses: Mapping[str, str], clause: str) -> str:
 
 
 def _runs(played: list[Played]) -> Iterator[Run[Played]]:
-    return fold(played, lambda one: one.shape, lambda one: one.numbers)
+    return fold(played, lambda step: step.shape, lambda step: step.numbers)
 
 
-def _call(one: Played, numbers: list[str]) -> Iterator[str]:
+def _call(step: Played, numbers: list[str]) -> Iterator[str]:
     """Yield one operation in C; `numbers` are its arguments, then block and slot of the KV record."""
-    name, reply, engine = one.operation.name, one.reply.text, engine_name(one.operation.target)
-    call = f"{name}({', '.join([engine, *numbers[: len(one.operation.arguments)]])})"
+    name, reply, engine = step.operation.name, step.reply.text, engine_name(step.operation.target)
+    call = f"{name}({', '.join([engine, *numbers[: len(step.operation.arguments)]])})"
     if name == "llm_init":
-        yield from _init(one, engine)
+        yield from _init(step, engine)
     elif name in _POKES:
-        yield from _POKES[name](one, engine, numbers)
+        yield from _POKES[name](step, engine, numbers)
     elif reply == "seq":
         yield f"SEQUENCE({call}, {numbers[1 if name == 'fork_sequence' else 0]});"
     elif reply == "NULL":
         yield f"CHECK({call} == NULL);"
     else:
         yield f"EQUAL({call}, {reply});"
-    if one.stored is not None and one.pool is not None:
-        want = f"{one.pool.want}.block"
-        if one.copied is not None:
-            old, new = one.copied
+    if step.stored is not None and step.pool is not None:
+        want = f"{step.pool.want}.block"
+        if step.copied is not None:
+            old, new = step.copied
             yield f"memcpy({want}[{new}], {want}[{old}], BLOCK_SIZE);"
         _, kv_data, block, slot = numbers
         yield f"{want}[{block}][{slot}] = {kv_data};"
 
 
-def _init(one: Played, engine: str) -> Iterator[str]:
-    *null, size = one.operation.arguments
-    pool = "NULL" if null or one.pool is None else f"{one.pool.memory}.block"
-    if one.reply.refused:
+def _init(step: Played, engine: str) -> Iterator[str]:
+    *null, size = step.operation.arguments
+    pool = "NULL" if null or step.pool is None else f"{step.pool.memory}.block"
+    if step.reply.refused:
         yield f"CHECK(llm_init({pool}, {size}) == NULL);"
     else:
-        yield f"{'LLMEngine *' if one.declares else ''}{engine} = llm_init({pool}, {size});"
+        yield f"{'LLMEngine *' if step.declares else ''}{engine} = llm_init({pool}, {size});"
         yield f"CHECK({engine} != NULL);"
 
 
@@ -167,10 +167,10 @@ def _move_l2(_: Played, engine: str, numbers: list[str]) -> Iterator[str]:
     yield f"{table}[{source}] = NULL;"
 
 
-def _unmap(one: Played, engine: str, numbers: list[str]) -> Iterator[str]:
-    assert one.unmapped is not None
+def _unmap(step: Played, engine: str, numbers: list[str]) -> Iterator[str]:
+    assert step.unmapped is not None
     seq_id, logical = numbers
-    block, last = one.unmapped
+    block, last = step.unmapped
     l1, l2 = divmod(int(logical), L2_PT_SIZE)
     yield f"sequence({engine}, {seq_id})->block_table[{l1}][{l2}] = -1;"
     yield f"{engine}->ref_count[{block}]--;"

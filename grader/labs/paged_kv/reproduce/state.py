@@ -113,22 +113,22 @@ def _list(engine: Engine, name: str) -> Iterator[str]:
 
 
 def _own_tables(engine: Engine, name: str, parent: int, child: int) -> Iterator[str]:
-    one, other = f"sequence({name}, {child})->block_table", f"sequence({name}, {parent})->block_table"
-    yield f"CHECK({one} != {other});"
+    child_table, parent_table = f"sequence({name}, {child})->block_table", f"sequence({name}, {parent})->block_table"
+    yield f"CHECK({child_table} != {parent_table});"
     forked = engine.find(child)
     for slot, table in enumerate(forked.block_table if forked is not None else ()):
         if table is not None:
-            yield f"CHECK({one}[{slot}] != {other}[{slot}]);"
+            yield f"CHECK({child_table}[{slot}] != {parent_table}[{slot}]);"
 
 
 def _kv_counts(engine: Engine, name: str) -> Iterator[str]:
-    for run in fold(engine.active_seqs, lambda _: (), lambda one: (one.seq_id, one.kv_count)):
+    for run in fold(engine.active_seqs, lambda _: (), lambda sequence: (sequence.seq_id, sequence.kv_count)):
         seq_id, kv_count = run.texts()
         yield from run.looped([f"EQUAL(sequence({name}, {seq_id})->kv_count, {kv_count});"])
 
 
 def _tables(engine: Engine, name: str) -> Iterator[str]:
-    for run in fold(engine.active_seqs, _shape, lambda one: (one.seq_id, *one.mapped_blocks())):
+    for run in fold(engine.active_seqs, _shape, lambda sequence: (sequence.seq_id, *sequence.mapped_blocks())):
         seq_id, *blocks = run.texts()
         table = f"sequence({name}, {seq_id})->block_table"
         yield from run.looped(list(_table(table, run.items[0], blocks)))

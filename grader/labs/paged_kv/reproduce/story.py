@@ -78,16 +78,16 @@ class Story:
         """One pool for every call of llm_init that gets a pool."""
         self.current: dict[int, Pool] = {}
         """The pool that each engine number has now."""
-        told = case.trace.operations[: operation + 1]
+        operations = case.trace.operations[: operation + 1]
         self.played: list[Played] = []
-        for one in told:
-            self.played.append(self._play(one))
+        for next_operation in operations:
+            self.played.append(self._play(next_operation))
         self.last = self.played[-1]
 
     def _play(self, operation: Operation) -> Played:
         name, target = operation.name, operation.target or 0
         unmapped = self._unmapped(operation) if name == "unmap" else None
-        first = not any(one.declares and one.operation.target == target for one in self.played)
+        first = not any(step.declares and step.operation.target == target for step in self.played)
         did = effects.apply(self.oracle, operation)
         if name == "llm_init" and NULL not in operation.arguments:
             suffix = str(len(self.pools) + 1) if self.pools else ""

@@ -106,7 +106,7 @@ def _symbol_findings(project: CProject, elf: Elf, symbols: Symbols, missing: Seq
         similar = difflib.get_close_matches(name, [other[:_LONGEST] for other in others], n=1)
         hint = f"; is your {similar[0]} meant to be it?" if similar else ""
         yield _finding("missing-function", f"{project.source_name} does not define {name}{hint}", field=name)
-    if any(one.name == "main" and one.bind == Bind.GLOBAL and one.section for one in elf.symbols("main\0")):
+    if any(symbol.name == "main" and symbol.bind == Bind.GLOBAL and symbol.section for symbol in elf.symbols("main\0")):
         message = (
             f"{project.source_name} defines main; it clashes with the main of every program that it is linked with. "
             "Put your tests into a file of their own"
@@ -190,8 +190,8 @@ def _link_findings(project: CProject, work: Workspace, linked: Linked) -> list[F
 
 def _link_finding(project: CProject, work: Workspace, linked: Linked) -> Finding:
     """Return a finding with the linker's messages about the student's file, without folders and paths of tools."""
-    said = linked.done.stderr.decode(errors="replace").replace(f"{work.folder}/", "").splitlines()
-    lines = [line.split(": ", 1)[-1] if line.startswith("/") else line for line in said]
+    stderr_lines = linked.done.stderr.decode(errors="replace").replace(f"{work.folder}/", "").splitlines()
+    lines = [line.split(": ", 1)[-1] if line.startswith("/") else line for line in stderr_lines]
     text = "; ".join(line for line in lines if line.startswith(project.source_name))[:2000].strip()
     otherwise = "a function is missing" if linked.unresolved else f"{linked.step} cannot make a program of it"
     message = f"it compiles, but cannot be linked: {text or otherwise}"

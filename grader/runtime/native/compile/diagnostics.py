@@ -103,11 +103,11 @@ def meaning(diagnostic: Diagnostic) -> str:
 
 def parse(stderr: bytes) -> list[Diagnostic]:
     """Parse what gcc wrote; text that is no diagnostic (such as the closing line) is skipped."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     with contextlib.suppress(RecursionError):  # gcc never nests that deep
         for value in _values(stderr.decode(errors="replace")):
-            found += islice(_from_json(value) if isinstance(value, list) else _from_sarif(value), _MOST)
-    return found[:_MOST]
+            diagnostics += islice(_from_json(value) if isinstance(value, list) else _from_sarif(value), _MOST)
+    return diagnostics[:_MOST]
 
 
 def _values(text: str) -> Iterator[Any]:

@@ -165,16 +165,16 @@ class Elf:
             raise _BrokenError("no names of sections")
         raw = [_SECTION.unpack(part) for part in _pieces(self._part(at, size * count), size)]
         texts = bytes(self._part(raw[names][4], raw[names][5]))
-        self.sections = tuple(Section(_name(texts, one[0]), *one[1:]) for one in raw)
+        self.sections = tuple(Section(_name(texts, entry[0]), *entry[1:]) for entry in raw)
         known = (names, self.table.link) if self.table else (names,)
         self.texts = tuple(self.sections[number] for number in known if number < count)
-        for one in self.sections:
-            if one.type != Shape.NOBITS:
-                self.content(one)
-        found = _pieces(self._part(segments, _SEGMENT.size * segment_count), _SEGMENT.size)
+        for section in self.sections:
+            if section.type != Shape.NOBITS:
+                self.content(section)
+        segment_headers = _pieces(self._part(segments, _SEGMENT.size * segment_count), _SEGMENT.size)
         self.segments = tuple(
             Segment(kind, flags, offset, address, file_size, full)
-            for kind, flags, offset, address, _, file_size, full, _ in map(_SEGMENT.unpack, found)
+            for kind, flags, offset, address, _, file_size, full, _ in map(_SEGMENT.unpack, segment_headers)
         )
 
     def content(self, part: Section | Segment) -> memoryview:
@@ -185,12 +185,12 @@ class Elf:
 
     def section(self, name: str) -> Section | None:
         """Return the first section of that name, or None."""
-        return next((one for one in self.sections if one.name == name), None)
+        return next((section for section in self.sections if section.name == name), None)
 
     @property
     def table(self) -> Section | None:
         """The last symbol table, or None; a table written by hand stands before the assembler's."""
-        return next((one for one in reversed(self.sections) if one.type == Shape.SYMTAB), None)
+        return next((section for section in reversed(self.sections) if section.type == Shape.SYMTAB), None)
 
     @property
     def symbol_count(self) -> int:
@@ -221,7 +221,7 @@ class Elf:
 
     def relocation_tables(self, index: int) -> Iterator[Section]:
         """Return the relocation sections of the section with that number."""
-        return (one for one in self.sections if one.type == Shape.RELA and one.info == index)
+        return (section for section in self.sections if section.type == Shape.RELA and section.info == index)
 
     def relocations(self, table: Section) -> Iterator[tuple[int, int, int, int]]:
         """Return the place, the type, the symbol's number and the addend of each relocation in the table."""

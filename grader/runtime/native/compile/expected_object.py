@@ -59,16 +59,18 @@ def too_much(elf: Elf) -> str:
         return f"{elf.section_count} sections; {MOST_SECTIONS} are the bound"
     if elf.symbol_count > _MOST_SYMBOLS:
         return f"{elf.symbol_count} symbols; {_MOST_SYMBOLS} are the bound"
-    aside = [one for one in elf.sections if not one.flags & Flag.ALLOC or one.name == ".eh_frame"]
-    beside = sum(_full_size(elf, one) for one in aside)
+    aside = [section for section in elf.sections if not section.flags & Flag.ALLOC or section.name == ".eh_frame"]
+    beside = sum(_full_size(elf, section) for section in aside)
     if beside > _MOST_BESIDE:
         return f"{beside >> 20} MB of debug information, symbols and relocations; {_MOST_BESIDE >> 20} MB are the bound"
-    variables = [one for one in elf.sections if one.flags & _DATA == _DATA and one.type == Shape.PROGBITS]
-    data = sum(one.size + one.align for one in variables)  # there may be a gap before each in the program
+    variables = [
+        section for section in elf.sections if section.flags & _DATA == _DATA and section.type == Shape.PROGBITS
+    ]
+    data = sum(section.size + section.align for section in variables)  # there may be a gap before each in the program
     if data > _MOST_DATA:
         return f"{data >> 20} MB of variables that do not begin as 0; {_MOST_DATA >> 20} MB are the bound"
-    aligns = [one.align for one in elf.sections]
-    aligns += [one.value for one in elf.symbols() if one.section == COMMON]
+    aligns = [section.align for section in elf.sections]
+    aligns += [symbol.value for symbol in elf.symbols() if symbol.section == COMMON]
     if max(aligns, default=0) > _MOST_ALIGN:
         return f"an alignment of {max(aligns)} bytes; {_MOST_ALIGN} are the bound"
     return ""
@@ -88,9 +90,13 @@ def is_safe(name: str) -> bool:
 
 def unexpected_sections(elf: Elf) -> Iterator[Section]:
     """Yield the sections that gcc does not make of C, without the relocations of such sections."""
-    tables = [number for number, one in enumerate(elf.sections) if one.type == Shape.SYMTAB]
-    odd = {number for number, one in enumerate(elf.sections) if number and not _is_ordinary(elf, one)}
-    odd |= {number for number, one in enumerate(elf.sections) if one.type == Shape.RELA and [one.link] != tables[-1:]}
+    tables = [number for number, section in enumerate(elf.sections) if section.type == Shape.SYMTAB]
+    odd = {number for number, section in enumerate(elf.sections) if number and not _is_ordinary(elf, section)}
+    odd |= {
+        number
+        for number, section in enumerate(elf.sections)
+        if section.type == Shape.RELA and [section.link] != tables[-1:]
+    }
     odd |= set(tables[:-1])
     for number in sorted(odd):
         if elf.sections[number].type != Shape.RELA or elf.sections[number].info not in odd:
@@ -126,18 +132,18 @@ def unexpected_symbols(elf: Elf) -> Iterator[str]:
     its command line.
     """
     others = 0x3 | (_VARIANT_PCS if elf.machine == _AARCH64 else 0)
-    for one in elf.symbols():
-        of_a_section = one.section < len(elf.sections) or one.section == COMMON
+    for symbol in elf.symbols():
+        of_a_section = symbol.section < len(elf.sections) or symbol.section == COMMON
         ordinary = (
-            one.bind in _BINDS
-            and one.kind in _KINDS
-            and not one.other & ~others
-            and (of_a_section or (one.section == ABSOLUTE and one.kind == Kind.FILE))
-            and ("@" not in one.name or one.kind in (Kind.FILE, Kind.SECTION))
-            and (one.kind != Kind.IFUNC or one.section)
+            symbol.bind in _BINDS
+            and symbol.kind in _KINDS
+            and not symbol.other & ~others
+            and (of_a_section or (symbol.section == ABSOLUTE and symbol.kind == Kind.FILE))
+            and ("@" not in symbol.name or symbol.kind in (Kind.FILE, Kind.SECTION))
+            and (symbol.kind != Kind.IFUNC or symbol.section)
         )
         if not ordinary:
-            yield one.name
+            yield symbol.name
 
 
 def _full_size(elf: Elf, section: Section) -> int:

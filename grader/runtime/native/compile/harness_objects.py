@@ -99,111 +99,111 @@ class HarnessObjects:
 def harness_objects(project: CProject) -> HarnessObjects:
     """Return the driver and the harness, compiled once for this compiler and cached between runs."""
     folders = (_HARNESS, project.driver.parent, _FILTERS)
-    sources = [source for one in folders for source in sorted(one.glob("*.[ch]"))]
+    sources = [source for folder in folders for source in sorted(folder.glob("*.[ch]"))]
     parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"11", *_here()]
-    made = cached(parts, partial(_make, project))
-    objects = {path.name: path.read_bytes() for path in made.iterdir() if path.name in _LINKED}
-    starts = json.loads((made / "starts").read_text())
+    cached_folder = cached(parts, partial(_make, project))
+    objects = {path.name: path.read_bytes() for path in cached_folder.iterdir() if path.name in _LINKED}
+    starts = json.loads((cached_folder / "starts").read_text())
     return HarnessObjects(
-        prefix=(made / "prefix").read_text(),
+        prefix=(cached_folder / "prefix").read_text(),
         objects=objects,
         starts={lane: frozenset(words) for lane, words in starts.items()},
-        libc_names=(made / "libc").read_bytes(),
+        libc_names=(cached_folder / "libc").read_bytes(),
     )
 
 
-def _make(project: CProject, made: Path) -> None:
-    """Compile the grader's side into the folder `made`."""
-    parts_of_it = [one for one in sorted(_HARNESS.glob("*.c")) if one.stem not in ("freestanding", "marker")]
+def _make(project: CProject, folder: Path) -> None:
+    """Compile the grader's side into the folder."""
+    parts_of_it = [source for source in sorted(_HARNESS.glob("*.c")) if source.stem not in ("freestanding", "marker")]
     lanes = {"native": (), "valgrind": ("-DUNDER_VALGRIND", "-ffunction-sections")}
     commands = {"driver.o": ["gcc", *_OUR_FLAGS, "-c", str(project.driver)]}
     for lane, options in lanes.items():
-        parts = {f"{lane}-{one.stem}.o": ["gcc", *_OUR_FLAGS, *options, "-c", str(one)] for one in parts_of_it}
+        parts = {f"{lane}-{source.stem}.o": ["gcc", *_OUR_FLAGS, *options, "-c", str(source)] for source in parts_of_it}
         commands |= {**parts, f"{lane}.o": ["ld", "-r", "driver.o", *parts]}
     commands["marker.o"] = ["gcc", *_OUR_FLAGS, "-c", str(_HARNESS / "marker.c")]
     if os.uname().machine == "x86_64":
         commands["freestanding.o"] = ["gcc", *_OUR_FLAGS, *_FREESTANDING, "-c", str(_HARNESS / "freestanding.c")]
     prefix = f"h{secrets.token_hex(8)}_"
-    (made / "prefix").write_text(prefix)
+    (folder / "prefix").write_text(prefix)
     for name, command in commands.items():
         includes = [f"-I{path}" for path in (_HARNESS, project.header.parent, _FILTERS)] if command[0] == "gcc" else []
-        _run_own([*command, *includes, "-o", name], made)
+        _run_own([*command, *includes, "-o", name], folder)
     names = (*RENAMED, *_REPLACED, *_MARKS)
     renamed = [part for old in names for part in ("--redefine-sym", f"harness_{old}={prefix}{old}")]
     for name in ("marker.o", "native.o", "valgrind.o"):
-        _run_own(["objcopy", *renamed, name], made)
+        _run_own(["objcopy", *renamed, name], folder)
         global_names = [
             f"--keep-global-symbol={shape}" for shape in ("main", f"{prefix}*", *SANITIZED_CALLS, *TRACED_CALLS)
         ]
-        _run_own(["objcopy", "--wildcard", *global_names, name], made)
-        elf = Elf.read((made / name).read_bytes())
+        _run_own(["objcopy", "--wildcard", *global_names, name], folder)
+        elf = Elf.read((folder / name).read_bytes())
         functions = scan.functions(elf) if elf else []
         kept_names = re.compile(f"main$|{prefix}")
         known = [f"{old} {prefix}{old}\n" for old in functions if not kept_names.match(old)]
-        (made / "functions.sym").write_text("".join(known))
-        _run_own(["objcopy", "--redefine-syms=functions.sym", name], made)
-        elf = Elf.read((made / name).read_bytes())
+        (folder / "functions.sym").write_text("".join(known))
+        _run_own(["objcopy", "--redefine-syms=functions.sym", name], folder)
+        elf = Elf.read((folder / name).read_bytes())
         defined = Symbols.of(elf).defined if elf else frozenset()
         if not any(symbol.startswith(prefix) for symbol in defined):  # only objects that work are cached
             raise BrokenTool(f"our own driver was not made as it must be: objcopy did not rename what {name} defines")
-    _link_libc(made)
-    _try_lanes(project, made)
-    _write_libc_names(made)
-    for path in made.iterdir():
+    _link_libc(folder)
+    _try_lanes(project, folder)
+    _write_libc_names(folder)
+    for path in folder.iterdir():
         if path.name not in {"prefix", "starts", "libc", *_LINKED}:
             path.unlink()
 
 
-def _link_libc(made: Path) -> None:
+def _link_libc(folder: Path) -> None:
     """Link native.o with what it needs of a static libc into native-libc.o.
 
     The files BEFORE and BEHIND list what else every static program is linked with. Where there is no static libc,
     native-libc.o is not made, and no lane that needs it works.
     """
     files = [*_FIRST, _START, *_LIBRARIES, *_LAST]
-    found = {name: _run_own(["gcc", f"-print-file-name={name}"], made).stdout.decode().strip() for name in files}
-    libraries = ["--start-group", *(found[name] for name in _LIBRARIES), "--end-group"]
-    _run(["ld", "-r", "-o", "native-libc.o", found[_START], "native.o", *libraries], made)
-    (made / BEFORE).write_text("\n".join(found[name] for name in _FIRST))
-    (made / BEHIND).write_text("\n".join([*libraries, *(found[name] for name in _LAST)]))
+    paths = {name: _run_own(["gcc", f"-print-file-name={name}"], folder).stdout.decode().strip() for name in files}
+    libraries = ["--start-group", *(paths[name] for name in _LIBRARIES), "--end-group"]
+    _run(["ld", "-r", "-o", "native-libc.o", paths[_START], "native.o", *libraries], folder)
+    (folder / BEFORE).write_text("\n".join(paths[name] for name in _FIRST))
+    (folder / BEHIND).write_text("\n".join([*libraries, *(paths[name] for name in _LAST)]))
 
 
-def _try_lanes(project: CProject, made: Path) -> None:
+def _try_lanes(project: CProject, folder: Path) -> None:
     """Link a program that does nothing in every lane that works here, and store what it runs besides its functions."""
     stubs = [f'#include "{project.header.name}"\n', *(f"{stub}\n" for stub in project.functions.values())]
-    (made / "known_good.c").write_text("".join(stubs))
-    _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "known_good.c", "-o", "known_good.o"], made)
+    (folder / "known_good.c").write_text("".join(stubs))
+    _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "known_good.c", "-o", "known_good.o"], folder)
     starts: dict[str, list[str]] = {}
     for program, harness in (("program", "native.o"), ("checked", "valgrind.o")):
         for lane, command in LANES[program].items():
             words = command(program, ["marker.o", "known_good.o", harness])
             if shutil.which(words[0]) is None:  # gold is not installed everywhere
                 continue
-            done = _run(words, made)
-            elf = Elf.read((made / program).read_bytes()) if done.succeeded else None
+            done = _run(words, folder)
+            elf = Elf.read((folder / program).read_bytes()) if done.succeeded else None
             if elf is not None:
                 starts[f"{program} {lane}"] = sorted(start(elf))
-    (made / "starts").write_text(json.dumps(starts))
+    (folder / "starts").write_text(json.dumps(starts))
 
 
-def _write_libc_names(made: Path) -> None:
+def _write_libc_names(folder: Path) -> None:
     """Write what the usual link (lanes.py) and a static one get from libc, gcc and the files at a program's start."""
     traced = [*dynamic("program", ["marker.o", "known_good.o", "native.o"]), "-Wl,--trace"]
-    usual = _defined(_run_own(traced, made).stdout.decode(), made) | {"main": ""}  # which the harness has
-    static = _defined("\n".join((made / name).read_text() for name in (BEFORE, BEHIND)), made)
+    usual = _defined(_run_own(traced, folder).stdout.decode(), folder) | {"main": ""}  # which the harness has
+    static = _defined("\n".join((folder / name).read_text() for name in (BEFORE, BEHIND)), folder)
     if "fork" not in usual:  # a list without it would refuse nothing
         raise BrokenTool("what libc defines cannot be read from the files that ld says it uses")
-    (made / "libc").write_text(json.dumps({"usual": usual, "static": sorted(static.keys() - usual.keys())}))
+    (folder / "libc").write_text(json.dumps({"usual": usual, "static": sorted(static.keys() - usual.keys())}))
 
 
-def _defined(text: str, made: Path) -> dict[str, str]:
+def _defined(text: str, folder: Path) -> dict[str, str]:
     """Return the names that the libraries and objects define whose paths are in the text; see `HarnessObjects.libc`."""
     paths = map(Path, dict.fromkeys(_PATH.findall(text)))
     files = [path for path in paths if path.is_file() and path.read_bytes().startswith(_MAGIC)]
     names = {}
     for path in files:
         table = "--dyn-syms" if ".so" in path.name else "--syms"
-        printed = _run_own(["readelf", "-W", table, str(path)], made).stdout.decode(errors="replace")
+        printed = _run_own(["readelf", "-W", table, str(path)], folder).stdout.decode(errors="replace")
         for size, kind, binding, section, name in _SYMBOL.findall(printed):
             if kind in _DECLARED and binding != "LOCAL" and section not in ("UND", "ABS"):
                 names[name] = _DECLARED[kind].format("{}", int(size, 0) or 1)
@@ -228,4 +228,4 @@ def _here() -> list[bytes]:
     folders = ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu")
     paths = [Path("/usr", folder, name) for folder in folders for name in ("libc.a", "libc.so.6")]
     libraries = [path.stat() for path in paths if path.is_file()]
-    return [str(there).encode(), *(f"{one.st_size} {one.st_mtime_ns}".encode() for one in libraries)]
+    return [str(there).encode(), *(f"{status.st_size} {status.st_mtime_ns}".encode() for status in libraries)]

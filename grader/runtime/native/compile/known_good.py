@@ -124,12 +124,12 @@ def _known_good_start(
     elf = Elf.read(data)
     linked = link(project, work, data, elf, missing=(), only=lanes) if elf else None
     work.clear()
-    found = {name: Elf.read(content) for name, content in linked.programs.items()} if linked else {}
-    return {f"{name} {lanes[name]}": start(elf) for name, elf in found.items() if elf}
+    programs = {name: Elf.read(content) for name, content in linked.programs.items()} if linked else {}
+    return {f"{name} {lanes[name]}": start(elf) for name, elf in programs.items() if elf}
 
 
 def _broken(tool: str, done: Completed) -> BrokenTool:
     if done.timed_out:
         return BrokenTool(f"{tool} does not come to an end here, not even with a known-good file")
-    said = done.stderr.decode(errors="replace").strip()[:2000]
-    return BrokenTool(f"{tool} does not even make a program of a known-good file here:\n{said or 'it says nothing'}")
+    stderr = done.stderr.decode(errors="replace").strip()[:2000]
+    return BrokenTool(f"{tool} does not even make a program of a known-good file here:\n{stderr or 'it says nothing'}")

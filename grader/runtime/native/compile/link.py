@@ -116,21 +116,21 @@ def link(
             return Linked(done=done, step=command[0], exhausted=exhausted, cpu_seconds=spent)
     lanes = lanes_with(side.starts, only)
     objects = ["marker.o", "gated.o", *others, "native.o"]
-    made, native_lane, exhausted = _first_that_links(work, lanes["program"], "program", objects)
-    native, spent = work.read("program"), spent + made.cpu_seconds
+    done, native_lane, exhausted = _first_that_links(work, lanes["program"], "program", objects)
+    native, spent = work.read("program"), spent + done.cpu_seconds
     checked, checked_lane = b"", ""
-    if made.succeeded and Elf.read(native):
+    if done.succeeded and Elf.read(native):
         objects = ["marker.o", "student.o", *others, "valgrind.o"]
-        made, checked_lane, exhausted = _first_that_links(work, lanes["checked"], "checked", objects)
-        checked, spent = work.read("checked"), spent + made.cpu_seconds
+        done, checked_lane, exhausted = _first_that_links(work, lanes["checked"], "checked", objects)
+        checked, spent = work.read("checked"), spent + done.cpu_seconds
     if exhausted:
-        return Linked(done=made, step="ld", exhausted=True, cpu_seconds=spent)
-    if not made.succeeded or not Elf.read(checked):
+        return Linked(done=done, step="ld", exhausted=True, cpu_seconds=spent)
+    if not done.succeeded or not Elf.read(checked):
         blind = work.run([*dynamic("blind", objects), _IGNORE], limits=LINK_LIMITS)
         spent += blind.cpu_seconds
-        return Linked(done=made, step="ld", unresolved=blind.succeeded and not made.succeeded, cpu_seconds=spent)
+        return Linked(done=done, step="ld", unresolved=blind.succeeded and not done.succeeded, cpu_seconds=spent)
     return Linked(
-        done=made,
+        done=done,
         native=native,
         checked=checked,
         prefix=side.prefix,

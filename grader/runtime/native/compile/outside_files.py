@@ -25,11 +25,14 @@ _NAME = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
 
 def outside_files(work: Workspace) -> list[str]:
     """Return the names of the files from outside that were read in a compilation with `TELL`."""
-    if any(path.is_file() and path.stat().st_size > _MOST_BYTES for path in (work.folder / kept for kept in _LISTS)):
+    if any(
+        path.is_file() and path.stat().st_size > _MOST_BYTES
+        for path in (work.folder / list_file for list_file in _LISTS)
+    ):
         return [f"a list of files of more than {_MOST_BYTES >> 10} KB"]
     home = work.folder.resolve()
-    found = dict.fromkeys(name for kept in _LISTS for name in _names(work.folder / kept))
-    paths = {name: Path(home, name).resolve() for name in found}
+    names = dict.fromkeys(name for list_file in _LISTS for name in _names(work.folder / list_file))
+    paths = {name: Path(home, name).resolve() for name in names}
     return [name for name, path in paths.items() if not path.is_relative_to(home) and not work.may_be_read(path)]
 
 

@@ -18,7 +18,7 @@ _OURS = {
 }
 """The section names that link.py gives, with their types and flags."""
 _RENAMED = re.compile(r"s[0-9a-f]{16}")
-_KEPT = Flag.ALLOC | Flag.WRITE | Flag.EXECUTE | Flag.TLS
+_COMPARED_FLAGS = Flag.ALLOC | Flag.WRITE | Flag.EXECUTE | Flag.TLS
 
 
 def changes(student: Elf, gated: Elf | None, functions: Collection[str]) -> Iterator[Suspect]:
@@ -30,12 +30,12 @@ def changes(student: Elf, gated: Elf | None, functions: Collection[str]) -> Iter
     if gated is None or not gated.sections:
         yield Suspect(kind="odd-section", symbol="sections")
         return
-    known = {(one.name, one.type, one.flags & _KEPT) for one in student.sections}
+    known = {(section.name, section.type, section.flags & _COMPARED_FLAGS) for section in student.sections}
     for section in gated.sections:
         shape, flags = _OURS.get(section.name, (Shape.PROGBITS, ()))
-        made = section.type == shape and section.flags & _KEPT in flags
-        same = (section.name, section.type, section.flags & _KEPT) in known
-        if section.flags & Flag.ALLOC and not made and not same:
+        ours = section.type == shape and section.flags & _COMPARED_FLAGS in flags
+        same = (section.name, section.type, section.flags & _COMPARED_FLAGS) in known
+        if section.flags & Flag.ALLOC and not ours and not same:
             yield Suspect(kind="odd-section", symbol=section.name)
     before = set(unexpected_symbols(student))
     for name in unexpected_symbols(gated):

@@ -71,20 +71,20 @@ def object_findings(
 
     `optional` looks up lines, only for the first `MOST_FINDINGS` that are not `allowed`.
     """
-    found = scan.suspects(elf)
-    told = [suspect for suspect in found if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
+    suspects = scan.suspects(elf)
+    to_locate = [suspect for suspect in suspects if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
     places: dict[str, list[int]] = {}
-    for suspect in told:
+    for suspect in to_locate:
         if is_safe(suspect.section):
             places.setdefault(suspect.section, []).append(suspect.offset)
     lines: dict[str, dict[int, list[SourceLine]]] = {}
     for section, offsets in places.items():
         look_up = partial(_lines, project, work, section, offsets)
         lines[section] = optional.run(OptionalStage.LINES, look_up, otherwise={})
-    written = Written(work.read(project.source_name), project.source_name) if told else None
-    for suspect in found:
-        source = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:] if suspect in told else []
-        if not source and written and suspect in told:
+    written = Written(work.read(project.source_name), project.source_name) if to_locate else None
+    for suspect in suspects:
+        source = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:] if suspect in to_locate else []
+        if not source and written and suspect in to_locate:
             source = written.line_of(suspect.symbol)
         yield _finding(suspect, source)
 
@@ -113,10 +113,10 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
             symbol = frames[0].function if frames else ""
             yield _finding(Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
     starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
-    if not scan.suspects(student) and any(linked.starts.get(lane) != found for lane, found in starts.items()):
+    if not scan.suspects(student) and any(linked.starts.get(lane) != words for lane, words in starts.items()):
         usual = known_good_start(project, work, student, linked.lanes)  # empties the folder
-        for lane, found in starts.items():
-            for word in sorted(found ^ usual.get(lane, frozenset())):
+        for lane, words in starts.items():
+            for word in sorted(words ^ usual.get(lane, frozenset())):
                 yield _finding(Suspect(kind="odd-start", symbol=word), ())
 
 
@@ -124,13 +124,13 @@ def unneeded_calls_advice(project: CProject, work: Workspace, elf: Elf, undefine
     """Yield one advice for each name of libc that is used and not allowed; of very many, for the first ones."""
     doubtful = unneeded_calls.doubtful(undefined)
     names = unneeded_calls.refused(doubtful, harness_objects(project)) if doubtful else {}
-    found: dict[str, list[SourceLine]] = {name: [] for name in islice(names, _MOST_CALLED)}
-    for section, calls in islice((scan.calls(elf, found) if found else {}).items(), _MOST_PLACES):
+    lines_by_name: dict[str, list[SourceLine]] = {name: [] for name in islice(names, _MOST_CALLED)}
+    for section, calls in islice((scan.calls(elf, lines_by_name) if lines_by_name else {}).items(), _MOST_PLACES):
         first = dict(islice(sorted(calls.items()), _MOST_CALLS))
         lines = _lines(project, work, section, list(first)) if is_safe(section) else {}
         for place, name in first.items():
-            found[name] += lines.get(place, [])[:1]
-    lines_of = {name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in found.items()}
+            lines_by_name[name] += lines.get(place, [])[:1]
+    lines_of = {name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in lines_by_name.items()}
     return unneeded_calls.advice(lines_of, names)
 
 

@@ -80,22 +80,22 @@ class Suspect:
 
 def suspects(elf: Elf) -> tuple[Suspect, ...]:
     """Return the suspects among the sections and symbols of an object file, each once; of very many the first."""
-    found = list(islice(chain(_of_sections(elf), _of_symbols(elf)), _MOST_SUSPECTS + 1))
-    if len(found) > _MOST_SUSPECTS:
-        found[-1] = Suspect(kind="odd-section", symbol=f"among more than {_MOST_SUSPECTS} odd ones")
-    return tuple(dict.fromkeys(found))
+    first_suspects = list(islice(chain(_of_sections(elf), _of_symbols(elf)), _MOST_SUSPECTS + 1))
+    if len(first_suspects) > _MOST_SUSPECTS:
+        first_suspects[-1] = Suspect(kind="odd-section", symbol=f"among more than {_MOST_SUSPECTS} odd ones")
+    return tuple(dict.fromkeys(first_suspects))
 
 
 def calls(elf: Elf, names: Collection[str]) -> dict[str, dict[int, str]]:
     """Return, by section of code, the places in it that refer to one of the names, with the name."""
     wanted = {number: symbol.name for number, symbol in enumerate(elf.symbols()) if symbol.name in names}
-    found: dict[str, dict[int, str]] = {}
+    places: dict[str, dict[int, str]] = {}
     for index, section in enumerate(elf.sections):
         for table in elf.relocation_tables(index) if section.flags & Flag.EXECUTE else ():
             for place, _, symbol, _ in elf.relocations(table):
                 if symbol in wanted:
-                    found.setdefault(section.name, {})[place] = wanted[symbol]
-    return found
+                    places.setdefault(section.name, {})[place] = wanted[symbol]
+    return places
 
 
 def functions(elf: Elf) -> list[str]:
@@ -110,23 +110,23 @@ def program_requests(elf: Elf, prefix: str) -> tuple[int, ...]:
     student's main is hidden. In a linked program no relocation is open and the sections are joined. No instruction and
     no constant within one is as long as a request: code has these bytes only where they were written for it.
     """
-    found: list[int] = []
+    addresses: list[int] = []
     for segment in elf.segments:
         if segment.type == _LOAD and segment.flags & _RUN:
             matches = islice(_matches(elf.machine, bytes(elf.content(segment))), _MOST_ORDERS)
-            found += (segment.address + offset for offset in matches)
+            addresses += (segment.address + offset for offset in matches)
     ours = [
         range(symbol.value, symbol.value + symbol.size)
-        for symbol in (elf.symbols(prefix, "main\0") if found else ())
+        for symbol in (elf.symbols(prefix, "main\0") if addresses else ())
         if symbol.kind == Kind.FUNCTION and (symbol.name != "main" or symbol.bind == Bind.GLOBAL)
     ]
-    return tuple(address for address in found if not any(address in function for function in ours))
+    return tuple(address for address in addresses if not any(address in function for function in ours))
 
 
 def named(data: bytes, prefix: str) -> tuple[Suspect, ...]:
     """Return the names in a student's object with the harness's prefix: it cannot be guessed, but can be spied out."""
-    found = dict.fromkeys(re.findall(re.escape(prefix.encode()) + rb"\w*", data))
-    return tuple(Suspect(kind="our-name", symbol=name.decode()) for name in found)
+    names = dict.fromkeys(re.findall(re.escape(prefix.encode()) + rb"\w*", data))
+    return tuple(Suspect(kind="our-name", symbol=name.decode()) for name in names)
 
 
 def writable_code(program: Elf, student: Elf) -> tuple[Suspect, ...]:
@@ -143,7 +143,7 @@ def writable_code(program: Elf, student: Elf) -> tuple[Suspect, ...]:
 
 def _writable_code(elf: Elf) -> tuple[Suspect, ...]:
     both = Flag.WRITE | Flag.EXECUTE
-    return tuple(_changeable(one.name) for one in elf.sections if one.flags & both == both)
+    return tuple(_changeable(section.name) for section in elf.sections if section.flags & both == both)
 
 
 def _changeable(name: str) -> Suspect:
@@ -164,8 +164,12 @@ def _of_sections(elf: Elf) -> Iterator[Suspect]:
     both = Flag.WRITE | Flag.EXECUTE
     numbers = {id(section): number for number, section in enumerate(elf.sections)}
     symbols = tuple(elf.symbols())
-    functions = {(one.section, one.value): one.name for one in symbols if one.kind == Kind.FUNCTION and one.section}
-    if any(one.name == _STACK and one.flags & Flag.EXECUTE for one in elf.sections):
+    functions = {
+        (symbol.section, symbol.value): symbol.name
+        for symbol in symbols
+        if symbol.kind == Kind.FUNCTION and symbol.section
+    }
+    if any(section.name == _STACK and section.flags & Flag.EXECUTE for section in elf.sections):
         yield Suspect(kind="stack-code", symbol=_STACK)
     for section in unexpected_sections(elf):
         name = section.name

@@ -33,7 +33,7 @@ _TAGS = {
     0x7FFFFFFF: "FILTER",
 }
 """The tags for the loader that run code, load files, or change what loading means."""
-_CHOSEN = {62: 37, 183: 1032}
+_IRELATIVE = {62: 37, 183: 1032}
 """By machine: the type of relocations whose value a function chooses during loading (R_*_IRELATIVE)."""
 _ARRAYS = frozenset({Shape.INIT_ARRAY, Shape.FINI_ARRAY, Shape.PREINIT_ARRAY})
 _CALLED = frozenset({".init", ".fini", ".ctors", ".dtors", "__libc_atexit"})
@@ -41,14 +41,14 @@ _CALLED = frozenset({".init", ".fini", ".ctors", ".dtors", "__libc_atexit"})
 
 def start(elf: Elf) -> frozenset[str]:
     """Return all such words of one program."""
-    return frozenset([*_loader(elf), *_sections(elf), *_chosen(elf)])
+    return frozenset([*_loader(elf), *_sections(elf), *_ifunc_values(elf)])
 
 
 def _loader(elf: Elf) -> Iterator[str]:
     for segment in elf.segments:
         if segment.type == _INTERPRETER:
             yield f"interpreter {bytes(elf.content(segment)).decode(errors='replace')}"
-    table = next((one for one in elf.sections if one.type == Shape.DYNAMIC), None)
+    table = next((section for section in elf.sections if section.type == Shape.DYNAMIC), None)
     if table is None:
         return
     content, texts = elf.content(table), b""
@@ -70,12 +70,12 @@ def _sections(elf: Elf) -> Iterator[str]:
             yield f"{section.name} of {section.size} bytes"
 
 
-def _chosen(elf: Elf) -> Iterator[str]:
+def _ifunc_values(elf: Elf) -> Iterator[str]:
     """Yield the values that functions choose, without libc's: which of those there are depends on what is called."""
     known = elf.choosers()
     for table in elf.sections:
         if table.type == Shape.RELA and table.flags & Flag.ALLOC:
-            found = [added for _, kind, _, added in elf.relocations(table) if kind == _CHOSEN.get(elf.machine)]
-            strange = sum(added not in known for added in found)
+            values = [added for _, kind, _, added in elf.relocations(table) if kind == _IRELATIVE.get(elf.machine)]
+            strange = sum(added not in known for added in values)
             if strange:
                 yield f"{strange} values in {table.name} that functions choose"

@@ -85,11 +85,11 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
     _add(project, work, source)
     most = most_seconds(work, COMPILE_LIMITS)
     nowhere = [*command[: command.index("-o")], "-o", "/dev/null"]
-    again, statuses = _told(work, [*nowhere, "-S", *diagnostics.diagnostics_options(gcc_major())])
+    again, statuses = _run_with_statuses(work, [*nowhere, "-S", *diagnostics.diagnostics_options(gcc_major())])
     compiled = replace(first, again=again, cpu_seconds=first.cpu_seconds + again.cpu_seconds)
     if again.succeeded:  # the assembler rejects the file, or the output is the cause
         most = most_seconds(work, COMPILE_LIMITS)
-        done, statuses = _told(work, nowhere)
+        done, statuses = _run_with_statuses(work, nowhere)
         compiled = replace(compiled, done=done, cpu_seconds=compiled.cpu_seconds + done.cpu_seconds)
         if done.succeeded or (len(statuses) == 1 and not done.slow and not done.large):
             once_more = _written(project, work, source, command)
@@ -101,7 +101,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
     return replace(compiled, stopped=stopped)
 
 
-def _told(work: Workspace, command: Sequence[str]) -> tuple[Completed, list[int]]:
+def _run_with_statuses(work: Workspace, command: Sequence[str]) -> tuple[Completed, list[int]]:
     """Run gcc; return how it ended, and the exit statuses of its compiler and then its assembler."""
     (work.folder / _STATUSES).unlink(missing_ok=True)
     done = work.run([*command, *_TELL_STATUSES], limits=COMPILE_LIMITS)

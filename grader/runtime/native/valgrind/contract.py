@@ -97,12 +97,12 @@ class Classified:
         """Return the lines of each operation's breaches; where it only repeats breaches, those of the same call."""
         here: dict[Place, MemoryFault] = {}
         same: dict[str, MemoryFault] = {}
-        for one in self.breaches:
-            if one.stores is stores:
-                here.setdefault((one.case, one.operation), one)
-                same.setdefault(self._call(one.case, one.operation), one)
+        for breach in self.breaches:
+            if breach.stores is stores:
+                here.setdefault((breach.case, breach.operation), breach)
+                same.setdefault(self._call(breach.case, breach.operation), breach)
         first = {place: here.get(place) or same.get(self._call(*place)) for place in self.guarded}
-        return {place: one.lines for place, one in first.items() if one is not None}
+        return {place: breach.lines for place, breach in first.items() if breach is not None}
 
     def _call(self, case: int, operation: int) -> str:
         calls = self.contracts[case].calls

@@ -38,12 +38,12 @@ def diverged(
 
     A run consists of what it did, by case, and of the cases that it brought to their end.
     """
-    found: dict[int, int] = {}
+    first_differing: dict[int, int] = {}
     for cases, ended in runs:
         for case, did in cases.items():
             natively = [(step.allocations, step.frees, step.live) for step in steps.get(case, ())]
             pairs = zip_longest(did, natively) if case in ended else zip(did, natively, strict=False)
             first = next((number for number, (here, there) in enumerate(pairs) if here != there), None)
             if natively and first is not None and not any((case, number) in wrong for number in range(first + 1)):
-                found[case] = first
-    return found
+                first_differing[case] = first
+    return first_differing

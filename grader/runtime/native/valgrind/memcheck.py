@@ -78,34 +78,34 @@ def memcheck(
     patience = _patience(cases, parts, natively, least=limits.checked_silent)
     once = _Starts(partial(run_once, work, program, origins=origins, optional=optional), work.budget)
 
-    def most(chosen: Sequence[int]) -> float:
-        return enough((natively[number] for number in chosen), building)
+    def most(part: Sequence[int]) -> float:
+        return enough((natively[number] for number in part), building)
 
-    def run(chosen: Sequence[int], times: int) -> Run:
-        feed = partial(plan, cases, chosen, driver=driver, contracts=encoded, confined=work.confined)
-        planned, limit = {i: len(cases[i].trace.operations) for i in chosen}, min(limits.checked, most(chosen))
-        done = once(feed, times * patience[chosen[0]], planned=planned, cpu_seconds=limit)
+    def run_of(part: Sequence[int], times: int) -> Run:
+        feed = partial(plan, cases, part, driver=driver, contracts=encoded, confined=work.confined)
+        planned, limit = {i: len(cases[i].trace.operations) for i in part}, min(limits.checked, most(part))
+        done = once(feed, times * patience[part[0]], planned=planned, cpu_seconds=limit)
         return replace(done, too_slow=done.sleeps or (done.by_limit and done.cpu_seconds > most(done.begun)))
 
-    runs, stopped, hung = _all_parts(run, parts, most_processes, work.budget)
-    seen = stopped.keys() | hung.keys() | {number for one in runs for number in one.ended}
-    errors = [error for one in runs for error in one.errors]
-    counted = {place: count for one in runs for place, count in one.counted.items()}
-    told = Classified(contracts, errors, counted)
+    runs, stopped, hung = _all_parts(run_of, parts, most_processes, work.budget)
+    seen = stopped.keys() | hung.keys() | {number for run in runs for number in run.ended}
+    errors = [error for run in runs for error in run.errors]
+    counted = {place: count for run in runs for place, count in run.counted.items()}
+    classified = Classified(contracts, errors, counted)
     checked = Checked(
         tool=TOOL,
         asked=len(numbers),
         errors=tuple(error for error in errors if not error.breach),
-        counted={place: count for place, count in counted.items() if not told.is_breach(place)},
+        counted={place: count for place, count in counted.items() if not classified.is_breach(place)},
         stopped=stopped,
         hung=hung,
         diverged=diverged(((run.did, run.ended) for run in runs), steps or {}, counted.keys()),
         unchecked=tuple(number for number in numbers if number not in seen),
-        breaches=tuple(told.breaches),
+        breaches=tuple(classified.breaches),
         left={case: run.left[case] for run in runs for case in run.ended if run.did_all(case, cases[case])},
-        unfreed=tuple(unfreed for one in runs for unfreed in one.unfreed),
-        stores=told.lines(stores=True),
-        copies=told.lines(stores=False) if strict else {},
+        unfreed=tuple(unfreed for run in runs for unfreed in run.unfreed),
+        stores=classified.lines(stores=True),
+        copies=classified.lines(stores=False) if strict else {},
     )
     return _with_ends(checked, runs)
 
@@ -116,15 +116,15 @@ def _with_ends(checked: Checked, runs: Sequence[Run]) -> Checked:
         checked,
         processes=len(runs),
         cpu_seconds=sum(run.cpu_seconds for run in runs),
-        kept=_kept(runs, failed=bool(checked.stopped or checked.hung)) if checked.unchecked else "",
+        evasion=_evasion(runs, failed=bool(checked.stopped or checked.hung)) if checked.unchecked else "",
         cut=any(run.cut for run in runs),
         unexplained=any(run.unexplained for run in runs),
         unread=tuple((run.at, run.unread, run.begun) for run in runs if run.unread and run.begun),
-        refused=next((run.said or "it says nothing" for run in runs if not run.begun), ""),
+        refused=next((run.stderr or "it says nothing" for run in runs if not run.begun), ""),
     )
 
 
-def _kept(runs: Sequence[Run], *, failed: bool) -> str:
+def _evasion(runs: Sequence[Run], *, failed: bool) -> str:
     """Return how a program kept cases from Valgrind, which works on this machine; "" where it did not.
 
     A program that is slow natively too is no such program.

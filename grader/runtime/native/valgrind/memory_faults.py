@@ -72,7 +72,7 @@ class Checked:
     processes: int = 0
     cpu_seconds: float = 0.0
     breaches: tuple[MemoryFault, ...] = ()
-    kept: str = ""
+    evasion: str = ""
     """How the program kept the unchecked cases from the checker, in words that fit after "the program"; "" where no
     time was left for them."""
     left: Mapping[int, int] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Checked:
         These are the cases of each process whose report is incomplete, and the cases that were kept from the checker.
         """
         unseen = frozenset(number for _, _, cases in self.unread for number in cases)
-        return unseen.union(self.unchecked if self.kept else ())
+        return unseen.union(self.unchecked if self.evasion else ())
 
     @property
     def coverage(self) -> str:
@@ -111,6 +111,6 @@ class Checked:
         if not self.unchecked:
             return ""
         seen = f"{self.tool} saw {self.asked - len(self.unchecked)} of {self.asked} cases only: "
-        if not self.kept:
+        if not self.evasion:
             return f"{seen}no time was left for the others. They cost no point."
-        return f"{seen}the program {self.kept}. The others earn no points for the use of memory."
+        return f"{seen}the program {self.evasion}. The others earn no points for the use of memory."

@@ -78,7 +78,7 @@ class Run:
     left: dict[int, int]
     """By case that ended, how many allocations were left."""
     unfreed: tuple[Unfreed, ...]
-    said: str
+    stderr: str
     cpu_seconds: float
     cut: bool
     unexplained: bool
@@ -138,41 +138,41 @@ def run_once(
     def look_up(stacks: Sequence[Stack]) -> Mapping[Stack, tuple[SourceLine, ...]]:
         return source_lines(work, program, stacks, checked=True)
 
-    said = read(document, course, program.source_name, look_up, optional=optional)
+    report = read(document, course, program.source_name, look_up, optional=optional)
     worked = done.cpu_seconds > _MOST_OF * cpu_limit
     by_limit = done.slow or (done.signal in (signal.SIGKILL, signal.SIGXCPU) and worked)
-    cut = not (by_limit or said.unread) and _is_cut(done, document, through=course.through)
+    cut = not (by_limit or report.unread) and _is_cut(done, document, through=course.through)
     ended = by_limit or done.timed_out or done.flooded or done.large
     explained = ended or cut or done.exit_code == _EXIT_BY_STUDENT
     return Run(
         begun=tuple(course.begun),
         ended=frozenset(course.ended),
         at=course.at,
-        errors=said.errors,
+        errors=report.errors,
         counted={place: count for place, count in course.counted.items() if count},
         hangs=done.silent,
-        where=said.where,
+        where=report.where,
         out_of_time=done.timed_out and not done.silent,
         by_limit=by_limit,
         sleeps=done.slow and not worked,
         did=course.did,
         left=course.left,
-        unfreed=said.unfreed,
-        said=done.stderr.decode(errors="replace").strip()[-500:],
+        unfreed=report.unfreed,
+        stderr=done.stderr.decode(errors="replace").strip()[-500:],
         cpu_seconds=done.cpu_seconds,
         unexplained=not (explained or course.ended.issuperset(course.begun)),
         cut=cut,
-        unread=_unread(said.unread, large=done.large, too_much=done.flooded or frames.too_many, cut=cut),
+        unread=_unread(report.unread, large=done.large, too_much=done.flooded or frames.too_many, cut=cut),
     )
 
 
-def _unread(said: str, *, large: bool, too_much: bool, cut: bool) -> str:
+def _unread(unread: str, *, large: bool, too_much: bool, cut: bool) -> str:
     """Return why a process's report could not be read in full, in words that fit after "its report"; else ""."""
     if large:
         most = f"more than {MOST_MEMORY >> 20} MB of memory or {MOST_PROCESSES} processes"
         return f"was cut off, for the program takes {most}"
-    if said:
-        return said
+    if unread:
+        return unread
     if too_much:
         return "comes with more messages than any program needs"
     return "was cut off before its end" if cut else ""

@@ -29,7 +29,9 @@ def cases_without_line(
 
     `shown` is the case of the diagnosis; it goes first, then short public ones.
     """
-    numbers = [number for number, one in enumerate(comparisons) if _lacks_line(number, one, checked, allowed)]
+    numbers = [
+        number for number, comparison in enumerate(comparisons) if _lacks_line(number, comparison, checked, allowed)
+    ]
 
     def place(number: int) -> tuple[bool, bool, int]:
         case = comparisons[number].case
@@ -49,7 +51,7 @@ def completed(checked: Checked, more: Checked) -> Checked:
     return replace(
         checked,
         errors=tuple(
-            replace(one, auxiliary=one.auxiliary or origins.get(_identity(one), ())) for one in checked.errors
+            replace(error, auxiliary=error.auxiliary or origins.get(_identity(error), ())) for error in checked.errors
         ),
         stores=more.stores | checked.stores,
         copies=more.copies,
@@ -63,15 +65,15 @@ def advice(comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed
 
     Only public cases are used: by its choice of lines a program could otherwise reveal a hidden case.
     """
-    told = set()
+    seen = set()
     for breach in checked.breaches:
         comparison = comparisons[breach.case]
         touches_nothing = tuple(allowed[breach.case][breach.operation : breach.operation + 1]) == ((),)
         visible = _touched(comparison, breach.operation)
         hidden = comparison.case.visibility is Visibility.HIDDEN
-        if hidden or not breach.stores or visible or not touches_nothing or breach.lines[:1] in told:
+        if hidden or not breach.stores or visible or not touches_nothing or breach.lines[:1] in seen:
             continue
-        told.add(breach.lines[:1])
+        seen.add(breach.lines[:1])
         call = comparison.case.trace.operations[breach.operation].name
         yield Advice(
             kind="breach",

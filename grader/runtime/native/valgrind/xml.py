@@ -120,7 +120,7 @@ class _Reading:
         if words[1] == "unfreed":
             self.list_unfreed(self.course.between(place[1], place[0]))
         elif words[1] == "hang":
-            self.where = next((tuple(_lines(one, self.source_name)) for one in element.iter("stack")), ())
+            self.where = next((tuple(_lines(stack, self.source_name)) for stack in element.iter("stack")), ())
         elif self.course.fits(place, after=self.after, leaks=words[1] == "leaks"):
             self.place(place)
             self.after = place
@@ -193,10 +193,10 @@ def read(
     reading.forbidden.clear()
     reading.place(course.at)
     faults = list(_faults(reading.placed, look_up, optional))
-    told = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is not the student's
-    if not any(_costs(fault) for fault in told):  # except in the student's calls, for a file that hides its lines
-        told += [fault for fault in faults if _costs(fault) and course.counted.get((fault.case, fault.operation))]
-    return ReadReport(errors=tuple(told), where=reading.where, unfreed=tuple(reading.unfreed), unread=unread)
+    attributed = [fault for fault in faults if fault.lines or fault.auxiliary]  # without a line it is not the student's
+    if not any(_costs(fault) for fault in attributed):  # except in the student's calls, for a file that hides its lines
+        attributed += [fault for fault in faults if _costs(fault) and course.counted.get((fault.case, fault.operation))]
+    return ReadReport(errors=tuple(attributed), where=reading.where, unfreed=tuple(reading.unfreed), unread=unread)
 
 
 def _costs(fault: MemoryFault) -> bool:
@@ -207,8 +207,8 @@ def _pieces(document: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield errors and messages in their order; an element that began before one of them and never ended is skipped."""
     ends = {kind: document.find(b"</%s>" % kind) for kind in (_ERROR, _MESSAGE)}
     start = 0
-    while found := [(end, kind) for kind, end in ends.items() if end >= 0]:
-        end, kind = min(found)
+    while remaining := [(end, kind) for kind, end in ends.items() if end >= 0]:
+        end, kind = min(remaining)
         behind = end + len(b"</%s>" % kind)
         opening = document.rfind(b"<%s>" % kind, start, end)
         if opening >= 0:
@@ -241,14 +241,15 @@ def _faults(
     everything = tuple(islice(addresses, _MOST_NAMED))
     unknown = [stack for _, error, _ in placed if not any(error.lines) for stack in error.stacks]
     named = optional.run(OptionalStage.LINES, lambda: look_up([everything]), otherwise={})
-    found = look_up(unknown) if unknown else {}
+    lines_by_stack = look_up(unknown) if unknown else {}
     names = {line.line: line.function for line in named.get(everything, ())}
     for (case, operation), error, breach in placed:
         lines = [
-            tuple(replace(line, function=names.get(line.line, line.function)) for line in one) for one in error.lines
+            tuple(replace(line, function=names.get(line.line, line.function)) for line in stack_lines)
+            for stack_lines in error.lines
         ]
         if not any(lines):
-            lines = [found.get(stack, ()) for stack in error.stacks]
+            lines = [lines_by_stack.get(stack, ()) for stack in error.stacks]
         freed = error.beside.endswith("free'd")
         yield MemoryFault(
             case=case,

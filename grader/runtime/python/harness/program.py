@@ -170,8 +170,8 @@ def _what(error):
     """What is wrong with a value that could not be read."""
     if type(error) is Unreadable:
         return error.args[0]
-    said = message(error)
-    return f"{error_name(error)}: {said}" if said else error_name(error)
+    text = message(error)
+    return f"{error_name(error)}: {text}" if text else error_name(error)
 
 
 def answer_interruptions(program):

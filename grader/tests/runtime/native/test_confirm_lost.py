@@ -33,7 +33,7 @@ def confirmed(left: int, unreported: int, **by_function: int) -> HeapUse:
 
 def test_a_case_that_lost_nothing_is_as_it_was() -> None:
     """Neither natively nor under Valgrind."""
-    assert confirmed(0, 0) == HeapUse(events=[], said="0")
+    assert confirmed(0, 0) == HeapUse(events=[], lost_in_words="0")
 
 
 def test_what_is_left_under_valgrind_is_lost_though_nothing_was_reported_natively() -> None:

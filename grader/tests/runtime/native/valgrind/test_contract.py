@@ -161,7 +161,7 @@ def test_a_memory_error_beside_breaches_costs_its_points_in_every_case() -> None
     attempt = graded(source, *story(), *story()[:1])
     errors = [finding for finding in findings(attempt) if finding.verdict is Verdict.MEMORY_ERROR]
 
-    assert all(one.memory_errors for one in attempt.found)
+    assert all(one.memory_errors for one in attempt.case_findings)
     assert {finding.source[0].line for finding in errors} == {line_of(source)}
 
 
@@ -171,7 +171,7 @@ def test_a_memory_error_elsewhere_does_not_make_breaches_memory_errors() -> None
     source = around("free_sequence", f"    {bad}", text=_BAD["memset of a block in create"][0], top=_TOP + _SAME)
     attempt = graded(source)
 
-    assert [one.memory_errors for one in attempt.found] == [False, True]
+    assert [one.memory_errors for one in attempt.case_findings] == [False, True]
 
 
 def test_another_choice_of_block_is_no_breach() -> None:

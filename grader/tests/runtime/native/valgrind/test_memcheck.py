@@ -143,7 +143,7 @@ def test_an_error_that_repeats_is_found_in_every_case() -> None:
     assert sorted(memcheck_of(attempt).counted) == [(number, 3) for number in range(5)]
     assert {finding.case for finding in found} == {case.name for case in cases(5)}
     assert {(finding.operation, finding.source[0].line) for finding in found} == {(4, line_of(source))}
-    assert all(one.memory_errors for one in attempt.found)
+    assert all(one.memory_errors for one in attempt.case_findings)
 
 
 def test_two_errors_in_one_operation_are_both_told() -> None:
@@ -182,7 +182,7 @@ def test_a_leak_in_every_case_is_found_in_every_case() -> None:
     attempt = attempted(source, *cases(20), valgrind=True)
 
     assert memcheck_of(attempt).processes == 1
-    assert all(one.leaks for one in attempt.found)
+    assert all(one.leaks for one in attempt.case_findings)
     assert {finding.source[0].line for finding in findings(attempt)} == {line_of(source)}
 
 
