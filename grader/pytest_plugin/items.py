@@ -45,9 +45,9 @@ _CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
 _SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
 _ROOT = Path(__file__).parents[2]
 
-_MOST_TRACES = 10
-"""The random traces of each such case that a sample of a mistake is played with. What all of them cost is mostly time,
-and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
+_SHARE = 20
+"""Of the random traces of a case a sample of a mistake is played with one in so many. What all of them cost is mostly
+time, and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
 
 
 class CaseFile(pytest.File):
@@ -133,7 +133,7 @@ class CaseFailed(Exception):
 
 @cache
 def graded(lab: str, path: Path) -> Record:
-    """Grade a submission, once per process; of each random case a sample of a mistake plays `_MOST_TRACES`."""
+    """Grade a submission, once per process; of random traces a sample of a mistake plays one in `_SHARE`."""
     opened_lab = open_lab(lab)
     selected = _part(lab)
     is_mistake = path.is_relative_to(_ROOT / "submissions") and path.parent.name != Verdict.ACCEPTED
@@ -154,8 +154,8 @@ def _shortened(case: Case) -> Case:
     """Return a case of random traces with the first of them."""
     if case.generated is None:
         return case
-    few = slice(_MOST_TRACES)
     whole = case.generated
+    few = slice(-(-len(whole.traces) // _SHARE))
     first = replace(whole, seeds=whole.seeds[few], traces=whole.traces[few], digests=whole.digests[few])
     return replace(case, generated=first)
 
