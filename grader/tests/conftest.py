@@ -68,6 +68,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does so for what runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as below nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
