@@ -52,6 +52,8 @@ class Budget:
     """The part of `limits.submission` that programs have used."""
     lines: float = 1.5
     """The part that is left for addr2line and objdump: an ordinary program's lines are found in 0.02 s."""
+    traces: float | None = None
+    """The seconds left for the traces of a Python lab, of which some are played again; None before the first."""
     since: float = field(default_factory=time.thread_time)
     """The grader's CPU time when the budget began."""
 

@@ -12,15 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from grader.assignment.case_selection import select_cases
+from grader.core.optional_stages import OptionalStages
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import NOT_IMPORTED, Verdict
 from grader.report import FORMATS, View
 from grader.runtime.python.endings import ending
+from grader.system import sandbox
+from grader.system.budget import Budget
 from grader.system.time_limits import TimeLimits
 from grader.tests.support import toy
 from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.command import grade
-from grader.tests.support.toy_lab import RIGHT, WRONG, edited, graded, toy_in_process
+from grader.tests.support.toy_lab import RIGHT, WRONG, edited, graded, lab, toy_in_process
 
 _MOST_LINES = 80
 _FOLDER = Path(toy.__file__).parent
@@ -209,6 +213,22 @@ def test_playing_ends_when_its_time_is_used_up(tmp_path: Path) -> None:
     record = graded(tmp_path, _SLOW, TimeLimits(python_replay=0.5, python_trace=0.0))
 
     assert (record.verdict, record.cpu_seconds["play"] < 2.0) == (Verdict.TIME_LIMIT_EXCEEDED, True)
+
+
+def test_playing_again_has_what_is_left_of_that_time() -> None:
+    """Up to three times some failing traces are played again; a slow program has no time anew each time."""
+    cases = select_cases(lab(), seed=1).cases
+    limits = TimeLimits(python_replay=2.0, python_trace=0.0)
+    with sandbox.workspace(Budget(limits), tools=lab().runtime.programs) as work:
+        built = lab().runtime.build(work, _SLOW.encode(), beside={}, optional=OptionalStages())
+        assert built.program is not None
+        first = lab().runtime.play(work, built.program, cases, optional=OptionalStages())
+        again = lab().runtime.play(work, built.program, cases, optional=OptionalStages())
+
+    assert work.budget.traces == 0.0
+    assert first.cpu_seconds > again.cpu_seconds
+    assert work.budget.paid < 3.8
+    assert work.budget.cpu > 0
 
 
 def test_imports_that_use_up_all_time_are_told_so() -> None:

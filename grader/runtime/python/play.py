@@ -24,7 +24,6 @@ from grader.runtime.visibility import by_visibility
 from grader.system.budget import Budget
 from grader.system.process import Completed
 from grader.system.sandbox import Workspace
-from grader.system.time_limits import TimeLimits
 from reference.operation import Operation
 from reference.oracle import text_of
 
@@ -171,7 +170,7 @@ def play(
     output, spent = b"", 0.0
     importing = program.import_seconds if isinstance(program, PythonProgram) else 0.0
     modules = program.modules if isinstance(program, PythonProgram) else ()
-    most, paid = _time_for_all(program, cases, budget.limits), budget.paid
+    most, paid = _time_left(program, cases, budget), budget.paid
     budget.leave_out(most)
     for numbers in by_visibility(cases, range(len(cases))):
         left = list(numbers)
@@ -196,15 +195,22 @@ def play(
             if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
                 output += done.stdout[:_MOST_OUTPUT] + done.stderr[:_MOST_OUTPUT]
             left = [number for number in left if number not in begun]
-    budget.leave_out(min(budget.paid - paid - most, 0.0))
+    budget.traces = max(0.0, most - (budget.paid - paid))
+    budget.leave_out(-budget.traces)
     file = f"{table.module}.py"
     slow = importing * len(cases) > _MOST_IMPORTING
     played = tuple(_played(case, heard.get(number), file, deriving, slow=slow) for number, case in enumerate(cases))
     return Replayed(played=played, output=output, cpu_seconds=spent)
 
 
-def _time_for_all(program: Program, cases: Sequence[Case], limits: TimeLimits) -> float:
-    """Return the seconds that all cases may take: on a slow machine, and for a slow module, more."""
+def _time_left(program: Program, cases: Sequence[Case], budget: Budget) -> float:
+    """Return the seconds that playing may still take: for all cases at first, then what they left.
+
+    On a slow machine, and for a module that is slow to import, it is more.
+    """
+    if budget.traces is not None:
+        return budget.traces
+    limits = budget.limits
     traces = sum(1 if case.generated is None else len(case.generated.traces) for case in cases)
     most = limits.python_replay + limits.python_trace * traces
     if not isinstance(program, PythonProgram):

@@ -124,7 +124,7 @@ class RunnerCase:
         return findings
 
     def _own(self, log: Log, number: int, layer: Layer, *, masked: _Masked, findings: list[Finding]) -> Layer:
-        """What the program itself computed in a layer; what differs from the model is added to `found`."""
+        """What the program itself computed in a layer; what differs from the model is added to `findings`."""
         own = []
         for kind, results, right in (("k", log.keys, layer.keys), ("v", log.values, layer.values)):
             rows = np.concatenate(results[number]) if number in results else np.empty((0, right.shape[1]))
