@@ -27,8 +27,8 @@ class TimeLimits:
     """For an operation of a call that is proven to hang, however little is left of `hangs`."""
     hangs: float = 0.9
     """For all operations of all calls that are proven to hang."""
-    python_replay: float = 10.0
-    """For all cases of a Python submission in all processes, beside the 7 seconds for everything else."""
+    python_replay: float = 5.0
+    """For all cases of a Python submission in all processes, beside the time for everything else; see the next one."""
     python_trace: float = 0.01
     """As much again for each trace, random ones counted singly. A correct program needs a quarter of all this."""
     python_operation: float = 0.5

@@ -34,7 +34,7 @@ _TOGETHER = 100
 """The number of random traces that share a process."""
 _PLACE = struct.Struct(">I")
 _MOST_OUTPUT = 2000
-_START = 0.09
+_START = 0.12
 """CPU seconds of the start of a harness on the machine for which the limits were chosen; a slower machine gets more."""
 _MOST_DERIVING = 30.0
 """CPU seconds that all cases may take to be made what is judged; a right program's take a few."""

@@ -42,8 +42,7 @@ __all__ = ["HONEST", "MOST_SECONDS", "SLOW", "TEXTS", "graded_on", "honest_with"
 HONEST = 80
 """The points of the honest part: what it says of usage is wrong."""
 
-MOST_SECONDS = 16.0
-"""For a whole grading. All cases together may take 10 seconds (`TimeLimits.python_replay`)."""
+MOST_SECONDS = 10.0
 SLOW = frozenset(
     (
         *("computes_seldom_in_every_call", "computes_seldom_in_its_import", "counts_in_c", "dribbles_messages"),
