@@ -16,7 +16,7 @@ __all__ = ["Heap", "diverged", "enough"]
 Heap = tuple[int, int, int]
 """Allocations and frees of an operation, and what was live after it."""
 
-_LEAST_SECONDS, _BUILDS, _SLOWER = 2.0, 20, 100  # each is several times what Valgrind was seen to need
+_LEAST_SECONDS, _BUILDS, _SLOWER = 2.0, 12, 100  # each is several times what Valgrind was seen to need
 _HARNESS_SECONDS = 0.0005  # per native case, for its own process; under Valgrind there is no such process
 
 
