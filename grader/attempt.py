@@ -22,8 +22,6 @@ from grader.runtime.program import Built, Program
 from grader.runtime.protocol import Observations
 from grader.system.sandbox import Workspace
 
-__all__ = ["Attempt", "stage_name", "timed"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:

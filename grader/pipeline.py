@@ -32,8 +32,6 @@ from grader.search.generated import shortest_failing
 from grader.system import sandbox, tools
 from grader.system.budget import Budget
 
-__all__ = ["STEPS", "Progress", "grade"]
-
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins."""
 

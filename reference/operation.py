@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["NULL", "Argument", "Operation", "Reply", "Trace", "written"]
-
 Argument = bool | int | float | str | tuple["Argument", ...] | None
 """A value of a case file: a number, a bare word, a list of values; true, false and null as JSON has them."""
 

@@ -13,18 +13,6 @@ from typing import Protocol
 
 from reference.operation import Operation, Reply, Trace
 
-__all__ = [
-    "CannotGoOn",
-    "CannotPoke",
-    "Engine",
-    "Generator",
-    "Oracle",
-    "OracleFactory",
-    "Plain",
-    "Refused",
-    "text_of",
-]
-
 Plain = None | bool | int | float | str | Sequence["Plain"] | dict[str, "Plain"]
 """A value as JSON has it."""
 

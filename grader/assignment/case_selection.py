@@ -22,8 +22,6 @@ from grader.core.errors import CaseFileError, Problem, RubricError, UsageError
 from grader.core.rubric import Rubric
 from grader.core.verdict import Judged, Visibility
 
-__all__ = ["HIDDEN_FILE", "CaseSelection", "given", "hidden_text", "select_cases", "weights"]
-
 HIDDEN_FILE = "hidden.toml"
 """The file with the weights of the hidden cases; it is beside the rubric where these cases are left out."""
 

@@ -19,8 +19,6 @@ from grader.core.rubric import Rubric
 from grader.runtime.protocol import Runtime
 from reference.operation import Operation, Trace
 
-__all__ = ["ONLY", "SEVERAL_TARGETS", "STORED", "Charts", "Clue", "Lab", "Predicate"]
-
 ONLY = "only-"
 """Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.correlate)."""
 

@@ -23,8 +23,6 @@ from grader.system.text_file import short
 from reference.operation import Operation, Trace
 from reference.oracle import CannotGoOn, CannotPoke
 
-__all__ = ["load", "load_folder", "paths"]
-
 _GENERATED = frozenset({"seeds", "length"})
 """The keys of a case of random traces, in the place of operations."""
 _SEEDS = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")

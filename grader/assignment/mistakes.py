@@ -31,8 +31,6 @@ from grader.assignment.toml_table import Table
 from grader.core.errors import RubricError
 from grader.system.text_file import short
 
-__all__ = ["load"]
-
 _LISTS = ("calls", "facets", "kinds", "circumstances", "tags", "never")
 _KEYS = (*_LISTS, "part", "where", "rule", "sentence", "hint")
 _NAMES = frozenset(

@@ -12,8 +12,6 @@ from grader.core.errors import MOST_SHOWN
 from grader.system.text_file import short
 from reference.operation import NULL, Argument, Operation
 
-__all__ = ["OperationReader"]
-
 _REPEAT = re.compile(r"repeat\s+(?P<name>[a-z])\s+(?P<first>-?[0-9]{1,9})\.\.(?P<last>-?[0-9]{1,9})\s*:\s*(?P<rest>.+)")
 _INDEX = re.compile(r"\{\s*([a-z])\s*(?:([+*-])\s*([0-9]{1,9})\s*)?\}")
 _MOST_OPERATIONS = 5_000

@@ -14,8 +14,6 @@ from grader.core.rubric import Rubric, Rule
 from grader.core.verdict import Judged
 from grader.system.text_file import cut, short
 
-__all__ = ["SEED", "load", "load_clauses"]
-
 SEED = Number("seed", 0, 2**31 - 1)
 _POINTS = Number("points", 0, 100)
 _AT, _ANY = " at ", "any"

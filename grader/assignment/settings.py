@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from grader.runtime.options import GradingOptions
 
-__all__ = ["Settings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(GradingOptions):

@@ -23,8 +23,6 @@ from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.core.verdict import Finding, Tool, Verdict
 
-__all__ = ["Source", "collect", "levels_below", "missing", "names_below", "nearest_of"]
-
 _MOST_BYTES = 1 << 20
 _MOST_ENTRIES = 20_000
 _MOST_NAMED = 5

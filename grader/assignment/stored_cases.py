@@ -24,8 +24,6 @@ from grader.core.errors import CaseFileError, GraderError
 from grader.system import build_cache
 from grader.system.text_file import read_bytes
 
-__all__ = ["load_folder"]
-
 _ROOT = Path(__file__).parents[2]
 _CODE = tuple(
     f"{room}/**/*.py" for room in ("reference", "grader/core", "grader/assignment", "grader/judge", "grader/labs")

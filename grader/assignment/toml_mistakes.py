@@ -9,8 +9,6 @@ import re
 
 from grader.system.text_file import cut
 
-__all__ = ["syntax_mistake"]
-
 _BACKSLASH = r"write \\ for a backslash, or the text in '...'"
 _VALUE = "put text in quotes, or write a number without leading zeros, true or false"
 _UNCLOSED = "the text that begins here does not end; add its closing quotes"

@@ -13,8 +13,6 @@ from grader.assignment.toml_mistakes import syntax_mistake
 from grader.core.errors import InputError, Problem
 from grader.system.text_file import read_text
 
-__all__ = ["line_of", "read"]
-
 _MOST_BYTES = 256 << 10
 """Every file of the project is smaller than a quarter of this."""
 

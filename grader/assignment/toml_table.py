@@ -13,8 +13,6 @@ from grader.core.case import Number
 from grader.core.errors import MOST_SHOWN, Problem
 from grader.system.text_file import cut, short
 
-__all__ = ["Table", "suggestion"]
-
 _MOST_LETTERS = 60
 """The longest word that is looked up: the time to compare two words grows with the product of their lengths."""
 

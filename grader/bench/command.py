@@ -16,8 +16,6 @@ from grader.core.errors import ExitCode, GraderError, InputError
 from grader.core.verdict import Verdict
 from grader.labs import LABS
 
-__all__ = ["main"]
-
 _DESCRIPTION = """\
 What grading costs beside what else one could do: ratios of CPU time, each round's own, and their medians.
 

@@ -7,19 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "Figure",
-    "Section",
-    "Target",
-    "as_rows",
-    "as_table",
-    "best",
-    "differences",
-    "exit_code",
-    "ratio",
-    "worst",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

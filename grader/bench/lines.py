@@ -24,8 +24,6 @@ from grader.core.verdict import Verdict
 from grader.runtime.native.native_observations import NativeObservations
 from grader.system import sandbox
 
-__all__ = ["full", "quick"]
-
 GRADING_G, GRADING_V, START_G, RUN_G = Target(4.5), Target(1.4), Target(2), Target(5)
 NAIVE, WORKERS = Target(30, at_least=True), Target(0.85, at_least=True)
 SANDBOX, HANG_SECONDS, PROCESSES, MOST_PROCESSES = Target(0.1), Target(3), Target(2), Target(4)

@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Candidate", "Tell", "Work", "cpu_of", "rounds_of", "wall_of"]
-
 Work = Callable[[], object]
 Tell = Callable[[str], None]
 """Called with a description of what is being done."""

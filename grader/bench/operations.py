@@ -19,8 +19,6 @@ from grader.core.model import play
 from grader.runtime.observation import Replayed
 from grader.system import sandbox
 
-__all__ = ["Operations", "replayed_operations"]
-
 _BLOCKS = 64
 
 

@@ -27,8 +27,6 @@ from grader.system import process
 from grader.system.process import Patience
 from reference.operation import Trace
 
-__all__ = ["python_labs"]
-
 _SAMPLES = Path(__file__).parents[2] / "submissions"
 _CASES, _TRACES, _LENGTH = 100, 1_000, 60
 _TOY = "grader.tests.support.toy_lab"

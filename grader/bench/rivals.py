@@ -27,8 +27,6 @@ from grader.runtime.native.native_program import NativeProgram, native_program
 from grader.system.process import Command, Completed
 from grader.system.sandbox import NO_VARIABLES, Limits, Workspace, workspace
 
-__all__ = ["PlainFolder", "dynamic", "naive", "plain", "pytest_files", "pytest_run"]
-
 _NEEDS_LIBC = (
     b"\n#include <stdlib.h>\nlong bench_needs_libc(const char *);\n"
     b"long bench_needs_libc(const char *text) { return strtol(text, NULL, 10); }\n"

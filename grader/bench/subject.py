@@ -39,8 +39,6 @@ from grader.system.budget import Budget
 from grader.system.process import Patience
 from grader.system.sandbox import Workspace
 
-__all__ = ["ROOT", "Subject", "prepared"]
-
 ROOT = Path(__file__).parents[2]
 _NATIVELY = 0.001  # CPU seconds of a case, from which its time limit under Valgrind follows
 _LIMITS = Patience(wall_seconds=300)

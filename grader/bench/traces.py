@@ -9,8 +9,6 @@ from grader.core.case import Case, Expected
 from grader.core.model import ModelFactory, play
 from reference.operation import Operation, Trace
 
-__all__ = ["on_pool"]
-
 _MOST_ALIVE = 8
 _BLOCK_BYTES = 64
 

@@ -14,8 +14,6 @@ from grader.bench.measure import Tell, wall_of
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.workers import Task, grade, processes
 
-__all__ = ["efficiency"]
-
 _EACH = 2
 """Gradings per worker and round: a short round is more likely to meet no other load."""
 

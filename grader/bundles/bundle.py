@@ -15,8 +15,6 @@ from grader.assignment.lab import Lab
 from grader.core.case import Case
 from grader.core.errors import UsageError, unwritable
 
-__all__ = ["Bundle", "File", "check_folder", "put", "zipped"]
-
 _TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive, the earliest possible one: the same files make the same bytes."""
 _REGULAR = 0o100000

@@ -14,8 +14,6 @@ from grader.bundles.public import public_tree
 from grader.bundles.template import FOLDER, filled, slug
 from grader.core.case import Case
 
-__all__ = ["BUNDLE"]
-
 
 def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     folder = f"autograders/{slug(lab)}"

@@ -14,8 +14,6 @@ from grader.bundles.template import filled
 from grader.bundles.tree import tree
 from grader.core.case import Case
 
-__all__ = ["BUNDLE"]
-
 _SCRIPTS = {"setup.sh": "gradescope_setup.sh", "run_autograder": "gradescope_run.sh"}
 """The scripts: their names in the zip, which Gradescope prescribes, and their templates in this folder."""
 

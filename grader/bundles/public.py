@@ -17,8 +17,6 @@ from grader.core.case import Case
 from grader.core.verdict import Visibility
 from grader.judge.recorded import FILE, recorded
 
-__all__ = ["public_tree"]
-
 
 def public_tree(lab: Lab, cases: Sequence[Case], folder: str = FOLDER) -> Iterator[File]:
     """Yield the grader's files, below `folder` of a bundle. The cases may include hidden ones, which are left out."""

@@ -10,8 +10,6 @@ from grader.bundles.public import public_tree
 from grader.bundles.template import filled
 from grader.core.case import Case
 
-__all__ = ["BUNDLE"]
-
 
 def _make(lab: Lab, cases: Sequence[Case]) -> Iterator[File]:
     for name, path in lab.starter.items():

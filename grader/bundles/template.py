@@ -8,8 +8,6 @@ from pathlib import Path
 from grader.assignment.lab import Lab
 from grader.bundles.bundle import File
 
-__all__ = ["FOLDER", "filled", "slug"]
-
 FOLDER = "grading"
 """The folder of the grader in a bundle for students."""
 

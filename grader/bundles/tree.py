@@ -15,8 +15,6 @@ from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.labs import LABS
 
-__all__ = ["tree"]
-
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("reference", "grader")
 _KINDS = frozenset({".py", ".typed", ".c", ".h", ".S", ".jinja", ".css", ".js", ".sh", ".md", ".mk", ".txt", ".yml"})

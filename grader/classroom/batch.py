@@ -26,8 +26,6 @@ from grader.core.sanitize import one_line
 from grader.core.verdict import Finding, Judged, Tool, Verdict
 from grader.system.sandbox import LEVELS
 
-__all__ = ["Tell", "grade_run", "place_of", "plan", "replan", "settings_of"]
-
 _POLL_SECONDS = 0.2
 _LOOK_SECONDS = 1.0
 

@@ -21,8 +21,6 @@ from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.system.private_folder import private_folder
 
-__all__ = ["EXPORT", "ClassEntries", "ClassEntry", "Kind", "listed"]
-
 EXPORT = "submission_metadata.yml"
 """The list of submissions in a Gradescope export."""
 

@@ -28,8 +28,6 @@ from distributed import Client, Future as Remote, KilledWorker, get_worker
 from grader.classroom.workers import KILLED, Graded, Task, outcome, processes
 from grader.core.errors import GraderError, NoWorkers
 
-__all__ = ["WINDOW", "cluster"]
-
 WINDOW = 512
 """The most tasks that a scheduler has at once: workers may come at any time, and as many as this."""
 

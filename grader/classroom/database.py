@@ -11,8 +11,6 @@ from pathlib import Path
 from grader.classroom.schema import DAMAGE, GIVEN_UP, TABLES, VERSION
 from grader.core.errors import StoreError, StoreFailure
 
-__all__ = ["Database", "opened"]
-
 _OURS = 0x67726164  # "grad": identifies the grader's files
 _PATIENCE = 60.0
 

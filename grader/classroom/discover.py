@@ -23,8 +23,6 @@ from grader.core.record import Student
 from grader.core.sanitize import one_line
 from grader.system.capacity import MACHINE_ERRORS, no_room
 
-__all__ = ["HIDDEN", "Discovered", "Skipped", "Submitted", "find_submissions"]
-
 HIDDEN = "hidden, or added by macOS"
 """The reason for which most entries are skipped."""
 

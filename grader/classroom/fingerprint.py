@@ -23,8 +23,6 @@ from grader.judge.score import most_points
 from grader.labs import open_lab
 from grader.system import tools
 
-__all__ = ["GradingPlan", "code", "differences", "grader_hash", "grading_plan", "source_id"]
-
 _ROOT = Path(__file__).parents[2]
 _CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
 _NO_MATTER = frozenset({"tests", "cli", "report", "bench", "bundles"})

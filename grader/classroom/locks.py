@@ -14,8 +14,6 @@ from typing import BinaryIO
 
 from grader.core.errors import StoreError
 
-__all__ = ["RunLocks", "run_locks"]
-
 
 class RunLocks:
     """The locks of this process, by key."""

@@ -19,8 +19,6 @@ from grader.core.rubric import Rubric
 from grader.core.verdict import Verdict
 from grader.system.text_file import cut, short
 
-__all__ = ["applied", "load"]
-
 _TABLE = "override"
 
 

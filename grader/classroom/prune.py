@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from grader.classroom.store import Run, Store
 from grader.core.errors import UsageError
 
-__all__ = ["Prunable", "chosen", "prunable", "prune"]
-
 _UNUSED = "WHERE key NOT IN (SELECT key FROM results WHERE run NOT IN (SELECT value FROM json_each(?)))"
 _RECORDS, _GIVEN_UP = f"FROM records {_UNUSED}", f"FROM given_up {_UNUSED}"
 _SOURCES = (

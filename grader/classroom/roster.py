@@ -18,8 +18,6 @@ from grader.system.text_file import cut, read_text
 if TYPE_CHECKING:
     from _csv import Reader
 
-__all__ = ["MOST_ROWS", "MOST_VALUE", "Roster", "from_json", "load"]
-
 MOST_ROWS = 20_000
 """The most students of a class."""
 

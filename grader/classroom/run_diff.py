@@ -10,8 +10,6 @@ from grader.classroom.store import Run, Store
 from grader.core.record import Record
 from grader.core.verdict import Outcome
 
-__all__ = ["Change", "changes"]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-__all__ = ["DAMAGE", "GIVEN_UP", "TABLES", "VERSION", "checked", "checksum", "packed", "unpacked"]
-
 T = TypeVar("T")
 
 DAMAGE = (ValueError, TypeError, AttributeError, LookupError, zlib.error)

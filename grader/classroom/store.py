@@ -28,8 +28,6 @@ from grader.classroom.stored_result import Entry, Result, StoredRecord
 from grader.core.errors import UsageError
 from grader.core.record import Override, Student
 
-__all__ = ["Run", "Store", "open_store"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:

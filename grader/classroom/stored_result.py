@@ -12,8 +12,6 @@ from grader.core.errors import StoreFailure
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.verdict import Diagnosis, RuleScore, Verdict
 
-__all__ = ["Entry", "Result", "StoredRecord"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:

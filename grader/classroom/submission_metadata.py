@@ -16,8 +16,6 @@ from grader.core.errors import ClassFileError, Problem
 from grader.core.record import Student
 from grader.system.text_file import cut, read_bytes
 
-__all__ = ["submitters"]
-
 _MOST_BYTES = 32 << 20
 _MOST_EVENTS = 1_000_000
 _MOST_KEPT = 300_000

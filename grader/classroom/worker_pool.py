@@ -23,8 +23,6 @@ from grader.system.interrupts import INTERRUPTS, delayed_interrupts
 from grader.system.orphans import end_tree
 from grader.system.sandbox import sweep
 
-__all__ = ["MOST_SECONDS_TO_END", "Died", "Late", "Pool"]
-
 MOST_SECONDS_TO_END = 20.0
 """The most seconds in which a worker process ends after the process that it works for is gone."""
 

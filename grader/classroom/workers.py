@@ -25,8 +25,6 @@ from grader.system.budget import MOST_SECONDS
 from grader.system.capacity import MACHINE_ERRORS
 from grader.system.sandbox import LEVELS, require
 
-__all__ = ["KILLED", "LATE", "Graded", "Task", "Workers", "grade", "outcome", "processes"]
-
 Workers = Callable[[], AbstractContextManager[Executor]]
 """Makes an executor, and another one when that broke. Leaving it by an exception ends what is in progress."""
 

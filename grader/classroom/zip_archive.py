@@ -26,8 +26,6 @@ from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.system.capacity import MACHINE_ERRORS, no_room
 
-__all__ = ["MACOS", "MOST_TOTAL", "ZIP", "Archive", "Member", "open_regular", "opened"]
-
 ZIP = ".zip"
 MACOS = "__MACOSX"
 """The folder that macOS adds to a zip, with files that nobody sees there."""

@@ -15,8 +15,6 @@ from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.system.private_folder import private_folder
 
-__all__ = ["collect_zipped", "was_unpacked"]
-
 _MOST_NESTED = 2
 """The most zips in which a file may be nested; the zip of the whole class does not count."""
 

@@ -12,8 +12,6 @@ from grader.cli.guard import guarded
 from grader.cli.parser import HELP, Parser
 from grader.core.errors import ExitCode, UsageError
 
-__all__ = ["COMMANDS", "app", "parser_of"]
-
 COMMANDS = (
     *("run", "cases", "explain", "repro"),
     *("batch", "runs", "show", "export", "regrade", "diff"),

@@ -29,8 +29,6 @@ from grader.core.errors import ExitCode, UsageError
 from grader.core.record import Override
 from grader.core.verdict import Judged
 
-__all__ = ["batch", "options"]
-
 _MOST_HIDDEN = 5
 """The most hidden entries that are named; the others are only counted."""
 

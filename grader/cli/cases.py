@@ -13,8 +13,6 @@ from grader.cli.terminal import console
 from grader.core.errors import ExitCode, UsageError
 from grader.judge.score import most_points
 
-__all__ = ["cases", "options"]
-
 
 def options(parser: Parser) -> None:
     """Declare the command's options and arguments."""

@@ -10,8 +10,6 @@ from grader.cli.parser import Parser
 from grader.core.errors import UsageError
 from grader.report.escape import escape
 
-__all__ = ["STORE", "chosen_run", "notify", "roster_option", "store_option"]
-
 STORE = Path("grades.sqlite")
 
 

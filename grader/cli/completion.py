@@ -14,8 +14,6 @@ from grader.cli.app import COMMANDS, parser_of
 from grader.cli.parser import Parser
 from grader.core.errors import ExitCode
 
-__all__ = ["completion", "options"]
-
 _SHELLS = ("bash", "zsh", "tcsh")
 
 

@@ -14,8 +14,6 @@ from grader.cli.parser import Parser, number
 from grader.core.case import Number
 from grader.core.errors import ExitCode, UsageError
 
-__all__ = ["diff", "options"]
-
 
 def options(parser: Parser) -> None:
     """Declare the command's options and arguments."""

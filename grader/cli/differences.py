@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from grader.classroom.run_diff import Change
 from grader.report.escape import escape
 
-__all__ = ["show_changes"]
-
 _MOST_CASES = 8
 
 

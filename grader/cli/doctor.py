@@ -20,8 +20,6 @@ from grader.runtime.options import DEFAULTS
 from grader.system import build_cache, sandbox, tools
 from grader.system.confine.machine import machine
 
-__all__ = ["doctor"]
-
 
 def _protection() -> Table:
     """Return a table of the protections that were tried on this machine, with the results."""

@@ -15,8 +15,6 @@ from grader.core.picture import Part, Shape
 from grader.report.charts import chart_lines, legend_of
 from grader.result.draw_charts import expected_charts
 
-__all__ = ["explain", "options"]
-
 
 def options(parser: Parser) -> None:
     """Declare the command's options and arguments."""

@@ -19,8 +19,6 @@ from grader.report.class_page import class_page, page_names
 from grader.report.document import Document
 from grader.report.view import View
 
-__all__ = ["export", "options"]
-
 _MOST_NAMED = 10
 _ENDINGS = {
     "text": "txt",

@@ -29,8 +29,6 @@ from grader.report.escape import escape
 from grader.report.words import NOT_RUN
 from grader.system.sandbox import LEVELS, require
 
-__all__ = ["Where", "grade_all", "summary", "where_options"]
-
 _MOST_JOBS = 64  # the number of unused user ids for graders
 _MOST_LISTED = 20
 

@@ -11,8 +11,6 @@ from grader.cli.log import complain
 from grader.cli.streams import drop_what_failed
 from grader.core.errors import DISK_ERRORS, ExitCode, GraderError, InputError
 
-__all__ = ["guarded"]
-
 
 def guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]], ExitCode]:
     """Wrap the application: turn its errors into one message and an exit code."""

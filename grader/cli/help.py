@@ -12,8 +12,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["paragraphs", "show"]
-
 
 def show(usage: str, text: str, boxes: Mapping[str, Sequence[tuple[str, str]]]) -> None:
     """Print the help; `boxes` maps titles to rows of a name and its meaning."""

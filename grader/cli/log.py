@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["complain", "in_workflow"]
-
 
 def in_workflow() -> bool:
     """Whether a runner of GitHub reads the output."""

@@ -18,23 +18,6 @@ from grader.labs import open_lab, present
 from grader.runtime.options import DEFAULTS, GradingOptions
 from grader.system.sandbox import LEVELS
 
-__all__ = [
-    "case_names",
-    "case_option",
-    "chosen_case",
-    "chosen_cases",
-    "chosen_lab",
-    "chosen_labs",
-    "chosen_options",
-    "chosen_selection",
-    "grading_options",
-    "lab_option",
-    "memory_checker_option",
-    "public_option",
-    "sandbox_option",
-    "seed_option",
-]
-
 
 def lab_option(parser: Parser) -> None:
     """Add --lab."""

@@ -15,8 +15,6 @@ from grader.cli.terminal import columns, is_colourful
 from grader.core.errors import UsageError
 from grader.report.view import View
 
-__all__ = ["all_option", "check_format", "check_output", "view_of"]
-
 
 def all_option(parser: Parser) -> None:
     """Declare --all."""

@@ -12,8 +12,6 @@ from grader.cli.options import chosen_cases, chosen_lab, lab_option
 from grader.cli.parser import Parser
 from grader.core.errors import ExitCode, UsageError
 
-__all__ = ["options", "pack"]
-
 
 def options(parser: Parser) -> None:
     """Declare the command's options and arguments."""

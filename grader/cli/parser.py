@@ -16,8 +16,6 @@ from grader.assignment.toml_table import suggestion
 from grader.core.case import Number
 from grader.core.errors import UsageError
 
-__all__ = ["HELP", "Offer", "Parser", "number"]
-
 Offer = Callable[[], Iterable[str]]
 """Returns the possible values. It is called only when they are needed, as for shell completion."""
 

@@ -16,8 +16,6 @@ from grader.core.verdict import Verdict
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-__all__ = ["Progress", "progress"]
-
 _EVERY_SECONDS = 5.0
 
 

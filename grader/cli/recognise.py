@@ -15,9 +15,6 @@ from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.labs import LABS, LabEntry, present
 
-__all__ = ["lab_of_class", "lab_of_submissions", "only_lab"]
-
-
 _MOST_BYTES = 20 << 20
 """Of a zip in a zip that is looked into."""
 _UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile)

@@ -15,8 +15,6 @@ from grader.cli.parser import Parser, number
 from grader.core.case import Number
 from grader.core.errors import ExitCode
 
-__all__ = ["options", "regrade"]
-
 
 def options(parser: Parser) -> None:
     """Declare the command's options and arguments."""

@@ -32,8 +32,6 @@ from grader.core.verdict import Outcome, Tool
 from grader.report.words import result_of
 from grader.runtime.options import GradingOptions
 
-__all__ = ["options", "repro"]
-
 _WIDEST = 100
 """Of a comment in a program."""
 

@@ -36,8 +36,6 @@ from grader.report.view import Gradebook, View
 from grader.runtime.options import GradingOptions
 from grader.system.sandbox import LEVELS, require
 
-__all__ = ["options", "run"]
-
 _NO_END = "the grading did not come to its end: it was interrupted, or the grader failed"
 
 _STAGES = {

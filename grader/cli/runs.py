@@ -20,8 +20,6 @@ from grader.core.errors import ExitCode, StoreError, UsageError
 from grader.core.verdict import Verdict
 from grader.report.escape import escape
 
-__all__ = ["options", "runs"]
-
 
 def options(parser: Parser) -> None:
     """Declare the command's options and arguments."""

@@ -8,8 +8,6 @@ import sys
 from grader.core import record
 from grader.core.errors import ExitCode
 
-__all__ = ["schema"]
-
 
 def schema() -> ExitCode:
     """Print the JSON schema that every `--format json` report obeys."""

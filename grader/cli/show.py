@@ -15,8 +15,6 @@ from grader.core.case import Number
 from grader.core.errors import ExitCode, UsageError
 from grader.report import FORMATS
 
-__all__ = ["options", "show"]
-
 
 def options(parser: Parser) -> None:
     """Declare the command's options and arguments."""

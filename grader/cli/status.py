@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from grader.cli.terminal import is_live
 from grader.report.escape import escape
 
-__all__ = ["status"]
-
 
 @contextlib.contextmanager
 def status(name: str) -> Iterator[Callable[[str], None]]:

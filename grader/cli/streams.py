@@ -9,8 +9,6 @@ import os
 import sys
 from typing import Any, TextIO
 
-__all__ = ["drop_what_failed", "set_up"]
-
 _OUT, _ERR = 1, 2
 
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["columns", "console", "is_colourful", "is_live"]
-
 _MOST_COLUMNS = 1000
 _LINES = 24  # not used, but shutil.get_terminal_size requires it
 

@@ -14,8 +14,6 @@ from grader.core.verdict import Visibility
 from reference.operation import Argument, Operation, Reply, Trace, written
 from reference.oracle import Generator
 
-__all__ = ["EVERY", "Case", "Expected", "Generated", "Grammar", "JsonValue", "Number", "Signature", "Word"]
-
 _LITERALS = ("null", "true", "false")
 EVERY = 12
 """Of random traces the state is read after so many operations, and after the last: reading costs more than calling. A

@@ -9,25 +9,6 @@ from enum import StrEnum
 from grader.core.record import Record
 from grader.core.verdict import Finding, Judged, Outcome, Verdict, Visibility
 
-__all__ = [
-    "Audience",
-    "Group",
-    "HiddenLoss",
-    "bad_operation",
-    "broken_by",
-    "clauses_of",
-    "findings_of",
-    "grouped",
-    "guilty_of",
-    "hidden_losses",
-    "hint_of",
-    "is_hidden",
-    "leading_finding",
-    "lost_points",
-    "of_the_build",
-]
-
-
 _EVERYWHERE = {
     Judged.LEAK: (Verdict.MEMORY_LEAK,),
     Judged.MEMORY_ERROR: (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Arrow", "Chart", "ComparedChart", "Level", "Place", "Shares", "Track"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:

@@ -27,32 +27,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-__all__ = [
-    "DISK_ERRORS",
-    "MOST_SHOWN",
-    "BrokenTool",
-    "CannotStart",
-    "CaseFileError",
-    "ClassFileError",
-    "DriverError",
-    "ExitCode",
-    "GraderError",
-    "InputError",
-    "NoWorkers",
-    "OtherGrader",
-    "OutOfRoom",
-    "Problem",
-    "RubricError",
-    "StoreError",
-    "StoreFailure",
-    "TooBusy",
-    "ToolMissing",
-    "Unprotected",
-    "UsageError",
-    "unwritable",
-]
-
-
 MOST_SHOWN = 20
 """The most mistakes shown for one file. The others are only counted: hundreds are not read, and most have one cause."""
 

@@ -12,8 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["OptionalStage", "OptionalStages", "StageFailure"]
-
 T = TypeVar("T")
 U = TypeVar("U")
 

@@ -11,8 +11,6 @@ from enum import IntEnum, StrEnum
 
 from grader.core.chart import ComparedChart
 
-__all__ = ["Drawing", "Panel", "Part", "Picture", "Row", "Scene", "Shape"]
-
 
 class Drawing(IntEnum):
     """How many of a record's failing cases are drawn, and how much of each."""

@@ -19,23 +19,6 @@ from grader.core.verdict import Advice, CallStage, Diagnosis, Finding, Outcome, 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = [
-    "NEEDS_PERSON",
-    "SCHEMA",
-    "Environment",
-    "Override",
-    "Protection",
-    "Record",
-    "Student",
-    "Submission",
-    "UsedTool",
-    "from_json",
-    "schema",
-    "to_json",
-    "ungraded",
-    "write",
-]
-
 SCHEMA = "paged-kv-grader/record/1"
 
 

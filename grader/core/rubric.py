@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from grader.core.verdict import Judged
 
-__all__ = ["Rubric", "Rule"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:

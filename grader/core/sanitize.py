@@ -15,8 +15,6 @@ from enum import Enum
 from functools import cache
 from typing import Any, get_type_hints
 
-__all__ = ["MOST_TEXT", "decoded", "decoded_lines", "made_plain", "one_line", "plain", "plain_parts"]
-
 MOST_TEXT = 4000
 """The most characters in one text of a record."""
 

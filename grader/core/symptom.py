@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from grader.core.verdict import SourceLine, Tool, Verdict
 
-__all__ = ["Symptom"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:

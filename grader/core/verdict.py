@@ -5,25 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = [
-    "EXCEPTION",
-    "NOT_IMPORTED",
-    "Advice",
-    "CallStage",
-    "Diagnosis",
-    "Finding",
-    "Judged",
-    "Outcome",
-    "OutcomeDifference",
-    "RuleScore",
-    "SourceLine",
-    "Stage",
-    "StepShown",
-    "Tool",
-    "Verdict",
-    "Visibility",
-]
-
 
 class Verdict(StrEnum):
     """The verdicts; also the folder names below `submissions/`, except `judge_error`, which no submission can earn."""

@@ -24,8 +24,6 @@ from grader.runtime.protocol import Observations, Unplaced
 from grader.runtime.source_lines import Named, Place
 from reference.operation import Trace
 
-__all__ = ["BREACH", "CaseFindings", "case_findings", "unplaced"]
-
 _MEMORY, _LEAK = "memory at ", "leak at "
 """Prefixes of the names of groups whose cases share a line."""
 

@@ -16,8 +16,6 @@ from grader.runtime.observation import NO_TIME, Played, PlayedStep
 from reference.operation import Reply
 from reference.oracle import CannotGoOn, CannotPoke
 
-__all__ = ["compare"]
-
 _TIMES_LARGER, _MORE_BYTES, _MORE_OPERATIONS = 4, 2048, 16
 """The limit of a record: a multiple of the reference's largest, plus bytes for each operation and for extra ones."""
 

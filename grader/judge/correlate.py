@@ -18,8 +18,6 @@ from grader.core.verdict import Visibility
 from grader.runtime.comparison import Comparison
 from reference.operation import Reply
 
-__all__ = ["Call", "Patterns", "calls_of"]
-
 _LEAST_WRONG = 2
 _MOST_WORDS = 2
 """The most situations in a sentence: where the cases do not separate two situations, it names both."""

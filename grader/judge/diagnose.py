@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from grader.assignment.lab import Clue, Lab
 from grader.core.verdict import CallStage, Diagnosis, Stage, Verdict, Visibility
-from grader.judge.causes import BREACH, CaseFindings, case_findings
+from grader.judge.causes import CaseFindings
 from grader.judge.evidence import Evidence
 from grader.judge.mistakes import operation_of
 from grader.runtime.comparison import End
 from reference.operation import Operation
-
-__all__ = ["BREACH", "CaseFindings", "Diagnosed", "case_findings", "diagnose"]
 
 _TELLING_VOTE = 2
 """The vote of a difference with a note: what was confused with what is better evidence than the result alone."""

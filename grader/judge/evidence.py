@@ -16,8 +16,6 @@ from grader.runtime.observation import Ending
 from grader.runtime.protocol import Observations
 from grader.runtime.source_lines import Culprit
 
-__all__ = ["INVARIANT", "Evidence", "evidence", "finding_of"]
-
 INVARIANT = "invariant"
 """Kind of a finding: something about the state that can never be so."""
 

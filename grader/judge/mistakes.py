@@ -14,8 +14,6 @@ from grader.judge.evidence import Evidence
 from grader.runtime.comparison import Comparison
 from reference.operation import Operation
 
-__all__ = ["ClueTable", "best_clue", "clue_alone", "hint", "is_memory_error", "operation_of", "sentence"]
-
 _REPLY, _STATE, _MEMORY = range(3)
 
 

@@ -20,8 +20,6 @@ from grader.core.model import Span
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn, Oracle, OracleFactory, Plain, text_of
 
-__all__ = ["REPLY", "UNREADABLE", "Invariants", "PlainModel", "record_of", "reply_of"]
-
 REPLY, ACCEPTED, REFUSED = "reply", "accepted", "refused"
 """The first steps of paths (see `Facet.path`); the first is the facet of a reply, too, that no other facet names."""
 

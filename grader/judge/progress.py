@@ -12,8 +12,6 @@ from grader.assignment.lab import Lab
 from grader.core.verdict import CallStage, Stage, Visibility
 from grader.runtime.comparison import Comparison, End
 
-__all__ = ["stages"]
-
 
 def stages(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab) -> tuple[CallStage, ...]:
     """The stage of each call that had work to do in a public case and was reached there, in the handout's order.

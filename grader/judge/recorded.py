@@ -20,8 +20,6 @@ from grader.core.model import CannotFollow, ModelFactory, play
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import Plain
 
-__all__ = ["FILE", "RecordedOracle", "recorded", "recorded_traces"]
-
 FILE = "expected.json.gz"
 
 

@@ -16,8 +16,6 @@ from grader.core.verdict import Judged, RuleScore
 from grader.judge.causes import CaseFindings
 from grader.runtime.comparison import Comparison, End
 
-__all__ = ["most_points", "passes", "rule_scores", "total"]
-
 _NOTHING: Mapping[str, int] = {}
 _EVERYWHERE: Mapping[Judged, Callable[[CaseFindings], bool]] = {
     Judged.LEAK: lambda findings: findings.leaks,

@@ -27,8 +27,6 @@ from grader.runtime.protocol import Runtime
 from reference.operation import Operation, Trace
 from reference.oracle import Generator, Oracle
 
-__all__ = ["load_lab"]
-
 Complete = Callable[[dict[str, int], list[Operation]], Iterator[tuple[str, str]]]
 _NO_SETTINGS: Mapping[str, Number] = {}
 _NO_PREDICATES: Mapping[str, Predicate] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Charts, Lab
-from grader.core.case import EVERY, JsonValue, Number, Signature, Word
+from grader.core.case import EVERY, Signature
 from grader.core.errors import ToolMissing
 from grader.core.facet import Facet
 from grader.core.picture import Part, Shape
@@ -25,8 +25,6 @@ from grader.runtime.python.runtime import PythonRuntime
 from grader.runtime.python.table import CallTable
 from reference.operation import Operation
 from reference.oracle import text_of
-
-__all__ = ["Facet", "JsonValue", "Lab", "Number", "Signature", "Word", "python_lab"]
 
 _CASES = Path(__file__).parents[2] / "cases"
 _NO_FILES: Mapping[str, Path] = {}

@@ -15,8 +15,6 @@ from grader.core.case import Case
 from grader.runtime.python.table import CallTable
 from reference.operation import Operation
 
-__all__ = ["COMMAND", "reproduce"]
-
 COMMAND = "python3 -m pytest repro.py"
 """Run beside the submission."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["Described", "as_list", "as_mapping", "reply_of", "state_of"]
-
 Described = Mapping[str, Any]
 """A decoded record, of a program or of the reference."""
 

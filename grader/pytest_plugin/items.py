@@ -21,8 +21,6 @@ from grader.core.record import Record
 from grader.core.verdict import Outcome, Verdict
 from grader.labs import open_lab, present
 
-__all__ = ["CaseItem", "SampleItem", "accepted_samples", "collector", "graded", "may_get"]
-
 _NOT_CASES = ("rubric.toml", "handout.toml", "mistakes.toml")
 
 

@@ -14,8 +14,6 @@ from grader.report.problems import advised, causes, decided, file_of
 from grader.report.view import View
 from grader.report.words import no_points_of, points_of, result_of
 
-__all__ = ["render"]
-
 _MOST = 10
 
 

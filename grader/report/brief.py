@@ -22,8 +22,6 @@ from grader.report.states import show_states
 from grader.report.trace import Fold, bad_place, called_from, legend, show_case, show_trace, what_is_wrong
 from grader.report.words import cost_of, counted, points_about, withheld_of
 
-__all__ = ["Part", "brief"]
-
 _SCREEN = 68
 """The lines that a report takes at most, if shorter versions of its sections can achieve that."""
 

@@ -8,8 +8,6 @@ from grader.core.chart import Chart, ComparedChart, Place, Shares
 from grader.report.escape import cells, escape
 from grader.report.page import Page, Span, Style, dim, pad, strong
 
-__all__ = ["chart_lines", "has_content", "legend_of", "percent", "show_charts", "shows_mistake"]
-
 _INDENT = 4
 _BAR = 40
 """The columns of a whole bar."""

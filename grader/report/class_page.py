@@ -20,8 +20,6 @@ from grader.report.view import View
 from grader.report.web import web_page
 from grader.report.words import NOT_RUN, counted, needs_person, result_of
 
-__all__ = ["class_page", "page_names"]
-
 SUSPECT = 0.3
 """A case that more than this share of the class fails may itself be wrong, or require what the handout does not say."""
 

@@ -16,8 +16,6 @@ from grader.report.view import View
 from grader.report.why import judged
 from grader.report.words import part_of
 
-__all__ = ["render"]
-
 _VARIABLES = {
     "classroom": ("CLASSROOM",),
     "assignment": ("ASSIGNMENT",),

@@ -14,8 +14,6 @@ from grader.report.escape import escape_lines
 from grader.report.page import Page, dim, strong
 from grader.report.words import failures_of
 
-__all__ = ["advised", "footer", "graded_briefly", "graded_how", "printed", "repro_name", "reproduce"]
-
 _MOST_LINES = 20
 _MOST_ADVICE = 8
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from grader.report.excerpt import Excerpt, ExcerptLine
 
-__all__ = ["Piece", "coloured"]
-
 Piece = tuple[str, str]
 """The kind of the text (key, com, str, num, pre, or empty), and the text."""
 

@@ -17,8 +17,6 @@ from grader.core.picture import Shape
 from grader.core.verdict import Outcome
 from grader.report.drawn import DrawnPanel, DrawnRow, DrawnScene, cell_name, field_names
 
-__all__ = ["Compared", "ComparedPanel", "Mark", "compared"]
-
 _MOST_ROWS = 5
 """The maximum number of rows of one panel."""
 _MOST_CELLS = 12

@@ -5,8 +5,6 @@ from __future__ import annotations
 from grader.core.record import Override, Record
 from grader.report.words import counted
 
-__all__ = ["decision_of", "decisions_of", "said_of"]
-
 
 def decisions_of(record: Record) -> list[str]:
     """Return one sentence for each decision; all points are those after it."""

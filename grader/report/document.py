@@ -32,20 +32,6 @@ from grader.report.escape import (
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = [
-    "Document",
-    "as_command",
-    "as_csv",
-    "as_gnu_message",
-    "as_html",
-    "as_json",
-    "as_log",
-    "as_markdown",
-    "as_sarif",
-    "as_xml",
-    "joined",
-]
-
 
 class Document(str):
     """The text of a report; every value in it is escaped for its target."""

@@ -9,8 +9,6 @@ from itertools import groupby, zip_longest
 from grader.core.picture import Panel, Picture, Row, Scene, Shape
 from grader.core.verdict import Outcome, StepShown
 
-__all__ = ["DrawnCell", "DrawnPanel", "DrawnRow", "DrawnScene", "cell_name", "drawn", "field_names"]
-
 _MOST_WORDS = 6
 
 _Before = Mapping[tuple[str, str], Sequence[str]]

@@ -11,19 +11,6 @@ import unicodedata
 
 from grader.core.sanitize import one_line, plain
 
-__all__ = [
-    "cells",
-    "csv_cell",
-    "escape",
-    "escape_lines",
-    "inside_html",
-    "inside_log",
-    "markdown",
-    "sarif_message",
-    "workflow_message",
-    "workflow_property",
-]
-
 _TAB = 4
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 _MARKS = re.compile(r"[!-/:-@\[-`{-~\n\t]")

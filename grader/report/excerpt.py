@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from grader.core.record import Record
 from grader.core.verdict import SourceLine
 
-__all__ = ["Excerpt", "ExcerptLine", "excerpt"]
-
 _AROUND = 2
 """The number of lines shown before and after the line."""
 _WIDEST = 120

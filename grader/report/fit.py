@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from grader.report.page import Page, dim
 
-__all__ = ["Draw", "Section", "fit"]
-
 _LEAST = 3
 """The fewest lines to which a section is cut."""
 

@@ -21,8 +21,6 @@ from grader.report.progress import is_next
 from grader.report.trace import case_file
 from grader.report.words import NO_FILE
 
-__all__ = ["Focus", "Message", "focus", "what_it_means"]
-
 _MOST_STEPS = 6
 """The maximum number of listed operations; the last one listed went wrong."""
 

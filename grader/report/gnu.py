@@ -15,8 +15,6 @@ from grader.report.problems import advised, causes, decided, file_of
 from grader.report.view import View
 from grader.report.words import no_points_of, points_of, result_of
 
-__all__ = ["render"]
-
 
 def render(record: Record, view: View) -> Document:
     """Return errors in the order of `causes`, notes for what costs no point (any more), and a note with the points."""

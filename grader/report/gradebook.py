@@ -18,8 +18,6 @@ from grader.report.document import Document, as_csv, as_json, joined
 from grader.report.why import judged
 from grader.report.words import NOT_RUN, needs_person, part_of
 
-__all__ = ["MISSING", "canvas", "gradescope_export", "json_lines", "own"]
-
 K = TypeVar("K")
 _Row = list[str | float | None]
 MISSING = "missing"

@@ -12,19 +12,16 @@ from grader.core.causes import Audience
 from grader.core.record import Record
 from grader.core.verdict import RuleScore
 from grader.report import text
+from grader.report.brief import Part
 from grader.report.document import Document, as_json
 from grader.report.view import View
 from grader.report.why import judged, why
-
-__all__ = ["render"]
 
 
 def render(record: Record, view: View) -> Document:
     """Return the whole file. When the grader failed it has no score, which Gradescope shows as a failed autograder."""
     results: dict[str, Any] = {
-        "output": text.render(
-            record, audience=view.audience, without=(text.Part.POINTS, text.Part.CASES), everything=True
-        ),
+        "output": text.render(record, audience=view.audience, without=(Part.POINTS, Part.CASES), everything=True),
         "output_format": "text",
         "test_output_format": "text",
         "test_name_format": "text",

@@ -8,8 +8,6 @@ from grader.report.decided import decisions_of
 from grader.report.page import Page, bad, dim, glued, good, strong
 from grader.report.words import all_pass, incomplete_of, points_of, result_of
 
-__all__ = ["all_well", "headline"]
-
 _MOST_NOTES = 40
 
 

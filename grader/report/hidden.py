@@ -14,8 +14,6 @@ from grader.core.verdict import Outcome
 from grader.report.page import Page, dim, glued, strong
 from grader.report.words import points_about
 
-__all__ = ["MOST_TITLES", "hidden_briefly", "hidden_cases", "hidden_head", "sentences", "titles", "what_to_do"]
-
 MOST_TITLES = 6
 
 

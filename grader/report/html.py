@@ -43,8 +43,6 @@ from grader.report.words import (
     withheld_of,
 )
 
-__all__ = ["render"]
-
 _MOST_CAUSES = 6
 _MOST_TITLES = 12
 _MOST_SAID = 6

@@ -22,8 +22,6 @@ from grader.report.view import View
 from grader.report.why import case_in_full, judged, not_run, why
 from grader.report.words import points_of, result_of
 
-__all__ = ["render"]
-
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 """The elements that say how a case ended, and the attributes that count them. A case without any of them passed."""
 

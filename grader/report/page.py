@@ -12,8 +12,6 @@ from enum import StrEnum
 from grader.report.document import Document
 from grader.report.escape import cells, escape
 
-__all__ = ["Page", "Span", "Style", "bad", "dim", "glued", "good", "pad", "strong"]
-
 _LEAST_WIDTH = 40
 _LEAST_ROOM = 18
 """The fewest columns that a paragraph has for its words after the first line, however large `hang` is."""

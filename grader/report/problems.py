@@ -23,9 +23,6 @@ from grader.report.hidden import titles
 from grader.report.progress import asked_now, is_for_later, is_in_unwritten, is_unfinished
 from grader.report.words import cost_of, counted
 
-__all__ = ["Problem", "advised", "causes", "decided", "each_found", "file_of"]
-
-
 _MOST_TITLES = 12
 
 

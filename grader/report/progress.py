@@ -9,20 +9,6 @@ from grader.core.record import Record
 from grader.core.verdict import CallStage, Outcome, Stage, Verdict, Visibility
 from grader.report.page import Page, Span, bad, dim, good
 
-__all__ = [
-    "STAGE_WORDS",
-    "TaskPoints",
-    "asked_now",
-    "by_task",
-    "how_far",
-    "how_far_briefly",
-    "how_to_begin",
-    "is_for_later",
-    "is_in_unwritten",
-    "is_next",
-    "is_unfinished",
-]
-
 STAGE_WORDS = {
     Stage.WORKS: "works, as far as public cases ask",
     Stage.IN_WORK: "in work: not right yet in all cases that ask for it",

@@ -20,8 +20,6 @@ from grader.report.problems import Problem, advised, decided, each_found, file_o
 from grader.report.view import View
 from grader.report.words import counted, part_of
 
-__all__ = ["render"]
-
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT = "%SRCROOT%"
 

@@ -13,8 +13,6 @@ from grader.report.page import Page, bad, dim, glued, strong
 from grader.report.progress import is_next
 from grader.report.words import counted, no_points_of
 
-__all__ = ["start_here"]
-
 _MOST_MESSAGES = 60
 
 

@@ -11,8 +11,6 @@ from grader.report.escape import cells, escape
 from grader.report.focus import Focus
 from grader.report.page import Page, Span, Style, dim, pad, strong
 
-__all__ = ["show_states"]
-
 _MOST_COLUMNS = 80
 _INDENT = 4
 _GAP = "   "

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from grader.core.record import Record
 from grader.report import text
+from grader.report.brief import Part
 from grader.report.document import Document, as_markdown
 from grader.report.view import View
 from grader.report.why import judged
 from grader.report.words import points_of, result_of
-
-__all__ = ["render"]
 
 _MOST_DETAILS = 20_000
 """In characters. An escaped one takes up to 12 bytes; GitHub accepts 1 MiB per step, and drops a longer summary."""
@@ -34,7 +33,7 @@ _TEMPLATE = """\
 
 def render(record: Record, view: View) -> Document:
     """Return the whole page."""
-    details: str = text.render(record, audience=view.audience, without=(text.Part.POINTS,), everything=True)
+    details: str = text.render(record, audience=view.audience, without=(Part.POINTS,), everything=True)
     if len(details) > _MOST_DETAILS:
         details = f"{details[:_MOST_DETAILS]}\n... (cut here)"
     return as_markdown(

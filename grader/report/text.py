@@ -21,8 +21,6 @@ from grader.report.states import show_states
 from grader.report.trace import legend, show_case
 from grader.report.words import cost_of, counted, withheld_of
 
-__all__ = ["Audience", "Part", "render"]
-
 _MOST_NAMES = 3
 _MOST_TITLES = 12
 

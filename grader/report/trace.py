@@ -11,20 +11,6 @@ from grader.core.record import Record
 from grader.core.verdict import EXCEPTION, Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 from grader.report.page import Page, Span, Style, bad, dim, pad, strong
 
-__all__ = [
-    "FULL",
-    "Fold",
-    "bad_place",
-    "besides",
-    "called_from",
-    "case_file",
-    "legend",
-    "notation_of",
-    "show_case",
-    "show_trace",
-    "what_is_wrong",
-]
-
 _MARK = ">>>"
 _INDENT = 2
 _MOST_CALL, _LEAST_COMMENT = 36, 18

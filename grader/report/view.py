@@ -10,8 +10,6 @@ from grader.core.causes import Audience
 from grader.core.record import Record, Student
 from grader.report.document import Document
 
-__all__ = ["Format", "Gradebook", "View"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from grader.report.document import Document, as_html
 
-__all__ = ["web_page"]
-
 _FOLDER = Path(__file__).with_name("web")
 _SHELL = """<!DOCTYPE html>
 <html lang="en">

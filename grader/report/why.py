@@ -11,8 +11,6 @@ from grader.report.page import Page
 from grader.report.trace import legend, show_case
 from grader.report.words import counted, withheld_of
 
-__all__ = ["case_in_full", "judged", "not_run", "why"]
-
 _WIDTH = 100
 _MOST_SHOWN = 2
 _MOST_TITLES = 12

@@ -9,23 +9,6 @@ from grader.core.optional_stages import OptionalStage
 from grader.core.record import NEEDS_PERSON, Record
 from grader.core.verdict import NOT_IMPORTED, RuleScore, Verdict
 
-__all__ = [
-    "NOT_RUN",
-    "NO_FILE",
-    "all_pass",
-    "cost_of",
-    "counted",
-    "failures_of",
-    "incomplete_of",
-    "needs_person",
-    "no_points_of",
-    "part_of",
-    "points_about",
-    "points_of",
-    "result_of",
-    "withheld_of",
-]
-
 NOT_RUN = "hidden cases not run here"
 NEEDS_PERSON_WORDS = "needs a person"
 NO_FILE = "source"

@@ -29,8 +29,6 @@ from grader.result.draw_states import pictures
 from grader.runtime.comparison import Comparison
 from grader.system import sandbox, tools
 
-__all__ = ["record"]
-
 _MOST_OUTPUT = 4000
 
 _MOST_STEPS = 60

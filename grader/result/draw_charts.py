@@ -16,8 +16,6 @@ from grader.runtime.comparison import Comparison
 from reference.operation import Trace
 from reference.oracle import CannotGoOn, CannotPoke
 
-__all__ = ["charts", "expected_charts"]
-
 _Item = TypeVar("_Item")
 
 _MOST_COLUMNS = 24

@@ -26,8 +26,6 @@ from grader.result.draw_charts import charts
 from grader.runtime.comparison import Comparison
 from reference.oracle import CannotGoOn, CannotPoke
 
-__all__ = ["pictures"]
-
 _MOST_PICTURES = 8
 _MOST_STATE = 32_768
 """The most bytes of a drawn record; the picture of a larger one would be unreadable."""

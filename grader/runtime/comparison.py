@@ -11,8 +11,6 @@ from grader.core.rubric import Rule
 from grader.runtime.observation import Played
 from reference.operation import Reply
 
-__all__ = ["COUNTED", "Comparison", "Deviation", "End"]
-
 COUNTED = "counted"
 """Tag of a difference that a runtime only counted: a symptom of its own says what happened."""
 

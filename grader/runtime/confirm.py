@@ -18,8 +18,6 @@ from grader.runtime.program import Program
 from grader.system import capacity, sandbox
 from grader.system.sandbox import Workspace
 
-__all__ = ["run_confirmed"]
-
 
 class _Seen(Protocol):
     @property

@@ -10,8 +10,6 @@ from grader.core.case import Case
 from grader.core.difference import Difference
 from grader.core.verdict import SourceLine, Verdict
 
-__all__ = ["NO_TIME", "Ending", "Played", "PlayedStep", "Replayed"]
-
 _NO_LINES: Mapping[str, tuple[int, ...]] = {}
 
 NO_TIME = "no-time"

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from grader.core.verdict import Advice, Finding, Verdict
 
-__all__ = ["Built", "Program"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:

@@ -19,8 +19,6 @@ from grader.runtime.source_lines import Culprit, Named, Place
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool
 
-__all__ = ["Advised", "Observations", "Runtime", "Unplaced"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:

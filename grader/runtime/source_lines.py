@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from grader.core.verdict import SourceLine, Tool
 
-__all__ = ["Culprit", "Named", "Place"]
-
 Place = tuple[int, int]
 """Numbers of a case and of one of its operations, both from 0."""
 

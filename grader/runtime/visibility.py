@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from grader.core.case import Case
 from grader.core.verdict import Visibility
 
-__all__ = ["by_visibility"]
-
 
 def by_visibility(cases: Sequence[Case], numbers: Iterable[int]) -> list[list[int]]:
     """Split these case numbers into the public and then the hidden ones: a process may have either, not both."""

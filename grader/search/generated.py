@@ -16,8 +16,6 @@ from grader.runtime.comparison import Comparison, End
 from grader.runtime.observation import NO_TIME, Played
 from reference.operation import Trace
 
-__all__ = ["shortest_failing"]
-
 _AT_ONCE = 10
 """The number of traces of each case that are played alone before it is looked whether one of them fails."""
 _MOST_ROUNDS = 3

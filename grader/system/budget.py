@@ -27,8 +27,6 @@ from dataclasses import dataclass, field
 
 from grader.system.time_limits import TIME_LIMITS, TimeLimits
 
-__all__ = ["MOST_SECONDS", "Budget"]
-
 _WALL = 300.0
 MOST_SECONDS = 3 * _WALL
 """Wall-clock seconds of a whole grading before a batch gives it up. One third is the budget. One is for the grader's

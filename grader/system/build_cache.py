@@ -17,8 +17,6 @@ from pathlib import Path
 from grader.core.errors import BrokenTool, OutOfRoom
 from grader.system.private_folder import temporary_folder
 
-__all__ = ["cached", "folder", "users_folder"]
-
 _NAME = "paged-kv-grader"
 _REMEDY = "set XDG_CACHE_HOME to a folder of your own"
 

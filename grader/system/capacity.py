@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from grader.core.errors import OutOfRoom
 
-__all__ = ["MACHINE_ERRORS", "check_limits", "check_room", "memory_kills", "no_room"]
-
 MACHINE_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )

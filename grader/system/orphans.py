@@ -17,8 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
-__all__ = ["Family", "adopt_orphans", "end_tree"]
-
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_SECONDS = 5.0
 _MOST_SECONDS_FOR_A_TREE = 1.0

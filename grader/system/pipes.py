@@ -12,8 +12,6 @@ from typing import Self
 
 from grader.system.watchdog import LOOK, Watchdog
 
-__all__ = ["Pipes", "Stopped", "Traffic"]
-
 _CHUNK = 1 << 20
 _BREATH = 0.002
 """Seconds to wait between two reads of a program's output: one large read costs less than many small ones."""

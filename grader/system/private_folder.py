@@ -19,8 +19,6 @@ from pathlib import Path
 
 from grader.system.interrupts import delayed_interrupts
 
-__all__ = ["private_folder", "remove", "remove_abandoned", "temporary_folder"]
-
 _NAME = re.compile(r"grade-(\d+)-(\d+)-[0-9a-f]{16}")
 _START = 19  # the index of the process's start time in /proc/PID/stat, counted after the name
 

@@ -17,8 +17,6 @@ from grader.system.orphans import Family, adopt_orphans
 from grader.system.pipes import Pipes, Stopped, Traffic
 from grader.system.watchdog import Watchdog
 
-__all__ = ["MOST_CHANNEL", "Completed", "Patience", "run"]
-
 _PAUSES = (0.05, 0.5, None)
 """Seconds between attempts to start a process; None: no further attempt."""
 

@@ -24,20 +24,6 @@ from grader.system.confine.slot import USERS, user_of_this_process
 from grader.system.private_folder import private_folder, remove, remove_abandoned, temporary_folder
 from grader.system.process import Command, Completed, Patience
 
-__all__ = [
-    "COMPILE_LIMITS",
-    "LEVELS",
-    "LINK_LIMITS",
-    "NO_VARIABLES",
-    "RUN_LIMITS",
-    "Limits",
-    "Workspace",
-    "protection",
-    "require",
-    "sweep",
-    "workspace",
-]
-
 LEVELS = ("limits", "confine", "bubblewrap")
 """Levels of protection from student code, weakest first. `limits`: resource limits and, for root, another user.
 `confine`: also refused system calls (and Landlock, where the kernel has it). `bubblewrap`: also namespaces."""

@@ -11,8 +11,6 @@ from pathlib import Path
 from grader.core.errors import InputError, Problem
 from grader.core.sanitize import one_line
 
-__all__ = ["cut", "read_bytes", "read_text", "short"]
-
 _MOST_SHOWN = 60
 _MOST_BITS = 128
 

@@ -12,8 +12,6 @@ from grader.core.verdict import Tool
 from grader.system import process
 from grader.system.process import Patience
 
-__all__ = ["NeededTool", "require", "version"]
-
 _MANAGERS = {
     "apt-get": "sudo apt-get install -y {}",
     "dnf": "sudo dnf install -y {}",

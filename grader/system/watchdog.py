@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["LOOK", "MOST_MEMORY", "MOST_PROCESSES", "Watchdog"]
-
 LOOK = 0.02
 """Seconds between two measurements of a program."""
 

@@ -13,8 +13,9 @@ from grader.core.case import Case, Number
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.compile.project import FLAGS
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.conforming import VARIANTS, programs
-from grader.tests.support.programs import ACCEPTED, SAMPLES, graded_text
+from grader.tests.support.programs import ACCEPTED, graded_text
 from reference.operation import Operation
 from reference.paged_kv import PagedKV
 

@@ -29,10 +29,10 @@ from grader.pipeline import grade
 from grader.report import FORMATS
 from grader.report.view import View
 from grader.runtime.options import GradingOptions
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import keep
 from grader.tests.support.hostile_batch import ATTACKS, LAST, SHARDS, Batch, Hostile, grade_all, suite
 from grader.tests.support.listeners import Ears
-from grader.tests.support.programs import SAMPLES
 
 _MOST_SECONDS_OF_ONE = 10.0
 """What a grading may use in all, whatever the submission does: its purse (grader.system.budget) and a little."""

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.tests.support.house import ROOT, elsewhere, here, modules, tree
+from grader.tests.support.command import ROOT
+from grader.tests.support.house import elsewhere, here, modules, tree
 
 _MOST_LINES, _MOST_FUNCTION_LINES = 500, 60
 

@@ -14,7 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from grader.labs import LABS
-from grader.tests.support.house import ROOT, here, modules, tree
+from grader.tests.support.command import ROOT
+from grader.tests.support.house import here, modules, tree
 from grader.tests.trials.__main__ import TRIALS
 
 _WORDS_OF_LABS = re.compile(

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader.tests.support.house import ROOT, here, modules, tree
+from grader.tests.support.command import ROOT
+from grader.tests.support.house import here, modules, tree
 
 _WORDS_OF_C = re.compile(
     "sig(abrt|bus|fpe|ill|kill|segv|sys|term|trap|xcpu)|signals?|segfault|segmentation|coredump|errno|(long|set)jmp"

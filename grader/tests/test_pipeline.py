@@ -22,15 +22,8 @@ from grader.pipeline import STEPS, grade
 from grader.runtime.native import plan
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox
-from grader.tests.support.programs import (
-    SAMPLES,
-    changed,
-    first_case,
-    graded_text,
-    made,
-    right,
-    second_case,
-)
+from grader.tests.support.command import SAMPLES
+from grader.tests.support.programs import changed, first_case, graded_text, made, right, second_case
 
 
 @pytest.fixture

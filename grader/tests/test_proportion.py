@@ -13,8 +13,8 @@ import pytest
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import all_graded
-from grader.tests.support.programs import SAMPLES
 
 pytestmark = [
     pytest.mark.all_samples,

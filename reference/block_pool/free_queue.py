@@ -9,8 +9,6 @@ from typing import Any
 
 from reference.oracle import Engine, Refused
 
-__all__ = ["FreeQueue"]
-
 Ids = tuple[int, ...]
 
 

@@ -11,8 +11,6 @@ from random import Random
 from reference.block_pool.manager import Manager
 from reference.operation import Argument, Operation
 
-__all__ = ["generate"]
-
 _WORDS = ("A", "B", "C")
 _REQUESTS = ("a", "b", "c", "d", "e", "f")
 _LONGEST = 24  # tokens of a request

@@ -10,8 +10,6 @@ from reference.block_pool.pool import Pool
 from reference.block_pool.requests import Request, Text, extra_keys, hash_block_tokens
 from reference.oracle import Refused
 
-__all__ = ["Manager"]
-
 Hits = list[int]
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from reference.block_pool.free_queue import FreeQueue, Ids
 from reference.oracle import Refused
 
-__all__ = ["NULL_BLOCK", "Pool"]
-
 NULL_BLOCK = 0
 
 

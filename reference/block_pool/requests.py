@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Request", "Text", "extra_keys", "hash_block_tokens"]
-
 Feature = tuple[str, int, int]  # hash, offset and length of an item that is no text
 
 

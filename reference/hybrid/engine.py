@@ -9,8 +9,6 @@ from reference.hybrid.grouping import Layers, get_kv_cache_config, get_kv_cache_
 from reference.hybrid.lcm_allocator import LcmAllocator
 from reference.hybrid.manager import Manager
 
-__all__ = ["Hybrid"]
-
 
 class Hybrid(Manager, LcmAllocator):
     """A manager and an allocator, which know nothing of each other."""

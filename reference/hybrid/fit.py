@@ -9,8 +9,6 @@ from math import gcd
 from reference.hybrid.lcm_allocator import LcmAllocator
 from reference.oracle import Refused
 
-__all__ = ["POLICIES", "fit"]
-
 Sizes = tuple[tuple[str, int], ...]
 Counts = dict[str, int]
 POLICIES = ("lcm", "max", "static", "gcd")

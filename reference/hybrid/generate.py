@@ -12,8 +12,6 @@ from reference.hybrid.engine import Hybrid
 from reference.hybrid.fit import POLICIES
 from reference.operation import Argument, Operation
 
-__all__ = ["generate"]
-
 _REQUESTS = ("a", "b", "c", "d", "e", "f")
 _OWNERS = ("p", "q", "r", "s")
 _TYPES = ("x", "y", "z")

@@ -9,8 +9,6 @@ from typing import Any
 from reference.hybrid.kinds import ceil
 from reference.oracle import Refused
 
-__all__ = ["get_kv_cache_config", "get_kv_cache_groups", "uniform_waste", "unify_page_size"]
-
 Spec = tuple[str, int, int, int]  # kind, block size, window, bytes of a token
 Layers = tuple[tuple[str, Spec], ...]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-__all__ = ["KINDS", "Cross", "Full", "Kind", "Mamba", "Sliding", "ceil"]
-
 
 def ceil(number: int, divisor: int) -> int:
     """The quotient, rounded up."""

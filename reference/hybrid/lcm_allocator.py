@@ -8,8 +8,6 @@ from typing import Any
 
 from reference.oracle import Engine, Refused
 
-__all__ = ["EMPTY", "USED", "LcmAllocator"]
-
 EMPTY, USED = "empty", "used"
 Slot = str | tuple[int, int]  # empty, used, or of an evictable one (last access, prefix length)
 Key = tuple[int, int]

@@ -11,8 +11,6 @@ from reference.hybrid.pool import NULL_BLOCK, BlockPool
 from reference.operation import Operation, Reply
 from reference.oracle import CannotGoOn, Engine, Refused
 
-__all__ = ["Manager"]
-
 Tables = list[list[int]]
 Group = tuple[str, int, int]  # kind, block size, window
 

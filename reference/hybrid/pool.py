@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["NULL_BLOCK", "BlockPool"]
-
 NULL_BLOCK = 0
 
 

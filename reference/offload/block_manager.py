@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from reference.oracle import Refused
 
-__all__ = ["HybridKVCacheManager", "SeqId"]
-
 SeqId = str | int
 
 

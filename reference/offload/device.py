@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["Buf", "Config", "Device", "Event", "Notes", "Range", "Stream"]
-
 
 @dataclass(eq=False)
 class Stream:

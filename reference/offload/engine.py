@@ -12,8 +12,6 @@ from typing import Any
 from reference.offload.device import Buf, Config, Device, Range
 from reference.oracle import Refused
 
-__all__ = ["OffloadEngine"]
-
 
 class OffloadEngine:
     """The storage, and what moves rows between its parts."""

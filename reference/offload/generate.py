@@ -11,8 +11,6 @@ from random import Random
 from reference.offload.oracle import Offload
 from reference.operation import Argument, Operation
 
-__all__ = ["generate"]
-
 _Line = tuple[str, tuple[Argument, ...]]
 _SEQS = "abcde"
 _VOCAB = 23

@@ -16,8 +16,6 @@ from reference.offload.runner import ModelRunner
 from reference.operation import Operation, Reply
 from reference.oracle import CannotGoOn, Engine, Plain
 
-__all__ = ["NOTHING_WRONG", "Offload"]
-
 NOTHING_WRONG = (
     *("lists", "cpu", "ring", "decode", "flush", "values", "logits"),
     *("race_free", "race_workspace", "race_reload", "race_ring", "race_cache", "race_decode", "race_logits"),

@@ -10,8 +10,6 @@ from reference.offload.device import Config, Device
 from reference.offload.engine import OffloadEngine
 from reference.oracle import Refused
 
-__all__ = ["ModelRunner"]
-
 
 class ModelRunner:
     """Runs a sequence at a time."""

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from reference.oracle import Refused
 
-__all__ = [
-    "available_kv_memory",
-    "check_enough_memory",
-    "estimate_max_model_len",
-    "get_num_blocks",
-    "max_concurrency",
-    "page_size_bytes",
-]
-
 
 def page_size_bytes(block_size: int, num_kv_heads: int, head_size: int, itemsize: int) -> int:
     """The bytes of a block in one layer: keys and values."""

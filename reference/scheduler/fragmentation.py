@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from reference.oracle import Refused
 
-__all__ = ["simulate"]
-
 Row = list[int]  # token, reserved, internal, external
 CONTIGUOUS = ("max", "pow2", "oracle")
 

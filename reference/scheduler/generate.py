@@ -12,8 +12,6 @@ from random import Random
 from reference.operation import Argument, Operation
 from reference.scheduler.scheduler import Scheduler
 
-__all__ = ["generate"]
-
 _NAMES = "abcdefgh"
 _Call = tuple[str, tuple[Argument, ...]]
 _POLICIES = ("max", "pow2", "oracle", "paged")

@@ -10,8 +10,6 @@ from reference.operation import Operation, Reply
 from reference.oracle import Engine, Refused
 from reference.scheduler import budget, fragmentation
 
-__all__ = ["Scheduler"]
-
 WAITING, RUNNING, PREEMPTED, FINISHED = "WAITING", "RUNNING", "PREEMPTED", "FINISHED"
 _ENDLESS = 10**9
 _OF_THE_POOL = ("ref", "hash", "index", "ncached")

@@ -14,8 +14,6 @@ from typing import Any
 from reference.operation import Argument, Operation
 from reference.oracle import Oracle
 
-__all__ = ["argument", "difference", "replay", "traces_in"]
-
 
 def traces_in(path: Path) -> list[dict[str, Any]]:
     """The traces of a packed file."""

@@ -9,8 +9,6 @@ from typing import Any
 from reference.operation import Operation
 from reference.oracle import Oracle
 
-__all__ = ["assert_goes_on_from_every_state", "assert_refusals_change_nothing"]
-
 
 def assert_goes_on_from_every_state(make: type[Oracle], operations: Iterable[Operation]) -> None:
     """A new engine that takes over each state does the same as the one that was there all the time."""

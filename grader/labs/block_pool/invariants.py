@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-__all__ = ["broken"]
-
 
 def broken(state: dict[str, Any]) -> Iterator[str]:
     """Yield a sentence for each broken invariant of the handout."""

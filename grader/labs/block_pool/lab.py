@@ -7,8 +7,11 @@ so equal values have one name. `texts`, `sizes`, `caching` and `num_blocks` are 
 
 from __future__ import annotations
 
+from grader.assignment.lab import Lab
+from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.facet import Facet
 from grader.labs.block_pool.invariants import broken
-from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, Word, python_lab
+from grader.labs.python_lab import python_lab
 
 _MOST = 99
 COUNT, N, SIZE = Number("count", 0, _MOST), Number("n", 0, _MOST), Number("size", 1, _MOST)

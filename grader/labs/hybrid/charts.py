@@ -9,9 +9,6 @@ from grader.core.chart import Chart, Shares, Track
 from grader.labs.reported import Described, as_list, as_mapping, reply_of, state_of
 from reference.operation import Trace
 
-__all__ = ["charts"]
-
-
 _LETTERS = "ABCDEFGH"
 _MOST_BLOCKS, _MOST_PAGES = 16, 12
 _NEEDED, _SKIPPED, _NULL, _UNREADABLE = "■", "□", "∅", "?"

@@ -12,8 +12,6 @@ from itertools import combinations
 from math import lcm
 from typing import Any
 
-__all__ = ["broken"]
-
 _NULL = 0
 
 

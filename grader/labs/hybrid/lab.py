@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from grader.assignment.lab import Lab
+from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.facet import Facet
 from grader.labs.hybrid.charts import charts
 from grader.labs.hybrid.invariants import broken
-from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, Word, python_lab
+from grader.labs.python_lab import python_lab
 
 COUNT, CACHING = Number("num_blocks", 1, 999), JsonValue("caching", "true or false")
 GROUPS = JsonValue("groups", 'a list of [kind,block_size,window] such as [["full",2,0]]')

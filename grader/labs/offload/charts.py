@@ -8,8 +8,6 @@ from typing import Any
 from grader.core.chart import Arrow, Chart, Level, Place, Track
 from reference.operation import Trace
 
-__all__ = ["charts"]
-
 _SIGNS = {
     "C": "copy",
     "K": "kernel",

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from grader.assignment.lab import Lab
+from grader.core.case import JsonValue, Number, Signature
+from grader.core.facet import Facet
 from grader.labs.offload.charts import charts
 from grader.labs.offload.invariants import broken
-from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, python_lab
+from grader.labs.python_lab import python_lab
 from reference.operation import Argument
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

@@ -25,8 +25,6 @@ from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS
 
-__all__ = ["FACETS", "lab"]
-
 _ROOT = Path(__file__).parents[3]
 _CASES = _ROOT / "cases" / "paged_kv"
 _HERE = Path(__file__).parent

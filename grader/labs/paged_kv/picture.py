@@ -9,8 +9,6 @@ from grader.core.picture import Part, Shape
 from grader.labs.paged_kv.words import slot_text
 from reference.paged_kv.constants import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE
 
-__all__ = ["picture"]
-
 _UNTOUCHED = "·"
 _TABLE, _NULL = "table", "NULL"
 

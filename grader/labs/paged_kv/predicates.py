@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from grader.assignment.lab import Predicate
 from grader.core.difference import Judgement
 
-__all__ = ["PREDICATES"]
-
 
 def _wrongly_accepted(judgement: Judgement) -> bool:
     """Whether a call succeeded that must fail."""

@@ -9,8 +9,6 @@ from typing import Any
 from reference.operation import Operation
 from reference.paged_kv.constants import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE, MAX_LOGICAL_BLOCKS
 
-__all__ = ["NOTATION", "describe_poke", "draw", "slot_text"]
-
 NOTATION = {
     "seq": "a pointer to the sequence that the call made",
     "@2": "the call gets the engine of that number, others get the first one",

@@ -9,8 +9,6 @@ from grader.core.chart import Chart, Level, Shares, Track
 from grader.labs.reported import Described, as_list, as_mapping, reply_of, state_of
 from reference.operation import Trace
 
-__all__ = ["charts"]
-
 _SIGNS = {
     "P": "computes that many tokens of its prompt, or of what was lost",
     "D": "computes its newest token",

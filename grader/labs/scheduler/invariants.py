@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["broken"]
-
 
 def broken(state: dict[str, Any]) -> Iterator[str]:
     """Yield a sentence for each broken invariant of the handout."""

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, Word, python_lab
+from grader.assignment.lab import Lab
+from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.facet import Facet
+from grader.labs.python_lab import python_lab
 from grader.labs.scheduler.charts import charts
 from grader.labs.scheduler.invariants import broken
 

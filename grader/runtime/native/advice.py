@@ -30,8 +30,6 @@ from grader.runtime.program import Built
 from grader.runtime.protocol import Advised
 from grader.system.sandbox import Workspace
 
-__all__ = ["ALLOCATION_FAILURE", "NEEDLESS_ALLOCATION", "UNDEFINED_BEHAVIOUR", "look_for_advice"]
-
 UNDEFINED_BEHAVIOUR = "undefined-behaviour"
 ALLOCATION_FAILURE = "allocation-failure"
 NEEDLESS_ALLOCATION = "needless-allocation"

@@ -6,8 +6,6 @@ import struct
 
 from grader.runtime.native.heap_events import BlockEvent, Event, Misuse
 
-__all__ = ["block_event"]
-
 _BODY = struct.Struct("<5i4x4Qq")
 
 _FOREIGN = Misuse("free-foreign", "frees an address that malloc never returned", explains_state=True)

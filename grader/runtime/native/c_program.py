@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["Run", "c_call", "c_comment", "c_string", "fold", "render"]
-
 _WIDTH = 100
 _INDENT = 4
 _FEWEST = 3  # two lines are read faster than a loop

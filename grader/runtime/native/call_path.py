@@ -14,8 +14,6 @@ from grader.core.verdict import SourceLine
 from grader.runtime.native.symbolize import Lines, stack_of
 from grader.runtime.source_lines import Named
 
-__all__ = ["before_crash", "return_taken"]
-
 _NEAR = 3
 """The most blocks between the end of a function and the return that it decided, and the most lines of one place."""
 

@@ -9,8 +9,6 @@ from grader.core.case import Signature
 from grader.core.model import ModelFactory
 from reference.operation import Trace
 
-__all__ = ["Driver"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:

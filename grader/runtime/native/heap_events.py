@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["ALLOCATED", "DAMAGED", "HELD", "RELEASED_WRONGLY", "UNKNOWN", "BlockEvent", "Event", "Misuse"]
-
 ALLOCATED = "allocated"
 """Tag of a difference: a call that must fail allocated memory."""
 

@@ -25,8 +25,6 @@ from grader.runtime.native.replay import replay
 from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.system.sandbox import Workspace
 
-__all__ = ["HeapUse", "confirm_lost", "find_lost", "heap_use", "lost_natively"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeapUse:

@@ -25,8 +25,6 @@ from grader.runtime.protocol import Unplaced
 from grader.runtime.source_lines import Named, Place
 from grader.system.sandbox import Workspace
 
-__all__ = ["find_lines"]
-
 _MOST_CASES = 400
 _MOST_OF_PATH = 512
 """The most addresses of a path; lines.c sends no more."""

@@ -12,8 +12,6 @@ from grader.runtime.native.valgrind.contract import Allowed
 from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.protocol import Observations, Unplaced
 
-__all__ = ["NativeObservations"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeObservations(Observations):

@@ -16,8 +16,6 @@ from grader.runtime.native.heap_events import ALLOCATED, DAMAGED, RELEASED_WRONG
 from grader.runtime.native.symbolize import Lines
 from grader.runtime.observation import NO_TIME, Ending, Played, PlayedStep, Replayed
 
-__all__ = ["Fault", "NativePlayed", "NativeReplayed", "NativeStep", "Remark", "name_lines", "native_played"]
-
 _RECURSION = 8
 _EXIT_NO_REPORT, _EXIT_BAD_PLAN = 97, 100
 _SI_KERNEL = 0x80  # the si_code by which Linux reports an address outside the range of all addresses

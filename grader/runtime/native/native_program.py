@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from grader.runtime.program import Program
 from grader.system.sandbox import Workspace
 
-__all__ = ["NativeProgram", "native_program"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeProgram(Program):

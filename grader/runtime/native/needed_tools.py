@@ -10,8 +10,6 @@ from grader.system import process
 from grader.system.process import Patience
 from grader.system.tools import NeededTool
 
-__all__ = ["ADDR2LINE", "GCC", "OBJCOPY", "STARTED", "UNCHECKED", "VALGRIND", "gcc_major"]
-
 GCC = NeededTool(
     name="gcc",
     packages="gcc libc6-dev",

@@ -17,8 +17,6 @@ from grader.runtime.native.driver import Driver
 from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from reference.operation import NULL, Operation, Trace
 
-__all__ = ["WATCH", "plan"]
-
 WATCH = -1
 """In the place of a failing allocation: none fails, and memory freed by the call that allocated it is reported."""
 

@@ -30,8 +30,6 @@ from grader.system.sandbox import RUN_LIMITS, Workspace
 from grader.system.time_limits import TIME_LIMITS
 from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
 
-__all__ = ["replay"]
-
 _STARTING_SECONDS = 1.0  # in addition; the harness ends the cases when their time is used up
 _MOST_PROCESSES = 3
 _TOO_LARGE = f"it takes more than {MOST_MEMORY >> 20} MB of memory, or has more than {MOST_PROCESSES} processes"

@@ -37,8 +37,6 @@ from grader.system import sandbox
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool
 
-__all__ = ["NativeRuntime"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeRuntime:

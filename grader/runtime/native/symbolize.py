@@ -20,8 +20,6 @@ from grader.runtime.native.native_program import NativeProgram
 from grader.system.process import Completed
 from grader.system.sandbox import Limits, Workspace
 
-__all__ = ["Lines", "lines_at", "run_tool", "source_lines", "stack_of"]
-
 Lines = Mapping[tuple[int, ...], tuple[SourceLine, ...]]
 """The student's lines for each stack of addresses."""
 

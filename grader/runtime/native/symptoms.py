@@ -19,8 +19,6 @@ from grader.runtime.native.symbolize import Lines, stack_of
 from grader.runtime.native.valgrind.memory_faults import Checked, MemoryFault
 from grader.runtime.source_lines import Culprit, Place
 
-__all__ = ["STOPS_WHEN_CHECKED", "culprits", "stacks_of", "symptoms"]
-
 STOPS_WHEN_CHECKED = "stops-when-checked"
 STRAYS_WHEN_CHECKED = "strays-when-checked"
 UNSEEN_WHEN_CHECKED = "unseen-when-checked"

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["Frame", "Frames", "Kind"]
-
 _FRAME = struct.Struct("<QIIiiIIIIII")
 
 _FRAMES, _FRAMES_EACH, _FRAMES_OF_A_CASE = 20_000, 10, 1000

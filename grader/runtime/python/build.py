@@ -18,8 +18,6 @@ from grader.runtime.python.process import decoded, frames, run
 from grader.runtime.python.table import CallTable
 from grader.system.sandbox import Workspace
 
-__all__ = ["PythonProgram", "build"]
-
 _COMPILED, _EXECUTED = 0, 1
 """The harness's numbers of the two parts of a check."""
 _SECONDS = 5.0

@@ -11,8 +11,6 @@ from typing import Any
 
 from reference.operation import Operation
 
-__all__ = ["Derive", "Derived", "DerivedStep"]
-
 
 @dataclass(frozen=True, slots=True)
 class DerivedStep:

@@ -10,8 +10,6 @@ from typing import Any
 from grader.core.verdict import EXCEPTION, SourceLine, Verdict
 from grader.runtime.observation import NO_TIME, Ending
 
-__all__ = ["ending", "lines_of"]
-
 _MEGABYTES = 192
 """The memory of a program; cage.py sets it."""
 _MOST_LINES = 16

@@ -19,8 +19,6 @@ from grader.runtime.source_lines import Named
 from grader.runtime.visibility import by_visibility
 from grader.system.sandbox import Workspace
 
-__all__ = ["find_lines"]
-
 _MOST = 40
 """The most operations that are traced."""
 _MOST_RAN = 200

@@ -27,8 +27,6 @@ from grader.system.sandbox import Workspace
 from reference.operation import Operation
 from reference.oracle import text_of
 
-__all__ = ["line_of", "play"]
-
 _MOST_PROCESSES = 3
 _TOGETHER = 100
 """The number of random traces that share a process."""

@@ -21,8 +21,6 @@ from grader.runtime.python.table import CallTable
 from grader.system.process import Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
 
-__all__ = ["INTERPRETER", "Frame", "decoded", "frames", "run"]
-
 INTERPRETER = os.path.realpath(sys.executable)
 """The interpreter that runs submissions: the grader's own without its packages."""
 

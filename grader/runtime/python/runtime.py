@@ -25,8 +25,6 @@ from grader.runtime.python.table import CallTable
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool
 
-__all__ = ["PythonRuntime"]
-
 _KNOWN_GOOD = b"pass\n"
 """Every case of it ends with an error that the harness explains, so it shows that the harness works here."""
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from grader.core.case import EVERY
 
-__all__ = ["CallTable"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTable:

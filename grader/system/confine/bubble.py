@@ -7,8 +7,6 @@ from pathlib import Path
 
 from grader.system.confine.launcher import launcher
 
-__all__ = ["bubble"]
-
 _ROOT = Path(__file__).parents[3]
 _NAMESPACES = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache", "/etc/alternatives")

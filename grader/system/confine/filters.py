@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ARCHITECTURES", "header", "main", "version"]
-
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The names of `uname -m`, with the kernel's numbers (linux/audit.h)."""
 

@@ -11,8 +11,6 @@ from grader.system import process
 from grader.system.build_cache import cached
 from grader.system.process import Completed, Patience
 
-__all__ = ["launcher"]
-
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
 _PATIENCE = Patience(wall_seconds=60)

@@ -16,8 +16,6 @@ from grader.system.confine.bubble import bubble
 from grader.system.confine.launcher import launcher
 from grader.system.process import Patience
 
-__all__ = ["Machine", "machine"]
-
 _LANDLOCK_CREATE, _VERSION = 444, 1
 _EVERYTHING = ("/usr", "/bin", "/lib", "/lib64", "/nix")
 _NOBODY = 61_183

@@ -11,8 +11,6 @@ from pathlib import Path
 from grader.core.errors import CannotStart, OutOfRoom
 from grader.system.private_folder import temporary_folder
 
-__all__ = ["USERS", "user_of_this_process"]
-
 _FIRST, _COUNT = 61_184, 64
 _PARENTS = ("/run", "/var/lib")
 _NAME = "paged-kv-grader-users"

@@ -9,7 +9,7 @@ import pytest
 
 from grader.assignment import toml_source
 from grader.core.errors import RubricError
-from grader.tests.support.house import ROOT
+from grader.tests.support.command import ROOT
 
 _REAL = (
     (ROOT / "cases" / "paged_kv" / "rubric.toml").read_text(encoding="utf-8"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from grader.core.errors import DriverError, OtherGrader
 from grader.core.record import Record, from_json
 from grader.labs import open_lab
 from grader.tests.support.command import ROOT, SAMPLES, environment
-from grader.tests.support.counter_lab import COUNTERS, UNREADABLE, added_counter, in_process
+from grader.tests.support.counter_lab import COUNTERS, UNREADABLE, in_process
 from grader.tests.support.pretended import FEW_IN_C, deadly
 
 _COUNTER = Settings(lab="counter", memory_checker=False)
@@ -35,20 +35,8 @@ _IN_C = {
 
 
 @pytest.fixture(autouse=True)
-def counter() -> Iterator[None]:
-    """The counter is a lab: most tests grade with it."""
-    with added_counter():
-        yield
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A class of four, two of whom handed in the same."""
-    made = tmp_path / "class"
-    made.mkdir()
-    for name, source in COUNTERS.items():
-        (made / f"{name}.sh").write_text(source, encoding="utf-8")
-    return made
+def before_all_else(counter: None) -> None:
+    """Every test grades with the counter."""
 
 
 @pytest.fixture
@@ -59,13 +47,6 @@ def c_folder(tmp_path: Path) -> Path:
     for name, sample in _IN_C.items():
         (made / f"{name}.c").write_bytes((SAMPLES / sample / "llm_memory.c").read_bytes())
     return made
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty one, which does not matter to the folder."""
-    with open_store(tmp_path / "grades.sqlite", create=True) as made:
-        yield made
 
 
 def planned(store: Store, folder: Path, settings: Settings = _COUNTER) -> Run:

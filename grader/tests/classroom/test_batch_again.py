@@ -16,14 +16,17 @@ from grader.classroom.store import Store, open_store
 from grader.classroom.workers import processes
 from grader.cli.batch import _named
 from grader.core.errors import DriverError, StoreFailure, UsageError
-from grader.tests.classroom.test_batch import counter, folder, graded, planned, store
+from grader.tests.classroom.test_batch import graded, planned
 from grader.tests.support.command import grade
 from grader.tests.support.counter_house import BELOW, RIGHT
 from grader.tests.support.counter_lab import counters_in_process
 from grader.tests.support.odd_classes import NAME, put
 from grader.tests.support.pretended import stuck
 
-__all__ = ["counter", "folder", "store"]
+
+@pytest.fixture(autouse=True)
+def before_all_else(counter: None) -> None:
+    """Every test grades with the counter."""
 
 
 def test_names_and_patterns_choose_and_all_that_fit_none_are_said() -> None:

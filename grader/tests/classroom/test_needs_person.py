@@ -18,14 +18,17 @@ from grader.classroom.workers import KILLED, LATE, Graded, processes
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict
 from grader.system.budget import MOST_SECONDS
-from grader.tests.classroom.test_batch import counter, folder, graded, planned, store
+from grader.tests.classroom.test_batch import graded, planned
 from grader.tests.support.classes import until
 from grader.tests.support.counter_lab import in_process
 from grader.tests.support.pretended import pretended, tries
 
-__all__ = ["counter", "folder", "store"]
-
 _BROKE = "its grading broke twice: "
+
+
+@pytest.fixture(autouse=True)
+def before_all_else(counter: None) -> None:
+    """Every test grades with the counter."""
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,8 @@ from grader.classroom.stored_result import Entry, StoredRecord
 from grader.core.errors import StoreError, UsageError
 from grader.core.record import Override, Student
 from grader.core.verdict import Verdict
+from grader.tests.support.command import ROOT
 from grader.tests.support.handmade import outcome, record_of
-from grader.tests.support.house import ROOT
 
 JANE = Student(name="Jane Doe", sid="7", email="jane@example.edu")
 RUN = Run(lab="paged_kv", folder="/class", settings="{}", fingerprint="f", max_score=6)

@@ -16,6 +16,7 @@ import pytest
 
 from grader.core.verdict import Verdict
 from grader.system import sandbox
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.interrupted import (
     found,
     how_long,
@@ -26,7 +27,7 @@ from grader.tests.support.interrupted import (
     survivors,
     wait_for_silence,
 )
-from grader.tests.support.programs import POSIX, SAMPLES, around, right
+from grader.tests.support.programs import POSIX, around, right
 
 _SUBMISSION = SAMPLES / "wrong_answer" / "last_fit"
 

@@ -12,9 +12,9 @@ from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.native_played import Fault
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import (
     POSIX,
-    SAMPLES,
     around,
     attempted,
     by_hand,

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from grader.tests.support.house import ROOT
+from grader.tests.support.command import ROOT
 
 
 def test_what_no_browser_looked_at_is_said_at_the_end(tmp_path: Path) -> None:

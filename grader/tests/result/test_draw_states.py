@@ -11,8 +11,8 @@ from grader.core.picture import Picture
 from grader.core.record import from_json, to_json
 from grader.core.verdict import Verdict
 from grader.report.drawn import DrawnScene, drawn as drawn_scenes
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import drawn, graded
-from grader.tests.support.programs import SAMPLES
 
 
 def bad_scene(name: str, case: str = "") -> DrawnScene:

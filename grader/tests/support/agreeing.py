@@ -11,8 +11,6 @@ from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.points_read_back import BOOKS, TOLD, of_record
 from grader.tests.support.readers import READERS
 
-__all__ = ["books_agree", "formats_agree"]
-
 _VIEWS = (View(), View(instructor=True))
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from grader.report.view import View
 from grader.tests.support.readers import READERS
 
-__all__ = ["Autograder", "unpacked"]
-
 _METADATA = {
     "id": 123456,
     "created_at": "2026-11-20T14:22:32.365935-05:00",

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from grader.report.view import View
 from grader.tests.support.readers import reads_json
 
-__all__ = ["BOOK_READERS"]
-
 
 def _table(report: str, first: str) -> list[list[str]]:
     """Read a table as a spreadsheet does; its rows must have one length, and no cell may be a formula."""

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["NO_CHROMIUM", "Browser", "chromium"]
-
 NO_CHROMIUM = "there is no Chromium"
 """The reason for skipped tests; it is printed again at the end of the run."""
 

@@ -26,8 +26,6 @@ from grader.bundles.bundle import put
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.command import ROOT, Said
 
-__all__ = ["Bundle", "clean", "packed", "ran", "ready", "workflow_ran"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:

@@ -16,8 +16,6 @@ from grader.result.draw_charts import charts
 from grader.runtime.observation import Played
 from grader.tests.support.programs import told
 
-__all__ = ["cases", "reported", "text_of"]
-
 
 @cache
 def cases(name: str) -> list[Case]:

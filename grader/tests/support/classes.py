@@ -18,8 +18,6 @@ from grader.tests.support.counter_house import BELOW, RIGHT
 from grader.tests.support.mistakes import MISTAKES
 from grader.tests.support.programs import changed
 
-__all__ = ["children", "finished", "killed_and_resumed", "made_class", "made_counters", "records", "start", "until"]
-
 _UNSTEADY = ("hostile", "lookup_returns_the_next_sequence")
 """Samples whose behaviour depends on time or on addresses: no two gradings of them agree."""
 

@@ -13,19 +13,6 @@ from pathlib import Path
 
 from grader.tests.support.in_process import run_in_process
 
-__all__ = [
-    "FEW",
-    "ROOT",
-    "SAMPLES",
-    "Said",
-    "command",
-    "copy_of_the_house",
-    "environment",
-    "grade",
-    "grade_process",
-    "tools",
-]
-
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "submissions" / "paged_kv"
 FEW = ("--case", "append/copy_*")

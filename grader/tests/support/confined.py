@@ -9,8 +9,6 @@ import pytest
 from grader.system.process import Completed
 from grader.system.sandbox import Limits, workspace
 
-__all__ = ["LOOKING", "SHORT", "as_root", "inside", "run"]
-
 SHORT = Limits(wall_seconds=20)
 LOOKING = Limits(wall_seconds=20, sees_processes=True)
 

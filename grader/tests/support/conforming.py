@@ -9,8 +9,6 @@ from functools import cache
 
 from grader.tests.support.programs import changed, right
 
-__all__ = ["VARIANTS", "programs"]
-
 _HEADER = '#include "llm_memory.h"\n'
 _CALLS = ("llm_init", "create_sequence", "free_sequence", "fork_sequence", "append_kv", "llm_destroy")
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from grader.tests.support import counter
 from grader.tests.support.command import ROOT, copy_of_the_house
 
-__all__ = ["BELOW", "RIGHT", "counter_class", "house_with_counter"]
-
 RIGHT = """
 start() { total=0; }
 stop() { total=-1; }

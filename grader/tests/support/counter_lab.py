@@ -20,17 +20,6 @@ from grader.labs import LABS, LabEntry
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT
 
-__all__ = [
-    "COUNTERS",
-    "UNREADABLE",
-    "InProcess",
-    "added_counter",
-    "command",
-    "counters_in_process",
-    "grade",
-    "in_process",
-]
-
 UNREADABLE = "add() {\n    if true; then total=1\n}\n"
 """A submission that the shell cannot read."""
 COUNTERS = {"below": BELOW, "copied": BELOW, "right": RIGHT, "unreadable": UNREADABLE}

@@ -16,8 +16,6 @@ from grader.tests.support.command import grade
 from grader.tests.support.counter_house import BELOW, RIGHT
 from grader.tests.support.odd_classes import NAME, put
 
-__all__ = ["COMMANDS", "End", "ends_on_damaged", "graded_class"]
-
 COMMANDS = (
     ("runs",),
     ("show", "ada"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-__all__ = ["imported_beside", "put_modules_beside"]
-
 _OURS = ("grader", "reference", "pip", "usercustomize", "sitecustomize")
 _MARK = ".imported"
 

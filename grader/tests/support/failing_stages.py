@@ -15,8 +15,6 @@ from unittest.mock import patch
 from grader.core.errors import CannotStart, DriverError, OutOfRoom, TooBusy
 from grader.core.optional_stages import OptionalStages
 
-__all__ = ["ERRORS", "INSIDE", "Failing"]
-
 ERRORS: tuple[Callable[[str], Exception], ...] = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, IndexError, KeyError, MemoryError, NameError),
     *(OSError, OverflowError, RecursionError, RuntimeError, TypeError, ValueError, ZeroDivisionError, struct.error),

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-__all__ = ["MODES", "TOOLS", "disk", "fill", "in_namespace", "memory_group", "own_namespace", "tool", "tools_replaced"]
-
 _MARK = "FAULT_TRIALS_NAMESPACE"
 
 TOOLS = ("gcc", "cc1", "as", "ld", "ld.gold", "objcopy", "addr2line", "valgrind")

@@ -26,8 +26,6 @@ from grader.pytest_plugin import items
 from grader.runtime.options import GradingOptions
 from grader.tests.support.command import ROOT
 
-__all__ = ["all_graded", "drawn", "graded", "keep"]
-
 _DAY = 86_400
 _grade = items.graded
 

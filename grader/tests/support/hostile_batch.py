@@ -34,8 +34,6 @@ from grader.pytest_plugin.items import may_get
 from grader.tests.support.command import ROOT, SAMPLES, command, environment
 from grader.tests.support.listeners import Ears, left_behind
 
-__all__ = ["ATTACKS", "LAST", "SHARDS", "Batch", "Hostile", "grade_all", "suite"]
-
 SHARDS = (("forging",), ("reading", "damage"), ("exhaustion",), ("corrupting",))
 """The kinds of attack that are graded in one batch."""
 

@@ -13,8 +13,6 @@ from grader.runtime.native.wire import Frames, Kind
 from grader.tests.runtime.native.test_replay import TOKEN, frame
 from grader.tests.support.raising import Raising
 
-__all__ = ["ERROR", "WELL", "course", "mark", "quickly", "said"]
-
 WELL = b"</valgrindoutput>"
 ERROR = (
     b"<error><kind>InvalidRead</kind><what>Invalid read</what>"

@@ -37,8 +37,6 @@ from grader.tests.support.command import ROOT, environment
 from grader.tests.support.machines import Machine, become
 from grader.tests.support.toy_lab import edited, lab
 
-__all__ = ["HONEST", "MOST_SECONDS", "SLOW", "TEXTS", "graded_on", "honest_with", "programs"]
-
 HONEST = 80
 """The points of the honest part: what it says of usage is wrong."""
 

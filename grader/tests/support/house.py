@@ -8,8 +8,6 @@ from pathlib import Path
 
 from grader.tests.support.command import ROOT
 
-__all__ = ["ROOT", "elsewhere", "here", "modules", "tree"]
-
 
 @cache
 def modules() -> dict[str, Path]:

@@ -24,8 +24,6 @@ from grader.system import tools
 from grader.system.confine.launcher import launcher
 from grader.system.confine.machine import machine
 
-__all__ = ["run_in_process"]
-
 _CACHED_VARIABLES = ("HOME", "PATH", "TMPDIR", "XDG_CACHE_HOME")
 _CACHES = (tools.version, launcher, machine, grading_plan)
 """Functions that read one of these variables, or start a program that they lead to, once in the life of a process."""

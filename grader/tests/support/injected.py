@@ -11,8 +11,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from grader.core.record import Record
 
-__all__ = ["INJECTIONS", "Page", "filled", "obeyed"]
-
 INJECTIONS: Mapping[str, str] = {
     "terminal": "a\x1b[2J\x1b]0;title\x07\x9b31m\r\x08b",
     "bidi": "a\u202edrow\u2066 \u200b\ufeff\u2028\u2029\U000e0041",

@@ -21,8 +21,6 @@ from grader.core import record
 from grader.core.record import Record, from_json
 from grader.tests.support.command import ROOT
 
-__all__ = ["found", "how_long", "interrupted", "killed", "place", "start", "survivors", "wait_for_silence"]
-
 
 @contextlib.contextmanager
 def place() -> Iterator[Path]:

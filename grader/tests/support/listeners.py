@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["Ears", "left_behind"]
-
 _PORTS = range(47_611, 47_614)
 """Samples try all these ports; ports that are in use are left out."""
 

@@ -12,8 +12,6 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["MACHINES", "ROOT_ONLY", "Machine", "become"]
-
 _USER = 61_007  # belongs to no account
 _CALLS = {
     "x86_64": {"landlock": 444, "seccomp": 317, "mount": 165, "prctl": 157, "setresuid": 117},

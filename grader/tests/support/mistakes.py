@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LAST_FIT", "MISTAKES", "NO_COPY"]
-
 LAST_FIT = (
     "for (int block = 0; block < engine->total_local_blocks; block++)",
     "for (int block = engine->total_local_blocks - 1; block >= 0; block--)",

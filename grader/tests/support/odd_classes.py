@@ -9,8 +9,6 @@ from pathlib import Path
 from grader.tests.support.counter_house import BELOW, RIGHT
 from grader.tests.support.packing import encrypted, link, packed
 
-__all__ = ["LONG", "NAME", "odd_folder", "odd_zip", "put"]
-
 NAME = "counter.sh"
 LONG = "n" * 248
 """With an extension it has 251 bytes."""

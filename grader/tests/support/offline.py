@@ -13,8 +13,6 @@ import platform
 import struct
 import sys
 
-__all__ = ["CAN", "main"]
-
 _MACHINES = {"x86_64": (0xC000003E, 41, 56, 272), "aarch64": (0xC00000B7, 198, 220, 97)}
 """By architecture: its number in the kernel's audit interface, and the call numbers of socket, clone and unshare."""
 _CLONE3 = 435

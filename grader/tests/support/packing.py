@@ -7,8 +7,6 @@ import stat
 import zipfile
 from collections.abc import Mapping
 
-__all__ = ["encrypted", "link", "packed"]
-
 
 def packed(files: Mapping[str, bytes | zipfile.ZipInfo], *, how: int = zipfile.ZIP_DEFLATED) -> bytes:
     """Return a zip of these files; the content of an entry given as `ZipInfo` is a path."""

@@ -15,8 +15,6 @@ from markdown_it import MarkdownIt
 
 from grader.core.record import Record, from_json
 
-__all__ = ["BOOKS", "TOLD", "Told", "of_record"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:

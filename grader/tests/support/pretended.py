@@ -24,8 +24,6 @@ from grader.system.confine.slot import user_of_this_process
 from grader.tests.support import counter_lab
 from grader.tests.support.handmade import outcome, record_of
 
-__all__ = ["FEW_IN_C", "deadly", "murderous", "pretended", "stuck", "task", "tries", "user"]
-
 _TROUBLE = {
     "raises": ValueError("boom"),
     "driver": DriverError("no driver"),

@@ -37,35 +37,6 @@ from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.raising import Raising
 
-__all__ = [
-    "ACCEPTED",
-    "POSIX",
-    "SAMPLES",
-    "TENTH",
-    "around",
-    "attempted",
-    "by_hand",
-    "changed",
-    "comparisons",
-    "diagnosed_alone",
-    "expected_records",
-    "findings",
-    "first_case",
-    "graded_text",
-    "judged",
-    "judged_alone",
-    "line_of",
-    "made",
-    "memcheck_of",
-    "natively",
-    "observed",
-    "played",
-    "right",
-    "second_case",
-    "variants",
-    "varied",
-]
-
 ACCEPTED = sorted(
     path for path in (SAMPLES / "accepted").iterdir() if path.is_dir() and not path.name.startswith("hostile_")
 )

@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from grader.core.optional_stages import OptionalStage, OptionalStages
 
-__all__ = ["Raising"]
-
 T = TypeVar("T")
 U = TypeVar("U")
 

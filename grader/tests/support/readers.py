@@ -20,8 +20,6 @@ from grader.report.view import View
 from grader.tests.support.injected import Page, obeyed
 from grader.tests.support.web_reader import reads_page
 
-__all__ = ["READERS", "RUNNER", "reads_json"]
-
 RUNNER = {
     "CLASSROOM": "c",
     "ASSIGNMENT": "a",

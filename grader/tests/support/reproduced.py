@@ -21,24 +21,6 @@ from grader.system.process import Completed, Patience, run
 from grader.tests.support.command import ROOT, SAMPLES
 from grader.tests.support.graded import all_graded
 
-__all__ = [
-    "ACCEPTED",
-    "PEACEFUL",
-    "SAMPLES",
-    "SHARERS",
-    "VALGRIND",
-    "WRONG",
-    "Bench",
-    "cases",
-    "content_under_valgrind",
-    "fails_by_itself",
-    "one_for_each_clue",
-    "program_text",
-    "said",
-    "shown_programs",
-    "silent",
-]
-
 _HEADER = ROOT / "grader" / "labs" / "paged_kv" / "llm_memory.h"
 PEACEFUL = [path for path in SAMPLES.glob("*/*/llm_memory.c") if not path.parent.name.startswith("hostile_")]
 """Samples that are not hostile: the programs here run without a sandbox."""

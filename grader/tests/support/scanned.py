@@ -15,20 +15,6 @@ from grader.labs.paged_kv.lab import lab
 from grader.runtime.options import GradingOptions
 from grader.tests.support.programs import first_case, right, second_case
 
-__all__ = [
-    "ASKS",
-    "BYTES",
-    "CONSTRUCTOR",
-    "DESTRUCTOR",
-    "ORDER",
-    "accepted",
-    "assembly",
-    "below",
-    "graded",
-    "on_x86",
-    "rejected",
-]
-
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs hold x86-64 instructions")
 
 ORDER = "rolq $3,%rdi\\nrolq $13,%rdi\\nrolq $61,%rdi\\nrolq $51,%rdi\\n"

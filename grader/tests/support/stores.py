@@ -6,8 +6,6 @@ from __future__ import annotations
 from grader.core.case import Case
 from grader.tests.support.programs import changed, made
 
-__all__ = ["STORE", "copying", "storing", "story"]
-
 _COPY = "        memcpy(getBlockAddress(engine, newBlock), getBlockAddress(engine, oldBlock), BLOCK_SIZE);\n"
 STORE = "    getBlockAddress(engine, sequence->block_table[l1][l2])[offset] = kv_data;"
 

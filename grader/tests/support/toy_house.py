@@ -8,8 +8,6 @@ from pathlib import Path
 from grader.tests.support import toy
 from grader.tests.support.command import ROOT, copy_of_the_house
 
-__all__ = ["house_with_toy"]
-
 
 def house_with_toy(folder: Path) -> Path:
     """Make the copy in that folder."""

@@ -23,8 +23,6 @@ from grader.tests.support.toy.lab import lab as toy
 lab = cache(toy)
 """The lab of the shelf."""
 
-__all__ = ["RIGHT", "WRONG", "edited", "graded", "lab", "toy_in_process"]
-
 RIGHT = '''"""A right shelf."""
 
 from dataclasses import dataclass

@@ -24,8 +24,6 @@ from grader.tests.support.vllm_source import ARCHIVE, NotTheArchive, install, un
 from reference.block_pool.requests import hash_block_tokens
 from reference.operation import Operation
 
-__all__ = ["PeerTrial", "Played", "VllmSide"]
-
 
 @dataclass(slots=True)
 class Played:

@@ -19,8 +19,6 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-__all__ = ["ARCHIVE", "REAL", "NotTheArchive", "install", "unpack"]
-
 ARCHIVE = "vllm-0.22.1.tar.gz"
 _SHA256 = "cd34902729f3767e3dfbb391956b2986bc638a54be9893e78bda9cc55669f15c"
 

@@ -8,8 +8,6 @@ from grader.core.sanitize import plain
 from grader.report.view import View
 from grader.tests.support.injected import Page, obeyed
 
-__all__ = ["reads_page"]
-
 _OURS = {
     "html": "lang",
     "meta": "charset http-equiv content name",

@@ -25,8 +25,6 @@ from grader.runtime.options import GradingOptions
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.failing_stages import Failing
 
-__all__ = ["Trial", "main"]
-
 _EACH = 5
 """Disturbed gradings of one sample."""
 _SHARES = (0.002, 0.02, 0.2, 1.0)

@@ -31,8 +31,6 @@ from grader.tests.support.classes import finished
 from grader.tests.support.command import FEW, ROOT, SAMPLES, command, environment
 from grader.tests.support.faults import MODES, TOOLS, disk, memory_group, own_namespace, tool
 
-__all__ = ["TRIALS", "Trial", "Trials", "main"]
-
 _SAMPLES = (
     *("accepted/course_header_types", "compile_error/helper_from_other_file", "memory_error/destroy_frees_pool"),
     *("compile_error/missing_semicolon", "wrong_answer/no_copy_on_write"),

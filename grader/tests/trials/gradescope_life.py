@@ -26,8 +26,6 @@ from typing import Any
 from grader.tests.support.autograder import Autograder, unpacked
 from grader.tests.support.command import ROOT, SAMPLES, environment, grade
 
-__all__ = ["main"]
-
 _LENT = ("resolv.conf", "hosts", "pip.conf", "apt", "ssl/certs")
 """Files of /etc that are needed to reach the sources of packages."""
 _SETUP = ("bash", "/autograder/source/setup.sh")

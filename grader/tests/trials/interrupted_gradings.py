@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.interrupted import found, how_long, interrupted, killed, place, start, wait_for_silence
 
-__all__ = ["main"]
-
 _KILLED, _INTERRUPTED = SAMPLES / "wrong_answer" / "last_fit", SAMPLES / "accepted" / "yoda_crlf"
 _PARTS = (0.4, 0.6, 0.7, 0.8, 0.95)
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from grader.tests.support.counter_lab import counters_in_process
 from grader.tests.support.damaged_stores import COMMANDS, ends_on_damaged, graded_class
 
-__all__ = ["main"]
-
 
 def main(count: int = 1000) -> int:
     """Run the trial and print the results; return the exit code."""

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from grader.tests.support.classes import killed_and_resumed, made_class, records, start
 
-__all__ = ["main"]
-
 _MOST_GROWTH = 1.25
 _MOST_OF_FIRST = 0.05
 

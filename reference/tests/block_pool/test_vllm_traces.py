@@ -17,8 +17,6 @@ import pytest
 from reference.block_pool import Manager
 from reference.tests.frozen_traces import difference, traces_in
 
-__all__ = ["parts"]
-
 _PARTS = ("free", "back", "num_free", "null", "ref", "hash", "index", "tables", "ncached", "requests")
 
 _FROZEN = Path(__file__).with_name("vllm_traces.json.gz")

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ByteMemory", "Wrong"]
-
 Sizes = tuple[tuple[str, int], ...]
 Held = str | tuple[int, int]
 

@@ -10,8 +10,6 @@ import pytest
 
 import reference.hybrid
 
-__all__ = ["Mistake", "engine_module"]
-
 Mistake = tuple[str, str, str]
 """A module, a text that is in it once, and what it has instead."""
 

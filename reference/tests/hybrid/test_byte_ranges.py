@@ -21,8 +21,6 @@ from reference.tests.hybrid.byte_ranges import ByteMemory
 from reference.tests.hybrid.mistaken import engine_module
 from reference.tests.hybrid.test_worked_examples import _FUNCTIONS, _PAGES, _WINDOW, operation
 
-__all__ = ["differences", "traces"]
-
 _LENGTH = 60
 _TRACES = 150
 _FITS = 1000

@@ -21,8 +21,6 @@ from reference.oracle import Oracle
 from reference.tests.frozen_traces import difference, replay, traces_in
 from reference.tests.hybrid.mistaken import Mistake, engine_module
 
-__all__ = ["PARTS", "parts"]
-
 PARTS = ("free", "ref", "index", "tables", "requests")
 
 _FROZEN = Path(__file__).with_name("vllm_traces.json.gz")

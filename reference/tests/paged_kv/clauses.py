@@ -5,8 +5,6 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-__all__ = ["clauses"]
-
 HANDOUT = Path(__file__).parents[3] / "cases" / "paged_kv" / "handout.toml"
 
 

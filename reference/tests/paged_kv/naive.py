@@ -11,8 +11,6 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-__all__ = ["Arguments", "Misfit", "Naive", "NaiveEngine", "first_words"]
-
 Arguments = tuple[int | None, ...]
 
 

@@ -8,8 +8,6 @@ from reference.operation import NULL, Operation, Reply, Trace
 from reference.paged_kv import Engine, PagedKV
 from reference.paged_kv.sequence import Sequence
 
-__all__ = ["GUARD_WORDS", "SEED", "TOUR", "Played", "operation"]
-
 SEED = 20110
 GUARD_WORDS = 16  # 64 bytes before the pool and 64 behind it
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REFUSED", "SETTING"]
-
 SETTING = ["create_sequence 1 21", "fork_sequence 1 2", "create_sequence 3 16", "append_kv 3 5"]
 """Four blocks, all in use, block 1 shared in its middle, sequence 3 with room in its last block."""
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from reference.operation import Operation
 from reference.tests.paged_kv.naive import Arguments, Naive, NaiveEngine
 
-__all__ = ["PROFILES", "Profile", "Traffic"]
-
 LIMITS = [-(2**31), -1, 0, 1, 2**31 - 1]
 
 

@@ -18,8 +18,6 @@ import pytest
 from reference.scheduler import Scheduler
 from reference.tests.frozen_traces import difference, replay, traces_in
 
-__all__ = ["parts"]
-
 _PARTS = ("running", "waiting", "req", "calls", "tables", "free")
 _OF_THE_POOL = ("ref", "hash", "index", "ncached")
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from grader.labs.offload.device.device import Config
 
-__all__ = ["Array", "Computed", "Layer", "Model", "model_of", "pair_lengths", "rows_of_fill"]
-
 Array = NDArray[np.float64]
 
 _EPSILON = 1e-6

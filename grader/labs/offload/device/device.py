@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["KERNELS", "MOST_VALUES", "Buffer", "Call", "Config", "Device", "Span", "WrongEntry"]
-
 VALUE_BYTES = 8
 MOST_VALUES = 1 << 19
 """The values for which the device has room at a time, and pinned memory as well; the given module refuses more, too."""

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from grader.labs.offload.device.device import Call
 from grader.labs.offload.device.races import Clocks, Work, is_before
 
-__all__ = ["Serial", "edge_of", "serialised"]
-
 
 class Serial(NamedTuple):
     """Two pieces of work that the program orders although they must be able to run at the same time."""

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 
 from grader.labs.offload.device.device import Call, Span
 
-__all__ = ["Access", "Clocks", "Race", "Races", "Work", "is_before"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:

@@ -21,8 +21,6 @@ import numpy as np
 from grader.labs.offload.device.dense import Array, Model, rows_of_fill
 from grader.labs.offload.device.device import Call, Span
 
-__all__ = ["SCHEDULES", "Eager", "Early", "Late", "Memory", "RandomOrder", "Schedule"]
-
 _CHANCE = 0.3
 
 

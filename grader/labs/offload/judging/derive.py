@@ -20,8 +20,6 @@ from grader.labs.offload.judging.sentences import Wrong, facet_of_race, garbage,
 from grader.runtime.python.derived import Derived, DerivedStep
 from reference.operation import Operation
 
-__all__ = ["derive"]
-
 _WORKSPACE, _RING = ("race_free", "race_workspace"), ("race_reload", "race_ring")
 _CACHE, _MEMORY = ("race_cache", "race_decode", "race_logits"), ("memory_layers", "memory_left", "memory")
 _PARTS = (

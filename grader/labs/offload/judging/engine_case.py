@@ -12,8 +12,6 @@ from grader.labs.offload.judging.replay import Log, Replay
 from grader.labs.offload.judging.rows import agreeing, contents_of, held
 from grader.labs.offload.judging.sentences import CPU, DECODE, RING, Wrong
 
-__all__ = ["EngineCase"]
-
 _PARTS = {**dict.fromkeys(CPU, "cpu"), **dict.fromkeys(RING, "ring"), **dict.fromkeys(DECODE, "decode")}
 _MOST_SHOWN = 3
 

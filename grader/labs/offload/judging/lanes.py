@@ -7,8 +7,6 @@ from typing import Any
 from grader.labs.offload.device.device import Call
 from grader.labs.offload.judging.replay import Replay
 
-__all__ = ["lanes"]
-
 _MOST = 7
 """The most calls that are shown from the first of the two on, and up to the second."""
 _HOST = -1

@@ -12,8 +12,6 @@ from grader.labs.offload.device.device import VALUE_BYTES, Call, Config, Device,
 from grader.labs.offload.device.races import Race, Races, Work
 from grader.labs.offload.device.schedules import SCHEDULES, Memory, Schedule
 
-__all__ = ["Log", "Replay", "Stopped", "numbers_of"]
-
 _MOST_COST = 1 << 22
 """What all calls of a case may cost: a thousand times what a right program's do."""
 _ENTRY_COST = 200

@@ -11,8 +11,6 @@ from grader.labs.offload.device.dense import Array, pair_lengths
 from grader.labs.offload.judging.replay import Replay
 from grader.labs.offload.judging.sentences import CPU, DECODE, RING
 
-__all__ = ["Cache", "agreeing", "contents_of", "cpu_rows", "decode_rows", "fill_gaps", "held", "same", "same_keys"]
-
 _TOLERANCE = 1e-9
 Cache = tuple[str, int]
 """The keys ("k") or values ("v") of a layer."""

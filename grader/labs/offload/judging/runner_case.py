@@ -16,8 +16,6 @@ from grader.labs.offload.judging.replay import Log, Replay
 from grader.labs.offload.judging.rows import Cache, agreeing, cpu_rows, decode_rows, fill_gaps, held, same, same_keys
 from grader.labs.offload.judging.sentences import CPU, RING, Wrong, serial
 
-__all__ = ["IDLE", "Before", "Finding", "RunnerCase", "loads_of"]
-
 IDLE = "idle"
 """The part of a finding that says what a call did not do at all: its sentence is one word."""
 

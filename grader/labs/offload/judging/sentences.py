@@ -11,8 +11,6 @@ from grader.labs.offload.device.overlap import Serial, edge_of
 from grader.labs.offload.device.races import Race
 from grader.labs.offload.judging.replay import Replay
 
-__all__ = ["CPU", "DECODE", "RING", "Wrong", "described", "facet_of_race", "garbage", "race", "serial"]
-
 CPU = ("k_cache_cpu", "v_cache_cpu")
 RING = ("layer_k_cache", "layer_v_cache")
 DECODE = ("decode_k_buffer", "decode_v_buffer")

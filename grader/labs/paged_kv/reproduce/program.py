@@ -20,8 +20,6 @@ from grader.runtime.native.c_program import Run, c_comment, c_string, fold, rend
 from reference.paged_kv.constants import BLOCK_SIZE, KV_SIZE, L2_PT_SIZE
 from reference.paged_kv.pool import GUARD_WORDS
 
-__all__ = ["COMMAND", "reproduce"]
-
 COMMAND = "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c repro.c -o repro"
 """The handout's link command (Compilation Standard)."""
 

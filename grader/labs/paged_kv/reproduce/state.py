@@ -11,8 +11,6 @@ from reference.operation import Operation
 from reference.paged_kv.engine import Engine
 from reference.paged_kv.sequence import UNMAPPED, Sequence
 
-__all__ = ["state"]
-
 _CONTRACT = "Constraint 2/contract"
 _ISOLATION = "Part 2.3/global-state"
 

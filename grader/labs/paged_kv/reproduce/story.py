@@ -11,8 +11,6 @@ from reference.operation import NULL, Operation, Reply
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK
 from reference.paged_kv.oracle import PagedKV
 
-__all__ = ["Played", "Pool", "Story", "engine_name"]
-
 
 class Pool(NamedTuple):
     """A pool of the program: the variables for its content and for its expected content, and its size."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_allowed", "plain_name"]
-
 _WORDS = """
     printf fprintf sprintf snprintf dprintf vprintf vfprintf vsprintf vsnprintf vdprintf
     puts fputs putchar putc fputc putw fwrite write perror psignal psiginfo

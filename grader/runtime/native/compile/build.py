@@ -30,8 +30,6 @@ from grader.runtime.program import Built
 from grader.system import tools
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
-__all__ = ["build"]
-
 _STOPPED = "compiler-stopped"
 _MOST_SECONDS, _MOST_OF_ONE = 1.0, 0.5
 """CPU seconds: a rejected file is not built in other ways when building took more than the first, or gcc the second."""

@@ -11,8 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Diagnostic", "diagnostics_options", "meaning", "parse"]
-
 _MOST_ERRORS = 20
 """The most errors that gcc is told to report; a student who fixes these sees the next ones."""
 

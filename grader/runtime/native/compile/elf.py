@@ -11,20 +11,6 @@ from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
-__all__ = [
-    "ABSOLUTE",
-    "COMMON",
-    "MOST_SECTIONS",
-    "Bind",
-    "Elf",
-    "Flag",
-    "Kind",
-    "Section",
-    "Segment",
-    "Shape",
-    "Symbol",
-]
-
 MOST_SECTIONS = 1000
 """The sections of a file with more are not read. Real files have fewer than 60."""
 ABSOLUTE, COMMON = 0xFFF1, 0xFFF2

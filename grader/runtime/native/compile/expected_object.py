@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 
 from grader.runtime.native.compile.elf import ABSOLUTE, COMMON, MOST_SECTIONS, Bind, Elf, Flag, Kind, Section, Shape
 
-__all__ = ["CODE", "is_safe", "too_many_sections", "too_much", "unexpected_sections", "unexpected_symbols"]
-
 _MOST_SYMBOLS = 20_000
 _MOST_BESIDE = 16 << 20
 """Bytes of an object that are not part of the program: debug lines, relocations, symbols. Real files have 100 kB."""

@@ -23,8 +23,6 @@ from grader.system import process, tools
 from grader.system.build_cache import cached
 from grader.system.process import Completed, Patience
 
-__all__ = ["RENAMED", "SANITIZED_CALLS", "TRACED_CALLS", "HarnessObjects", "harness_objects"]
-
 RENAMED = (
     *("malloc", "calloc", "realloc", "reallocarray", "free", "malloc_usable_size"),
     *("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),

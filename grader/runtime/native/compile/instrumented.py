@@ -20,8 +20,6 @@ from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.program import Built
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
-__all__ = ["build_sanitized", "build_with_lines"]
-
 _LINES = ("-O0", "-fno-builtin", "-fsanitize-coverage=trace-pc", "-fsanitize=thread")
 
 

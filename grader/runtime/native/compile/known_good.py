@@ -24,8 +24,6 @@ from grader.system.budget import Budget
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
-__all__ = ["known_good_program", "known_good_start"]
-
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
 
 _HEADERS = ("assert", "errno", "limits", "math", "stdbool", "stddef", "stdint", "stdio", "stdlib", "string")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-__all__ = ["BEFORE", "BEHIND", "LANES", "Lane", "dynamic", "lanes_with"]
-
 Lane = Callable[[str, Sequence[str]], list[str]]
 """Returns the command that links the objects into a program of that name."""
 

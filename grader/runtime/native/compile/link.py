@@ -19,8 +19,6 @@ from grader.runtime.native.compile.symbols import Symbols
 from grader.system.process import Completed
 from grader.system.sandbox import LINK_LIMITS, Limits, Workspace
 
-__all__ = ["Linked", "link", "most_seconds"]
-
 _PLAIN = re.compile(r"[^\s#@\0-\x1f\x7f]+")
 """A name that objcopy can read in a list, and that has no version. C allows more names than `str.isidentifier`."""
 

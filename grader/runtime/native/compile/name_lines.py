@@ -6,8 +6,6 @@ import re
 
 from grader.core.verdict import SourceLine
 
-__all__ = ["Written"]
-
 
 class Written:
     """The text of a source file."""

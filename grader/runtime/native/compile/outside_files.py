@@ -12,8 +12,6 @@ from pathlib import Path
 
 from grader.system.sandbox import Workspace
 
-__all__ = ["TELL", "outside_files"]
-
 _MOST_BYTES = 256 << 10
 """The size limit of a list: each path in it costs a look-up of each of its parts. All headers of the system: 30 KB."""
 _LISTS = ("included.d", "assembled.d")

@@ -9,8 +9,6 @@ from grader.runtime.native.compile.elf import Bind, Elf, Flag, Shape
 from grader.runtime.native.compile.expected_object import CODE, unexpected_symbols
 from grader.runtime.native.compile.scan import Suspect
 
-__all__ = ["changes"]
-
 _OURS = {
     "student_data": (Shape.PROGBITS, (Flag.ALLOC | Flag.WRITE,)),
     "student_bss": (Shape.NOBITS, (Flag.ALLOC | Flag.WRITE,)),

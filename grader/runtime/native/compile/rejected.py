@@ -25,8 +25,6 @@ from grader.runtime.native.compile.toolchain import Compiled
 from grader.runtime.native.symbolize import lines_at, run_tool
 from grader.system.sandbox import Workspace
 
-__all__ = ["MOST_FINDINGS", "object_findings", "program_findings", "unneeded_calls_advice"]
-
 _WORDS = {
     "constructor": "{0} is called before main, where the grader is not ready. Take the constructor away, and call the "
     "function where it is needed",

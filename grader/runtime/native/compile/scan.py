@@ -17,18 +17,6 @@ from itertools import chain, islice
 from grader.runtime.native.compile.elf import Bind, Elf, Flag, Kind, Shape, Symbol
 from grader.runtime.native.compile.expected_object import unexpected_sections, unexpected_symbols
 
-__all__ = [
-    "ORDER_BYTES",
-    "Suspect",
-    "calls",
-    "functions",
-    "functions_before",
-    "named",
-    "program_requests",
-    "suspects",
-    "writable_code",
-]
-
 _CONSTRUCTORS = re.compile(r"\.(preinit_array|init_array|ctors)(\..*)?")
 _DESTRUCTORS = re.compile(r"\.(fini_array|dtors)(\..*)?")
 _ARRAYS: dict[int, str] = {

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from grader.runtime.native.compile.elf import Elf, Flag, Shape
 
-__all__ = ["start"]
-
 _INTERPRETER = 3  # PT_INTERP
 _NEEDED, _FLAGS = 1, (30, 0x6FFFFFFB)  # DT_*
 _TAGS = {

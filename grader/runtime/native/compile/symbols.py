@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from grader.runtime.native.compile.elf import COMMON, Bind, Elf
 
-__all__ = ["Symbols"]
-
 
 @dataclass(frozen=True, slots=True)
 class Symbols:

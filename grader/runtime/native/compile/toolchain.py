@@ -32,8 +32,6 @@ from grader.system import capacity
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
-__all__ = ["Compiled", "compile_file", "link_file"]
-
 _MOST_FOREIGN = 20
 _LARGE = 48 << 20
 """The size of an object, in bytes, that gcc may still write, and whose programs need more room than any object."""

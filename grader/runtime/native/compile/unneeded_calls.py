@@ -14,8 +14,6 @@ from grader.core.verdict import Advice, SourceLine
 from grader.runtime.native.compile.allowed_names import is_allowed, plain_name
 from grader.runtime.native.compile.harness_objects import RENAMED, HarnessObjects
 
-__all__ = ["KIND", "advice", "doubtful", "refused", "stub"]
-
 KIND = "needless-call"
 """The kind of the advice."""
 

@@ -20,8 +20,6 @@ from grader.runtime.comparison import Comparison
 from grader.runtime.native.valgrind.memory_faults import MemoryFault
 from grader.runtime.source_lines import Place
 
-__all__ = ["Allowed", "Classified", "Contract", "allowed_spans"]
-
 Allowed = Mapping[int, Sequence[tuple[Span, ...]]]
 """By case, what each of its operations may touch, up to and including the first with a wrong record."""
 

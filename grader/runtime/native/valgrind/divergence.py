@@ -11,8 +11,6 @@ from itertools import zip_longest
 from grader.runtime.native.native_played import NativeStep
 from grader.runtime.source_lines import Place
 
-__all__ = ["Heap", "diverged", "enough"]
-
 Heap = tuple[int, int, int]
 """Allocations and frees of an operation, and what was live after it."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LEAK", "STORE", "TOOL", "UNSET", "explains_state", "in_clues", "in_words", "origin"]
-
 TOOL = "Valgrind"
 
 LEAK = "Leak"

@@ -36,8 +36,6 @@ from grader.runtime.visibility import by_visibility
 from grader.system.budget import Budget
 from grader.system.sandbox import Workspace
 
-__all__ = ["MOST_PROCESSES", "memcheck"]
-
 MOST_PROCESSES = 4
 """The most processes for one submission, whatever it does."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from grader.core.verdict import SourceLine
 from grader.runtime.source_lines import Place
 
-__all__ = ["Checked", "MemoryFault", "Unfreed"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFault:

@@ -27,8 +27,6 @@ from grader.system.process import Completed
 from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
 from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
 
-__all__ = ["Run", "run_once"]
-
 _WALL_SECONDS = 60.0
 _START_SECONDS, _BARE_START_SECONDS = 1.5, 8.0
 """Limits before the first case (Valgrind needs 0.15 s): with the program's debug information and without it."""

@@ -17,8 +17,6 @@ from grader.runtime.comparison import Comparison
 from grader.runtime.native.valgrind.contract import Allowed
 from grader.runtime.native.valgrind.memory_faults import Checked, MemoryFault
 
-__all__ = ["advice", "cases_with_unset", "cases_without_line", "completed"]
-
 _MOST_CASES = 3
 
 

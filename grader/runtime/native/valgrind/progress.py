@@ -15,8 +15,6 @@ from grader.runtime.native.valgrind.divergence import Heap
 from grader.runtime.native.wire import Frame, Kind
 from grader.runtime.source_lines import Place
 
-__all__ = ["RunProgress", "followed"]
-
 _COUNT = struct.Struct("<i")
 
 

@@ -25,8 +25,6 @@ from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.valgrind.progress import RunProgress
 from grader.runtime.source_lines import Place
 
-__all__ = ["MOST_XML", "LookUp", "ReadReport", "read"]
-
 MOST_XML = 4_000_000
 """Bytes; the largest document of any sample has 440,000."""
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from grader.labs.offload.device.device import Call, Config, Device
 
-__all__ = ["CONFIG", "calls_of", "given"]
-
 CONFIG = Config(num_layers=2, num_cpu_blocks=3, block_size=2, num_kv_buffers=2, max_seq_len=6)
 
 _GIVEN = Path(__file__).parents[3] / "labs" / "offload" / "given" / "offload_device.py"

@@ -21,8 +21,6 @@ from grader.runtime.python.runtime import PythonRuntime
 from grader.tests.support.command import ROOT
 from reference.operation import Operation
 
-__all__ = ["SAMPLES", "Sent", "cases", "graded", "replay_of"]
-
 SAMPLES = ROOT / "submissions" / "offload"
 
 Sent = tuple[Sequence[Operation], Sequence[Mapping[str, Any]]]

@@ -23,10 +23,10 @@ from grader.runtime.native.compile.project import CProject
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built
 from grader.system.sandbox import Workspace
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import (
     ACCEPTED,
     POSIX,
-    SAMPLES,
     around,
     attempted,
     first_case,

@@ -11,7 +11,8 @@ import pytest
 from grader.core.case import Case
 from grader.core.verdict import Advice
 from grader.runtime.native.advice import ALLOCATION_FAILURE, NEEDLESS_ALLOCATION
-from grader.tests.support.programs import POSIX, SAMPLES, around, attempted, changed, line_of, made, second_case
+from grader.tests.support.command import SAMPLES
+from grader.tests.support.programs import POSIX, around, attempted, changed, line_of, made, second_case
 
 _FAILURES = {
     "create_sequence crashes": "*(volatile int *)s->block_table[i] = -1; /* CRASHES */",

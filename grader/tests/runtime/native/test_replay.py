@@ -25,7 +25,8 @@ from grader.runtime.native.wire import Kind
 from grader.system import sandbox
 from grader.system.process import Command, Completed
 from grader.system.sandbox import NO_VARIABLES, Limits, Workspace
-from grader.tests.support.programs import SAMPLES, attempted, expected_records, first_case, native, second_case
+from grader.tests.support.command import SAMPLES
+from grader.tests.support.programs import attempted, expected_records, first_case, native, second_case
 
 _END = struct.pack("<iiq", 0, 0, 1000)
 _BLOCK = struct.pack("<iiiiQQQ", 3, 0, 0, 0, 8, 0x1000, 0x2000)

@@ -15,9 +15,9 @@ import pytest
 
 from grader.labs import open_lab
 from grader.runtime.native.c_program import c_call, c_comment, c_string, fold
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.reproduced import (
     ACCEPTED,
-    SAMPLES,
     SHARERS,
     Bench,
     cases,

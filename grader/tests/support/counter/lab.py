@@ -14,8 +14,6 @@ from grader.tests.support.counter.model import Counter
 from grader.tests.support.counter.runtime import ShellRuntime
 from reference.operation import Argument, Operation
 
-__all__ = ["lab"]
-
 _HERE = Path(__file__).parent
 _CASES = _HERE / "cases"
 _NUMBER = Number("number", 0, 1000)

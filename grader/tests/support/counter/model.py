@@ -9,8 +9,6 @@ from grader.core.model import Span
 from reference.operation import Argument, Operation, Reply, Trace
 from reference.oracle import CannotGoOn
 
-__all__ = ["Counter", "pack"]
-
 _RECORD = struct.Struct("<3i")
 _INT = 1
 _STOPPED = -1

@@ -21,8 +21,6 @@ from grader.system.tools import NeededTool
 from grader.tests.support.counter.model import pack
 from reference.operation import written
 
-__all__ = ["ShellRuntime"]
-
 _DRIVER = """
 . ./counter.sh
 while read -r call number; do

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from grader.labs.python_lab import Facet, JsonValue, Lab, Number, Signature, Word, python_lab
+from grader.assignment.lab import Lab
+from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.facet import Facet
+from grader.labs.python_lab import python_lab
 
 COUNT, BOXES, BOX, WORD = (
     Number("count", 0, 9),

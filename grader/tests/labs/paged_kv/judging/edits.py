@@ -8,21 +8,8 @@ from collections.abc import Callable
 from grader.core.difference import Judgement
 from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState
 from grader.tests.labs.paged_kv.judging.layout import pack
-from grader.tests.labs.paged_kv.judging.played import GUARD_WORDS, Played, operation
-
-__all__ = [
-    "NOTED",
-    "SETTING",
-    "Edit",
-    "engine_of",
-    "facets",
-    "judged",
-    "l2_table",
-    "nothing",
-    "sequence_of",
-    "set_word",
-    "tags",
-]
+from grader.tests.labs.paged_kv.judging.played import Played
+from reference.tests.paged_kv.played import GUARD_WORDS, operation
 
 Edit = Callable[[RecordState], None]
 

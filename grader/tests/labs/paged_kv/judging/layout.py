@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState, Slot
 
-__all__ = ["pack", "pack_words"]
-
 READABLE = (0, 5)  # pointers behind which a table follows: OK and SHARED
 
 

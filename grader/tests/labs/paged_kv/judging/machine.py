@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from grader.labs.paged_kv.judging.record import EngineState, Slot
-from grader.tests.labs.paged_kv.judging.played import Played, operation
+from grader.tests.labs.paged_kv.judging.played import Played
 from reference.operation import Operation, Reply
 from reference.oracle import CannotPoke
-
-__all__ = ["Machine"]
+from reference.tests.paged_kv.played import operation
 
 IDS = st.integers(0, 4)
 TURN = st.integers(0, 1)

@@ -10,9 +10,7 @@ from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.record import EngineState, RecordState, SequenceState, Slot, decode
 from reference.operation import Operation, Reply, Trace
 from reference.paged_kv import Engine
-from reference.tests.paged_kv.played import GUARD_WORDS, SEED, TOUR, operation
-
-__all__ = ["GUARD_WORDS", "SEED", "TOUR", "Played", "operation", "take_by"]
+from reference.tests.paged_kv.played import SEED, operation
 
 _MOST_SEQUENCES = 20
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grader.core.model import Access, Span
-from grader.tests.labs.paged_kv.judging.played import TOUR, Played, operation, take_by
+from grader.tests.labs.paged_kv.judging.played import Played, take_by
+from reference.tests.paged_kv.played import TOUR, operation
 
 
 def test_an_append_in_place_may_touch_its_slot() -> None:

@@ -12,8 +12,9 @@ import pytest
 from grader.core.difference import Difference
 from grader.labs.paged_kv.judging.record import RecordState
 from grader.tests.labs.paged_kv.judging.edits import Edit, engine_of, facets, judged, l2_table, sequence_of
-from grader.tests.labs.paged_kv.judging.played import Played, operation, take_by
+from grader.tests.labs.paged_kv.judging.played import Played, take_by
 from reference.paged_kv.engine import Engine
+from reference.tests.paged_kv.played import operation
 
 Choice: TypeAlias = "Callable[[Engine, int], list[int]]"
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings, strategies as st
 
 from grader.labs.paged_kv.judging.record import RecordState
 from grader.tests.labs.paged_kv.judging.layout import pack
-from grader.tests.labs.paged_kv.judging.played import GUARD_WORDS, Played, operation
+from grader.tests.labs.paged_kv.judging.played import Played
 from reference.oracle import CannotGoOn, CannotPoke
+from reference.tests.paged_kv.played import GUARD_WORDS, operation
 
 SETTING = [
     "@2 llm_init 64",

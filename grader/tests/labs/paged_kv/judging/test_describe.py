@@ -11,7 +11,8 @@ import pytest
 from grader.labs.paged_kv.judging.describe import PoolWords, pointer_name
 from grader.labs.paged_kv.judging.record import Pointer
 from grader.tests.labs.paged_kv.judging.layout import pack
-from grader.tests.labs.paged_kv.judging.played import GUARD_WORDS, SEED, Played
+from grader.tests.labs.paged_kv.judging.played import Played
+from reference.tests.paged_kv.played import GUARD_WORDS, SEED
 
 
 def described(played: Played, number: int = 1) -> Any:

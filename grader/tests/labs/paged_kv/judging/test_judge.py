@@ -21,9 +21,10 @@ from grader.tests.labs.paged_kv.judging.edits import (
     tags,
 )
 from grader.tests.labs.paged_kv.judging.layout import pack, pack_words
-from grader.tests.labs.paged_kv.judging.played import SEED, Played, operation
+from grader.tests.labs.paged_kv.judging.played import Played
 from reference.oracle import CannotGoOn
 from reference.paged_kv.pool import magic_words
+from reference.tests.paged_kv.played import SEED, operation
 
 CALLS = [
     "create_sequence 4 30",

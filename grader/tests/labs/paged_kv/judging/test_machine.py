@@ -11,9 +11,10 @@ from hypothesis.stateful import invariant
 from grader.labs.paged_kv.judging.record import SequenceState
 from grader.tests.labs.paged_kv.judging.layout import pack
 from grader.tests.labs.paged_kv.judging.machine import Machine
-from grader.tests.labs.paged_kv.judging.played import GUARD_WORDS, SEED, Played
+from grader.tests.labs.paged_kv.judging.played import Played
 from reference.tests.paged_kv.clauses import clauses
 from reference.tests.paged_kv.naive import first_words
+from reference.tests.paged_kv.played import GUARD_WORDS, SEED
 
 CLAUSES = clauses() | {""}
 

@@ -9,7 +9,8 @@ import pytest
 
 from grader.labs.paged_kv.judging.record import Pointer, ReplyKind, decode, pool_word_name
 from grader.tests.labs.paged_kv.judging.layout import pack, pack_words
-from grader.tests.labs.paged_kv.judging.played import TOUR, Played
+from grader.tests.labs.paged_kv.judging.played import Played
+from reference.tests.paged_kv.played import TOUR
 
 OK, NULL = Pointer.OK, Pointer.NULL
 

@@ -11,8 +11,9 @@ from grader.core.difference import Judgement
 from grader.labs.paged_kv.judging.record import Pointer, RecordState
 from grader.tests.labs.paged_kv.judging.edits import Edit, engine_of, facets, l2_table, sequence_of
 from grader.tests.labs.paged_kv.judging.layout import pack
-from grader.tests.labs.paged_kv.judging.played import Played, operation
+from grader.tests.labs.paged_kv.judging.played import Played
 from reference.oracle import CannotGoOn
+from reference.tests.paged_kv.played import operation
 
 SETTING = ["llm_init 384", "create_sequence 1 20", "create_sequence 2 5"]
 

@@ -10,8 +10,9 @@ import pytest
 from grader.labs.paged_kv.judging.record import Pointer, RecordState
 from grader.tests.labs.paged_kv.judging.edits import Edit, engine_of, facets, sequence_of
 from grader.tests.labs.paged_kv.judging.layout import pack
-from grader.tests.labs.paged_kv.judging.played import TOUR, Played, operation
+from grader.tests.labs.paged_kv.judging.played import Played
 from reference.oracle import CannotGoOn, CannotPoke
+from reference.tests.paged_kv.played import TOUR, operation
 
 
 def program(edit: Edit) -> bytes:

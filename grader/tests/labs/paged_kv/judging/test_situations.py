@@ -6,8 +6,8 @@ import pytest
 
 from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.situations import SITUATIONS
-from grader.tests.labs.paged_kv.judging.played import operation
 from reference.operation import Trace
+from reference.tests.paged_kv.played import operation
 
 SPECIAL: dict[str, tuple[list[str], list[str]]] = {
     "smallest-pool": (["llm_init 64"], ["llm_init 128"]),

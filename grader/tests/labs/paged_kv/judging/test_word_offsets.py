@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from grader.labs.paged_kv.judging.record import word_offsets
-from grader.tests.labs.paged_kv.judging.played import TOUR, Played, operation
+from grader.tests.labs.paged_kv.judging.played import Played
+from reference.tests.paged_kv.played import TOUR, operation
 
 WORD = struct.Struct("<i")
 

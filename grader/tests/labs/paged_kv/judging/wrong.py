@@ -8,32 +8,6 @@ from grader.labs.paged_kv.judging.record import Pointer, RecordState, ReplyKind
 from grader.tests.labs.paged_kv.judging.edits import engine_of, l2_table, sequence_of
 from grader.tests.labs.paged_kv.judging.played import Played
 
-__all__ = [
-    "astray",
-    "endless",
-    "extra",
-    "fill",
-    "free",
-    "freed_l1",
-    "gone",
-    "kv_count",
-    "less_l2",
-    "lives_on",
-    "mapping",
-    "missing",
-    "more_l2",
-    "no_ref_count",
-    "one_way",
-    "order",
-    "other_block",
-    "pool_pointer",
-    "ref_count",
-    "reply",
-    "shared_l1",
-    "shared_l2",
-    "total",
-]
-
 
 def reply(state: RecordState) -> None:
     """It returns 1."""

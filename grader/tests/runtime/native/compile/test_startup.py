@@ -16,7 +16,7 @@ from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.compile.scan import Suspect
 from grader.system.process import Completed
 from grader.system.sandbox import Workspace
-from grader.tests.support.programs import SAMPLES
+from grader.tests.support.command import SAMPLES
 from grader.tests.support.scanned import CONSTRUCTOR, DESTRUCTOR, accepted, assembly, below, graded, on_x86
 
 _RELOCATIONS = assembly('.section .rela.got,\\"a\\",@4', ".quad 0,37,0x401000")

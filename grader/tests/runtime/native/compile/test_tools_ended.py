@@ -12,7 +12,8 @@ from grader.runtime.native.compile import link, toolchain
 from grader.runtime.native.needed_tools import gcc_major
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, LINK_LIMITS, Workspace
-from grader.tests.support.programs import SAMPLES, first_case, graded_text, right
+from grader.tests.support.command import SAMPLES
+from grader.tests.support.programs import first_case, graded_text, right
 from grader.tests.support.scanned import graded
 
 _KILLED = Completed(exit_code=None, signal=9, timed_out=False, cpu_seconds=0.1)
