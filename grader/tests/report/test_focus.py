@@ -9,6 +9,7 @@ import pytest
 from grader.core.picture import Panel, Picture, Row, Scene, Shape
 from grader.core.record import Record, Submission
 from grader.core.verdict import Audience, Cause, SourceLine, Verdict, Visibility
+from grader.labs.paged_kv.picture import picture
 from grader.report import FORMATS
 from grader.report.compared import ComparedPanel, Mark, compared
 from grader.report.drawn import drawn as scenes_of
@@ -181,21 +182,10 @@ def test_what_was_met_is_known_of_rows_that_stood_together() -> None:
 
 def test_a_write_outside_the_pool_is_no_cell_of_it() -> None:
     """It has a row of its own, called as the report calls it."""
-    record = drawn("append_pointer_scale")
-    panels = [
-        (panel.title, [picture.rows[place].label for place in panel.rows])
-        for picture in record.pictures
-        for scene in picture.scenes
-        for panel in scene.panels
-    ]
+    engine = {"pool": [["."] * 16], "ref_count": [1], "outside": ["40 bytes behind the pool"]}
+    parts = {part.title: [label for _, label in part.lines] for part in picture({"engines": {1: engine}})}
 
-    assert [label for title, labels in panels for label in labels if title == "outside the blocks"]
-    assert all(
-        ("block" in label) == (title != "outside the blocks")
-        for title, labels in panels
-        for label in labels
-        if title in ("outside the blocks", "pool and ref_count")
-    )
+    assert parts == {"pool and ref_count": ["block 0"], "outside the blocks": ["40 bytes behind the pool"]}
 
 
 def test_each_task_is_told_what_it_costs() -> None:

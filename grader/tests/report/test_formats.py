@@ -129,7 +129,8 @@ def test_a_table_of_nobody_is_a_heading() -> None:
 def test_a_small_record_in_every_format(name: str, golden: Callable[[str, str], None]) -> None:
     """To be read: one rule, a public case, a hidden one, a line."""
     found = Finding(
-        rule="address", verdict=Verdict.WRONG_ANSWER, message="block 0, slot 2 is untouched, expected 3", hint="The word belongs into slot 2.", case="append/x",
+        rule="address", verdict=Verdict.WRONG_ANSWER, message="block 0, slot 2 is untouched, expected 3",
+        hint="The word belongs into slot 2.", case="append/x",
         operation=3, field="block 0, slot 2", expected="3", actual="untouched", source=(_LINE,),
     )  # fmt: skip
     hidden = outcome("append/y", visibility=Visibility.HIDDEN, findings=(1,))

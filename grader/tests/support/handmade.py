@@ -118,7 +118,8 @@ def secret_case() -> Outcome:
 def secret_record(*others: Outcome) -> Record:
     """Return a record whose first cause comes from the hidden case."""
     secret = Finding(
-        rule="address", verdict=Verdict.WRONG_ANSWER, message="secret_field[31337] is secret_value, expected 31337", kind="written",
+        rule="address", verdict=Verdict.WRONG_ANSWER, kind="written",
+        message="secret_field[31337] is secret_value, expected 31337",
         case="append/secret_name", operation=3, field="secret_field[31337]", expected="31337", actual="secret_value",
         source=(SourceLine(file="secret.c", line=31337),),
         hint="Look at the offset. It is 31337 here. See secret.c:31337.",
