@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Generic[T]):
+class FoldedRun(Generic[T]):
     """Items that differ only in their numbers, and these by a constant step; a single item is a run too."""
 
     items: tuple[T, ...]
@@ -69,7 +69,7 @@ class Run(Generic[T]):
 
 def fold(
     items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]
-) -> Iterator[Run[T]]:
+) -> Iterator[FoldedRun[T]]:
     """Cut `items` into runs: neighbours of one shape whose numbers change by a constant step."""
     at = 0
     while at < len(items):
@@ -78,7 +78,9 @@ def fold(
         at += len(run.items)
 
 
-def _longest(items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]) -> Run[T]:
+def _longest(
+    items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callable[[T], tuple[int, ...]]
+) -> FoldedRun[T]:
     first = numbers(items[0])
     steps = (0,) * len(first)
     length = 1
@@ -92,8 +94,8 @@ def _longest(items: Sequence[T], shape: Callable[[T], Hashable], numbers: Callab
         steps = step
         length += 1
     if length < _FEWEST:
-        return Run(tuple(items[:1]), first, (0,) * len(first))
-    return Run(tuple(items[:length]), first, steps)
+        return FoldedRun(tuple(items[:1]), first, (0,) * len(first))
+    return FoldedRun(tuple(items[:length]), first, steps)
 
 
 def c_comment(text: str) -> str:

@@ -3,6 +3,9 @@
 The graded program does not report that. So the file is built once more, not optimized, so that it reports each block of
 code and each store (harness/lines.c). The cases that went wrong with no line known are played on that build. Where it
 leaves another state than the graded program, its report is ignored.
+
+The path (`way`) of a call shows which return it took, from where, and what it had called last. It is a list of the
+addresses at which blocks of code begin, with `_ENTERED` and `_LEFT` between them.
 """
 
 from __future__ import annotations
@@ -10,20 +13,108 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from grader.core.difference import STILL_EMPTY, Difference
-from grader.core.verdict import Visibility
-from grader.runtime.native.call_path import before_crash, return_taken
-from grader.runtime.native.driver import Driver
-from grader.runtime.native.heap_events import ALLOCATED, BlockEvent, Event
-from grader.runtime.native.native_played import NativePlayed
-from grader.runtime.native.native_program import native_program
+from grader.core.verdict import SourceLine, Visibility
+from grader.runtime.native.native_played import ALLOCATED, BlockEvent, HeapEvent, NativePlayed
+from grader.runtime.native.project import Driver, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
 from grader.runtime.program import Built
 from grader.runtime.protocol import Unplaced
 from grader.runtime.source_lines import Named, Place
 from grader.system.sandbox import Workspace
+
+_NEAR = 3
+"""The most blocks between the end of a function and the return that it decided, and the most lines of one place."""
+
+_ENTERED, _LEFT = 1, 2
+"""Markers on a call's path, in the place of an address."""
+
+
+@dataclass(slots=True)
+class _Function:
+    """A function on the path."""
+
+    blocks: list[SourceLine]
+    helper: SourceLine | None = None
+    """The `return` taken by the last function that was called here; None if it returned no value."""
+    since: int = 0
+    """The number of this function's blocks since that return."""
+
+
+def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refused: bool) -> Named:
+    """Return the line of the return that a call took; for a call that refused, the place where that was decided.
+
+    `text` holds the lines of the student's file.
+    """
+    last = max((place for place, where in enumerate(way) if where == _LEFT), default=0)
+    call = _followed(way[:last], lines, text)[-1]
+    line = _return_of(call, text)
+    if line is None:
+        return Named()
+    if not refused:
+        return Named(lines=(line,))
+    line, helper = _jump(call, text) or line, call.helper
+    decided = helper is not None and helper.function != line.function and call.since <= _NEAR
+    return Named(lines=(line,), said=_return_sentence(helper) if helper is not None and decided else "")
+
+
+def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named:
+    """Name the function that returned right before the crash: perhaps it returned the wrong pointer."""
+    inside = _followed(way, lines, text)[-1]
+    if inside.helper is None or inside.since > _NEAR:
+        return Named()
+    return Named(said=_return_sentence(inside.helper))
+
+
+def _return_sentence(helper: SourceLine) -> str:
+    return f"Right before, {helper.function} returned at {helper}."
+
+
+def _jump(call: _Function, text: Sequence[str]) -> SourceLine | None:
+    """Return the line from which a `goto` went to the return; None without one."""
+    for block, target in reversed(list(pairwise(call.blocks))):
+        near = text[max(block.line - 1, 0) : block.line + _NEAR]
+        if target.line > block.line + _NEAR and any("goto " in line for line in near):
+            return block
+    return None
+
+
+def _followed(way: Sequence[int], lines: Lines, text: Sequence[str]) -> list[_Function]:
+    """Return the functions that were entered and not left, innermost last; for a call that returned, only the call."""
+    inside = [_Function([])]
+    left: _Function | None = None
+    for where in way:
+        if where == _ENTERED:
+            inside.append(_Function([]))
+        elif where == _LEFT and len(inside) > 1:
+            left = inside.pop()
+            line = _return_of(left, text)
+            inside[-1].helper = line if line is not None and "return " in _written(line, text) else None
+            inside[-1].since = 0
+        else:
+            for line in lines.get(stack_of(where), ())[:1]:
+                if left is None or not left.blocks or left.blocks[-1].function != line.function:
+                    inside[-1].blocks.append(line)
+                    inside[-1].since += 1
+            left = None  # one last block of a function follows its exit
+    return inside
+
+
+def _return_of(function: _Function, text: Sequence[str]) -> SourceLine | None:
+    """Return its last block but one, if that is a return: all returns leave a function through the last block."""
+    for line in reversed(function.blocks[-2:-1] or function.blocks[-1:]):
+        if "return" in _written(line, text):
+            return line
+    return function.blocks[-1] if function.blocks else None
+
+
+def _written(line: SourceLine, text: Sequence[str]) -> str:
+    """Return the text of this line; "" where a `#line` directive gives a number that the file does not have."""
+    return text[line.line - 1] if 0 < line.line <= len(text) else ""
+
 
 _MOST_CASES = 400
 _MOST_OF_PATH = 512
@@ -133,7 +224,7 @@ def _report_of(fault: Unplaced, played: NativePlayed) -> _Report | None:
     report = _decoded(played.lines, words) if played.lines is not None else ((), {})
     if report is None:
         return None
-    used = (event for event in played.events if event.event is Event.USED_AFTER_FREE)
+    used = (event for event in played.events if event.event is HeapEvent.USED_AFTER_FREE)
     return _Report(
         fault,
         way=report[0],

@@ -16,7 +16,7 @@ from pathlib import Path
 from grader.core.errors import BrokenTool
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
-from grader.runtime.native.native_program import NativeProgram
+from grader.runtime.native.project import NativeProgram
 from grader.system.process import Completed
 from grader.system.sandbox import Limits, Workspace
 

@@ -16,7 +16,7 @@ from grader.core.causes import Audience, Group, bad_operation, grouped, is_hidde
 from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs import open_lab
-from grader.runtime.native.compile.project import FLAGS
+from grader.runtime.native.project import FLAGS
 from grader.system.process import Completed, Patience, run
 from grader.tests.support.command import ROOT, SAMPLES
 from grader.tests.support.graded import all_graded

@@ -1,4 +1,9 @@
-"""Build a C submission with the handout's exact command, then link it; its problems are returned as findings."""
+"""Build a C submission with the handout's exact command, then link it; its problems are returned as findings.
+
+It can be built once more, instrumented to report undefined behaviour or lines while it runs. The functions that the
+instrumented code calls are in harness/faults.c and harness/lines.c. So nothing of libubsan or libtsan is needed, events
+are reported in frames of the report, and the program continues after an event, where a trap would end the case.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +13,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+from grader.core.errors import DriverError
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.native.compile import diagnostics
 from grader.runtime.native.compile.diagnostics import Diagnostic
-from grader.runtime.native.compile.elf import Bind, Elf
-from grader.runtime.native.compile.expected_object import too_many_sections, too_much
-from grader.runtime.native.compile.link import Linked
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.rejected import (
+from grader.runtime.native.compile.harness_objects import SANITIZED_CALLS, TRACED_CALLS
+from grader.runtime.native.compile.link import Linked, link
+from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, Compiled, compile_file, link_file
+from grader.runtime.native.project import CProject, NativeProgram
+from grader.runtime.native.scan.elf import Bind, Elf, Symbols
+from grader.runtime.native.scan.expected import too_many_sections, too_much
+from grader.runtime.native.scan.rejected import (
     MOST_FINDINGS,
     object_findings,
     program_findings,
     unneeded_calls_advice,
 )
-from grader.runtime.native.compile.symbols import Symbols
-from grader.runtime.native.compile.toolchain import Compiled, compile_file, link_file
-from grader.runtime.native.native_program import NativeProgram
-from grader.runtime.native.needed_tools import GCC, OBJCOPY
 from grader.runtime.program import Built
 from grader.system import tools
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
@@ -207,3 +211,44 @@ def _finding(kind: str, message: str, *, field: str = "", source: tuple[SourceLi
         field=field,
         source=source,
     )
+
+
+_LINES = ("-O0", "-fno-builtin", "-fsanitize-coverage=trace-pc", "-fsanitize=thread")
+
+
+def build_sanitized(project: CProject, work: Workspace, source: bytes) -> Built:
+    """Build a program that reports undefined behaviour; see `_built`."""
+    return _built(project, work, source, ("-fsanitize=undefined",), called=SANITIZED_CALLS)
+
+
+def build_with_lines(project: CProject, work: Workspace, source: bytes) -> Built:
+    """Build a program, not optimized, that reports which lines it runs and which line stored what; see `_built`."""
+    return _built(project, work, source, _LINES, called=TRACED_CALLS)
+
+
+def _built(
+    project: CProject, work: Workspace, source: bytes, options: Sequence[str], *, called: Sequence[str]
+) -> Built:
+    """Compile and link `source`, which the handout's command accepts; gcc inserts calls of functions like `called`.
+
+    The result has no program when gcc was stopped, the object exceeds a bound (`too_much`) or the link failed.
+    Warnings are forgiven: the code that gcc inserts causes more of them.
+    """
+    work.add(project.source_name, source)
+    work.add(project.header.name, project.header.read_bytes())
+    flags = [flag for flag in project.compile_command if flag != "-Werror"]
+    done = work.run([*flags, *options], limits=COMPILE_LIMITS)
+    spent = done.cpu_seconds
+    if not done.succeeded:
+        return Built(program=None, cpu_seconds=spent)
+    data = work.read(project.object_name)
+    elf = Elf.read(data)
+    if elf is None:
+        raise DriverError("gcc says that it compiled the file, and left no object")
+    if too_much(elf):
+        return Built(program=None, cpu_seconds=spent)
+    linked = link(project, work, data, elf, missing=(), called_by_gcc=called)
+    program = None
+    if not linked.step:
+        program = NativeProgram(content=linked.native, source_name=project.source_name)
+    return Built(program=program, cpu_seconds=spent + linked.cpu_seconds)

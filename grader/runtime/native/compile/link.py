@@ -9,13 +9,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 
-from grader.runtime.native.compile import unneeded_calls
-from grader.runtime.native.compile.elf import Elf, Flag, Shape
-from grader.runtime.native.compile.expected_object import is_safe
-from grader.runtime.native.compile.harness_objects import RENAMED, HarnessObjects, harness_objects
-from grader.runtime.native.compile.lanes import Lane, dynamic, lanes_with
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.symbols import Symbols
+from grader.runtime.native.compile.harness_objects import (
+    HarnessObjects,
+    Lane,
+    dynamic,
+    harness_objects,
+    lanes_with,
+)
+from grader.runtime.native.project import CProject
+from grader.runtime.native.scan import libc_names
+from grader.runtime.native.scan.elf import Elf, Flag, SectionType, Symbols
+from grader.runtime.native.scan.expected import is_safe
 from grader.system.process import Completed
 from grader.system.sandbox import LINK_LIMITS, Limits, Workspace
 
@@ -25,7 +29,7 @@ _PLAIN = re.compile(r"[^\s#@\0-\x1f\x7f]+")
 _ALL = 0.9
 """The part of its CPU time from which on a tool counts as having used it up: CPU time is counted by ticks."""
 
-_DATA: dict[int, str] = {Shape.PROGBITS: "student_data", Shape.NOBITS: "student_bss"}
+_DATA: dict[int, str] = {SectionType.PROGBITS: "student_data", SectionType.NOBITS: "student_bss"}
 """New names, by type, of all sections with writable data. The harness restores these before every case."""
 
 _CODE = "student_text"
@@ -75,7 +79,7 @@ class Linked:
     gated: bytes = b""
     """The object that the native program was linked from; that of the other program is nearly the same."""
     starts: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By program and lane: what a known-good program runs besides its functions (startup.py)."""
+    """By program and lane: what a known-good program runs besides its functions (expected.py)."""
     lanes: Mapping[str, str] = field(default_factory=dict)
     """The lane of each program, by program."""
     cpu_seconds: float = 0.0
@@ -151,8 +155,8 @@ def _before_linking(
     """Return the commands that make student.o and gated.o of the object, and the other objects that they make."""
     symbols = Symbols.of(elf)
     instrumented = [name for pattern in called_by_gcc for name in fnmatch.filter(symbols.undefined, pattern)]
-    refused = unneeded_calls.refused(symbols.undefined.difference(instrumented), side)
-    replaced = (*symbols.undefined.intersection(RENAMED), *instrumented, *refused)
+    refused = libc_names.refused(symbols.undefined.difference(instrumented), side.libc)
+    replaced = (*symbols.undefined.intersection(libc_names.RENAMED), *instrumented, *refused)
     renamed = [f"{name} {side.prefix}{name}" for name in replaced]
     # weak names of inner parts of libc are NULL in the handout's program; in a static one they would not be
     inner = symbols.weak.intersection(side.only_static()) if symbols.weak else frozenset()
@@ -168,7 +172,7 @@ def _before_linking(
     ]
     if not missing and not refused:
         return steps, []
-    stubs = [unneeded_calls.stub(declared, name, f"{side.prefix}{name}") for name, declared in refused.items()]
+    stubs = [libc_names.stub(declared, name, f"{side.prefix}{name}") for name, declared in refused.items()]
     stubs += [project.functions[name] for name in missing]
     work.add(project.header.name, project.header.read_bytes())
     _add_lines(work, "stubs.c", ("#include <errno.h>", f'#include "{project.header.name}"', *stubs))

@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine
-from grader.runtime.native.native_program import NativeProgram
+from grader.runtime.native.project import NativeProgram
+from grader.runtime.native.replay import Frames
 from grader.runtime.native.symbolize import source_lines
-from grader.runtime.native.valgrind.divergence import Heap
 from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
-from grader.runtime.native.valgrind.progress import followed
-from grader.runtime.native.valgrind.xml import Stack, read
-from grader.runtime.native.wire import Frames
+from grader.runtime.native.valgrind.reports import Heap, Stack, followed, read
 from grader.runtime.source_lines import Place
 from grader.system.process import Completed
 from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
@@ -44,7 +42,7 @@ _COMMAND = (
     "--leak-check=no",  # at the end; the harness requests one after each case that left memory allocated
     "--show-leak-kinds=all",
     "--num-callers=24",
-    "--read-inline-info=no",  # saves a quarter of the start-up; xml.py finds the names that are lost
+    "--read-inline-info=no",  # saves a quarter of the start-up; reports.py finds the names that are lost
     "--vgdb=no",
     "--sanity-level=0",  # it would search its own tables twice, which only serves its developers
     "--demangle=no",  # C has no mangled names, and some demangled names grow to gigabytes
@@ -53,7 +51,7 @@ _COMMAND = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ValgrindRun:
     """What one process of Valgrind reported."""
 
     begun: tuple[int, ...]
@@ -94,7 +92,7 @@ class Run:
         """Whether it did all operations of the case; it stops before a poke that does not fit the program's state."""
         return len(self.did[number]) == len(case.trace.operations)
 
-    def without(self, case: int) -> Run:
+    def without(self, case: int) -> ValgrindRun:
         """Return the same run without what belongs to that case."""
         errors = tuple(error for error in self.errors if error.case != case)
         counted = {place: count for place, count in self.counted.items() if place[0] != case}
@@ -113,7 +111,7 @@ def run_once(
     origins: bool,
     optional: OptionalStages,
     bare: bool = False,
-) -> Run:
+) -> ValgrindRun:
     """Run one process for the cases of `planned`; end it after `patience` seconds of silence. `bare`: see `_placed`."""
     token = secrets.randbits(64)
     cpu_limit = work.budget.cpu_limit(math.ceil(cpu_seconds))
@@ -142,7 +140,7 @@ def run_once(
     cut = not (by_limit or report.unread) and _is_cut(done, document, through=course.through)
     ended = by_limit or done.timed_out or done.flooded or done.large
     explained = ended or cut or done.exit_code == _EXIT_BY_STUDENT
-    return Run(
+    return ValgrindRun(
         begun=tuple(course.begun),
         ended=frozenset(course.ended),
         at=course.at,

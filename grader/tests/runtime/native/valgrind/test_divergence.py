@@ -6,7 +6,7 @@ import pytest
 
 from grader.core.verdict import Verdict
 from grader.runtime.native.native_played import NativeStep
-from grader.runtime.native.valgrind.divergence import diverged, enough
+from grader.runtime.native.valgrind.memcheck import diverged, enough
 from grader.tests.support.programs import around, first_case, graded_text, made, second_case
 
 _TOP = """#include <stdint.h>

@@ -10,20 +10,43 @@ from itertools import islice
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.sanitize import plain
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
-from grader.runtime.native.compile import scan, unneeded_calls
-from grader.runtime.native.compile.elf import Elf
-from grader.runtime.native.compile.expected_object import is_safe
 from grader.runtime.native.compile.harness_objects import harness_objects
-from grader.runtime.native.compile.known_good import known_good_start
 from grader.runtime.native.compile.link import Linked
-from grader.runtime.native.compile.name_lines import Written
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.recheck import changes
-from grader.runtime.native.compile.scan import Suspect
-from grader.runtime.native.compile.startup import start
-from grader.runtime.native.compile.toolchain import Compiled
+from grader.runtime.native.compile.toolchain import Compiled, known_good_start
+from grader.runtime.native.project import CProject
+from grader.runtime.native.scan import libc_names
+from grader.runtime.native.scan.elf import Elf
+from grader.runtime.native.scan.expected import is_safe, start
+from grader.runtime.native.scan.suspects import (
+    ORDER_BYTES,
+    Suspect,
+    called_names,
+    changes,
+    functions_before,
+    names_with_prefix,
+    program_requests,
+    suspects,
+    writable_code,
+)
 from grader.runtime.native.symbolize import lines_at, run_tool
 from grader.system.sandbox import Workspace
+
+
+class Written:
+    """The text of a source file."""
+
+    def __init__(self, source: bytes, name: str) -> None:
+        self._lines = source.split(b"\n")
+        self._name = name
+
+    def line_of(self, symbol: str) -> list[SourceLine]:
+        """Return the first line with the name, less any version (`name@VERSION`); an empty list when no line has it."""
+        word = re.compile(rb"(?<![\w.$])" + re.escape(symbol.partition("@")[0].encode()) + rb"(?![\w.$])")
+        for number, line in enumerate(self._lines, 1):
+            if word.search(line):
+                return [SourceLine(file=self._name, line=number)]
+        return []
+
 
 _WORDS = {
     "constructor": "{0} is called before main, where the grader is not ready. Take the constructor away, and call the "
@@ -69,8 +92,8 @@ def object_findings(
 
     `optional` looks up lines, only for the first `MOST_FINDINGS` that are not `allowed`.
     """
-    suspects = scan.suspects(elf)
-    to_locate = [suspect for suspect in suspects if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
+    odd = suspects(elf)
+    to_locate = [suspect for suspect in odd if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
     places: dict[str, list[int]] = {}
     for suspect in to_locate:
         if is_safe(suspect.section):
@@ -80,7 +103,7 @@ def object_findings(
         look_up = partial(_lines, project, work, section, offsets)
         lines[section] = optional.run(OptionalStage.LINES, look_up, otherwise={})
     written = Written(work.read(project.source_name), project.source_name) if to_locate else None
-    for suspect in suspects:
+    for suspect in odd:
         source = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:] if suspect in to_locate else []
         if not source and written and suspect in to_locate:
             source = written.line_of(suspect.symbol)
@@ -94,16 +117,16 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
     """
     student, gated = compiled.elf, Elf.read(linked.gated)
     assert student is not None
-    for suspect in (*scan.named(compiled.data, linked.prefix), *changes(student, gated, project.functions)):
+    for suspect in (*names_with_prefix(compiled.data, linked.prefix), *changes(student, gated, project.functions)):
         yield _finding(suspect, ())
     programs = {name: Elf.read(content) for name, content in linked.programs.items()}
     for name, elf in programs.items():
         assert elf is not None  # link.py has parsed it
-        for suspect in scan.writable_code(elf, student):
+        for suspect in writable_code(elf, student):
             yield _finding(suspect, ())
-        addresses = scan.program_requests(elf, linked.prefix)[:MOST_FINDINGS]
+        addresses = program_requests(elf, linked.prefix)[:MOST_FINDINGS]
         lines = lines_at(work, name, addresses, project.source_name) if addresses else {}
-        functions = scan.functions_before(elf, addresses)
+        functions = functions_before(elf, addresses)
         for address in addresses:
             frames = lines.get(address, [])
             plainly = _is_instruction(work, name, begin=functions[address], address=address)
@@ -111,7 +134,7 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
             symbol = frames[0].function if frames else ""
             yield _finding(Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
     starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
-    if not scan.suspects(student) and any(linked.starts.get(lane) != words for lane, words in starts.items()):
+    if not suspects(student) and any(linked.starts.get(lane) != words for lane, words in starts.items()):
         usual = known_good_start(project, work, student, linked.lanes)  # empties the folder
         for lane, words in starts.items():
             for word in sorted(words ^ usual.get(lane, frozenset())):
@@ -120,16 +143,15 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
 
 def unneeded_calls_advice(project: CProject, work: Workspace, elf: Elf, undefined: Collection[str]) -> Iterator[Advice]:
     """Yield one advice for each name of libc that is used and not allowed; of very many, for the first ones."""
-    doubtful = unneeded_calls.doubtful(undefined)
-    names = unneeded_calls.refused(doubtful, harness_objects(project)) if doubtful else {}
+    names = libc_names.refused(undefined, lambda: harness_objects(project).libc())
     lines_by_name: dict[str, list[SourceLine]] = {name: [] for name in islice(names, _MOST_CALLED)}
-    for section, calls in islice((scan.calls(elf, lines_by_name) if lines_by_name else {}).items(), _MOST_PLACES):
+    for section, calls in islice((called_names(elf, lines_by_name) if lines_by_name else {}).items(), _MOST_PLACES):
         first = dict(islice(sorted(calls.items()), _MOST_CALLS))
         lines = _lines(project, work, section, list(first)) if is_safe(section) else {}
         for place, name in first.items():
             lines_by_name[name] += lines.get(place, [])[:1]
     lines_of = {name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in lines_by_name.items()}
-    return unneeded_calls.advice(lines_of, names)
+    return libc_names.advice(lines_of, names)
 
 
 def _lines(project: CProject, work: Workspace, section: str, places: Sequence[int]) -> dict[int, list[SourceLine]]:
@@ -141,7 +163,7 @@ def _is_instruction(work: Workspace, name: str, *, begin: int, address: int) -> 
     if address - begin > _MOST_DISASSEMBLED:
         return False
     # an instruction that spans the start of the request ends within the request's length
-    window = [f"--start-address={begin}", f"--stop-address={address + scan.ORDER_BYTES}"]
+    window = [f"--start-address={begin}", f"--stop-address={address + ORDER_BYTES}"]
     done = run_tool(work, ["objdump", "-d", "--no-show-raw-insn", *window, name])
     return done is not None and address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}
 
