@@ -107,12 +107,9 @@ def c_comment(text: str) -> str:
 def c_string(text: str, *, column: int = 0) -> str:
     """Return the text as a C string; a long text as several strings, each on a line that begins at `column`."""
     width = _WIDTH - _INDENT - column - len('" ");')
-    parts = textwrap.wrap(_escaped(text), width, break_long_words=False, break_on_hyphens=False)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?")
+    parts = textwrap.wrap(escaped, width, break_long_words=False, break_on_hyphens=False)
     return '"' + (' "\n' + " " * column + '"').join(parts) + '"'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?")
 
 
 def c_call(name: str, *arguments: str) -> str:

@@ -72,6 +72,11 @@ class CProject:
         return ("gcc", *FLAGS, "-c", self.source_name, "-o", self.object_name)
 
     @property
+    def stubs(self) -> str:
+        """A C file with all stubs: a submission that does nothing."""
+        return f'#include "{self.header.name}"\n' + "".join(f"{stub}\n" for stub in self.functions.values())
+
+    @property
     def object_name(self) -> str:
         """The name of the file that the compile command writes."""
         return str(Path(self.source_name).with_suffix(".o"))

@@ -28,8 +28,7 @@ from grader.core.verdict import Visibility
 from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed, NativeStep, Remark, block_event
 from grader.runtime.native.project import Driver, NativeProgram
 from grader.runtime.visibility import by_visibility
-from grader.system.budget import Budget
-from grader.system.process import MOST_CHANNEL, Completed
+from grader.system.process import MOST_CHANNEL
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
@@ -242,47 +241,38 @@ def replay(
             break
         hanging = {played_case.hung_in for played_case in played if played_case.hung_in}
         total = (limits.second_replay if tracing or lines else limits.replay) - spent
-        run = partial(_run, work, program, planned=partial(planned, hanging=hanging), total=total)
-        printed, seconds = _played_together(played, numbers, run, work.budget)
+        printed, seconds = _played_together(work, program, played, numbers, partial(planned, hanging=hanging), total)
         spent += seconds
         if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
             output = printed
     return NativeReplayed(played=tuple(played), output=output, cpu_seconds=spent)
 
 
-def _run(
+def _played_together(
     work: Workspace,
     program: NativeProgram,
-    left: Sequence[int],
-    token: int,
-    *,
-    planned: Callable[..., bytes],
+    played: list[NativePlayed],
+    numbers: Sequence[int],
+    plan_of: Callable[..., bytes],
     total: float,
-) -> Completed:
-    """Run one process for the cases that are left."""
-    return work.run(
-        lambda ends: [f"./{program.place(work)}", *map(str, ends)],
-        limits=replace(
-            RUN_LIMITS,
-            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
-            silent_seconds=work.budget.limits.silent,
-            silent_start_seconds=work.budget.limits.silent,
-            own_seconds=max(0.1, min(total + _STARTING_SECONDS, work.budget.cpu)),
-        ),
-        feeds=[planned(left, token=token, total=min(total, work.budget.cpu), confined=work.confined)],
-        channels=1,
-    )
-
-
-def _played_together(
-    played: list[NativePlayed], numbers: Sequence[int], run: Callable[[Sequence[int], int], Completed], budget: Budget
 ) -> tuple[bytes, float]:
     """Play the cases with these numbers, which may share a process. Return what was printed, and the CPU seconds."""
+    budget = work.budget
     left = list(numbers)
     output, spent = b"", 0.0
     for _ in range(_MOST_PROCESSES):
         token = secrets.randbits(64)
-        done = run(left, token)
+        limits = replace(
+            RUN_LIMITS,
+            wall_seconds=max(RUN_LIMITS.wall_seconds, 0.5 * len(left)),
+            silent_seconds=budget.limits.silent,
+            silent_start_seconds=budget.limits.silent,
+            own_seconds=max(0.1, min(total + _STARTING_SECONDS, budget.cpu)),
+        )
+        feed = plan_of(left, token=token, total=min(total, budget.cpu), confined=work.confined)
+        done = work.run(
+            lambda ends: [f"./{program.place(work)}", *map(str, ends)], limits=limits, feeds=[feed], channels=1
+        )
         if done.exit_code == _EXIT_BAD_PLAN:
             raise DriverError("the driver could not read its plan or had no memory")
         if done.timed_out and not done.silent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import ClassVar
 
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStage, OptionalStages
@@ -48,15 +49,6 @@ VALGRIND = NeededTool(
     instead="Or grade without it, by the grader's own instruments only: --without-memory-checker",
 )
 
-STARTED = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
-"""All programs that are started on a submission, directly or by another one."""
-
-UNCHECKED = (
-    "Valgrind did not run. Not checked: reads outside an allocation, use of freed memory, values used "
-    "before they are set. Leaks and bad calls of free were counted all the same."
-)
-"""What a record says when Valgrind was not wanted."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeObservations(Observations):
@@ -97,30 +89,15 @@ class NativeRuntime:
     project: CProject
     driver: Driver
 
+    language: ClassVar = "c"
+    packages: ClassVar = ("binutils", "valgrind", "libc6-dbg")
+    programs: ClassVar = ("gcc", "as", "ld", "ld.gold", "objcopy", "objdump", "addr2line", "valgrind")
+    options: ClassVar = frozenset({"memory_checker", "advise", "allowed"})
+
     @property
     def source_name(self) -> str:
         """The file that students submit."""
         return self.project.source_name
-
-    @property
-    def language(self) -> str:
-        """The language's short name."""
-        return "c"
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """What is installed for it."""
-        return ("binutils", "valgrind", "libc6-dbg")
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """The compiler, what it starts, and the instruments."""
-        return STARTED
-
-    @property
-    def options(self) -> frozenset[str]:
-        """All of them."""
-        return frozenset({"memory_checker", "advise", "allowed"})
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The compiler and its neighbours; Valgrind where it is wanted."""
@@ -128,7 +105,12 @@ class NativeRuntime:
 
     def unchecked(self, options: GradingOptions) -> str:
         """What only Valgrind would see."""
-        return "" if options.memory_checker else UNCHECKED
+        if options.memory_checker:
+            return ""
+        return (
+            "Valgrind did not run. Not checked: reads outside an allocation, use of freed memory, values used "
+            "before they are set. Leaks and bad calls of free were counted all the same."
+        )
 
     def build(
         self,
@@ -179,12 +161,12 @@ class NativeRuntime:
         ]
         if sound and options.memory_checker:
             observed = self._checked(work, own, observed, sound, building=building, optional=optional)
-        look_up = partial(self._looked_up, work, own, observed)
-        lines = optional.run(OptionalStage.LINES, look_up, otherwise={})
+        lines: Lines = optional.run(
+            OptionalStage.LINES,
+            lambda: source_lines(work, own, stacks_of(comparisons, observed.uses)),
+            otherwise={},
+        )
         return replace(observed, lines=lines).completed()
-
-    def _looked_up(self, work: Workspace, program: NativeProgram, observed: NativeObservations) -> Lines:
-        return source_lines(work, program, stacks_of(observed.comparisons, observed.uses))
 
     def _checked(
         self,
@@ -274,7 +256,6 @@ class NativeRuntime:
             natively={number: comparisons[number].played.cpu_seconds for number in numbers},
             strict=True,
             origins=bool(unset),
-            most_processes=1,
             optional=optional,
         )
         checked = completed(checked, more)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from grader.core.difference import COPIED_MEMORY, SHARED_MEMORY, UNFILLED
 from grader.core.symptom import Symptom
@@ -31,7 +32,7 @@ from grader.runtime.native.native_played import (
 from grader.runtime.native.project import Driver, NativeProgram
 from grader.runtime.native.replay import WATCH, replay
 from grader.runtime.native.symbolize import Lines, stack_of
-from grader.runtime.native.valgrind.memory_faults import Checked, MemoryFault
+from grader.runtime.native.valgrind.memory_faults import TOOL, Checked, MemoryFault
 from grader.runtime.source_lines import Culprit, Place
 from grader.system.sandbox import Workspace
 
@@ -264,8 +265,8 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
             message=misuse.words.format(
                 size=event.size,
                 number=event.number,
-                made=_allocation_words(event, comparison, lines),
-                freed=_free_words(event, comparison, lines),
+                made=_place_words("made by", event.allocated_by, event.allocated_at, comparison, lines),
+                freed=_place_words("by", event.freed_by, event.freed_at, comparison, lines),
             ),
             lines=lines.get(stack_of(at), ()),
             explains_state=misuse.explains_state,
@@ -273,16 +274,10 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
         )
 
 
-def _allocation_words(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
-    """Say which call made the allocation, and where, in words that begin with a space; "" if that is not known."""
-    line = next(iter(lines.get(stack_of(event.allocated_at), ())), None)
-    return f" made by {_call(event.allocated_by, comparison)} at {line}" if line is not None else ""
-
-
-def _free_words(event: BlockEvent, comparison: Comparison, lines: Lines) -> str:
-    """Say the same about the earlier free."""
-    line = next(iter(lines.get(stack_of(event.freed_at), ())), None)
-    return f" by {_call(event.freed_by, comparison)} at {line}" if line is not None else ""
+def _place_words(done_by: str, number: int, address: int, comparison: Comparison, lines: Lines) -> str:
+    """Say which call did it, and where, in words that begin with a space; "" if that is not known."""
+    line = next(iter(lines.get(stack_of(address), ())), None)
+    return f" {done_by} {_call(number, comparison)} at {line}" if line is not None else ""
 
 
 def _call(number: int, comparison: Comparison) -> str:
@@ -295,10 +290,9 @@ def _leaks(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sympt
     if not use.lost:
         return
     groups: dict[tuple[tuple[SourceLine, ...], int], list[BlockEvent]] = {}
-    for event in use.events:
-        if event.event is HeapEvent.LIVE:
-            source = lines.get(stack_of(event.allocated_at), ())
-            groups.setdefault((source, event.lost_by), []).append(event)
+    for event in _live(use.events):
+        source = lines.get(stack_of(event.allocated_at), ())
+        groups.setdefault((source, event.lost_by), []).append(event)
     whole = _lost_whole(comparison, use)
     some = "at least " if use.lost > sum(map(len, groups.values())) else ""  # of very many a few are recorded
     last = len(comparison.case.trace.operations) - 1
@@ -320,7 +314,7 @@ def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lin
     first = events[0]
     operations = comparison.case.trace.operations
     count = "1 allocation" if len(events) == 1 else f"{len(events)} allocations"
-    allocation = _allocation_words(first, comparison, lines)
+    allocation = _place_words("made by", first.allocated_by, first.allocated_at, comparison, lines)
     if first.lost_by >= 0:
         fate = f"lost by {_call(first.lost_by, comparison)}: nothing points there any more"
     elif first.lost_by == HELD:
@@ -332,10 +326,7 @@ def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lin
 
 def _lost_whole(comparison: Comparison, use: HeapUse) -> set[int]:
     """Operations that lost everything they allocated, if that was more than one allocation."""
-    lost: dict[int, int] = {}
-    for event in use.events:
-        if event.event is HeapEvent.LIVE:
-            lost[event.allocated_by] = lost.get(event.allocated_by, 0) + 1
+    lost = Counter(event.allocated_by for event in _live(use.events))
     steps = native_played(comparison).steps
     return {
         number
@@ -344,88 +335,56 @@ def _lost_whole(comparison: Comparison, use: HeapUse) -> set[int]:
     }
 
 
+_OF_CHECKER = partial(Symptom, tool=Tool.MEMORY_CHECKER, by=TOOL)
+
+
 def _reported(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
     """Yield (case number, symptom) for everything that Valgrind reported."""
-    yield from _cut_off(comparisons, checked)
+    last = [len(comparison.case.trace.operations) - 1 for comparison in comparisons]
+    for case, operation, verdict, does, lines in _cut_off(checked):
+        at = min(operation, last[case])
+        kind = STRAYS_WHEN_CHECKED if verdict is Verdict.MEMORY_ERROR else STOPS_WHEN_CHECKED
+        call = comparisons[case].case.trace.operations[at].name
+        message = f"{call} {does}; without {TOOL} it {_OTHERWISE[kind]}"
+        yield case, _OF_CHECKER(operation=at, verdict=verdict, kind=kind, message=message, lines=lines)
     for error in checked.errors:
-        last = len(comparisons[error.case].case.trace.operations) - 1
-        yield error.case, _of_error(min(error.operation, last), error, checked.tool)
-    yield from _repeated(checked)
-    yield from _unread(comparisons, checked)
+        yield error.case, _of_error(min(error.operation, last[error.case]), error)
+    # Valgrind prints an error of the same stack once, but counts each
+    printed = {(error.case, error.operation) for error in checked.errors}
+    same = next((error for error in checked.errors if not error.leak), None)
+    for place in checked.counted:
+        if same is not None and place not in printed:
+            yield place[0], _of_error(place[1], same)
+    for (case, operation), why, _ in checked.unread:
+        message = f"its report on the cases up to this one {why}, so none of them counts as seen"
+        verdict, kind = Verdict.MEMORY_ERROR, STRAYS_WHEN_CHECKED
+        yield case, _OF_CHECKER(operation=min(operation, last[case]), verdict=verdict, kind=kind, message=message)
     if checked.evasion and not (checked.stopped or checked.hung or checked.unread):  # they have symptoms of their own
-        yield _kept_away(checked)
+        by, _, message = checked.coverage.partition(": ")
+        verdict, kind = Verdict.MEMORY_ERROR, UNSEEN_WHEN_CHECKED
+        yield checked.unchecked[0], _OF_CHECKER(operation=0, verdict=verdict, kind=kind, message=message, by=by)
 
 
-def _of_error(operation: int, error: MemoryFault, tool: str) -> Symptom:
-    """The symptom of an error at an operation of a case."""
+def _cut_off(checked: Checked) -> Iterator[tuple[int, int, Verdict, str, tuple[SourceLine, ...]]]:
+    """Yield the cases that crash, hang or diverge under Valgrind only: the operation, and what it does."""
+    for case, at in checked.stopped.items():
+        yield case, at, Verdict.RUN_TIME_ERROR, "crashes", ()
+    for case, (at, lines) in checked.hung.items():
+        yield case, at, Verdict.TIME_LIMIT_EXCEEDED, "does not come back", lines
+    for case, at in checked.diverged.items():
+        if case not in checked.stopped and case not in checked.hung:
+            yield case, at, Verdict.MEMORY_ERROR, "allocates and frees in one way", ()
+
+
+def _of_error(operation: int, error: MemoryFault) -> Symptom:
+    """Return the symptom of an error at an operation of a case."""
     origin = f"; {error.origin} at {error.auxiliary[0]}" if error.auxiliary else ""
-    return Symptom(
+    return _OF_CHECKER(
         operation=operation,
         verdict=Verdict.MEMORY_LEAK if error.leak else Verdict.MEMORY_ERROR,
         kind=error.kind,
         message=f"{error.message}{origin}",
         lines=error.lines or error.auxiliary,
-        tool=Tool.MEMORY_CHECKER,
-        by=tool,
         detail=error.symptom,
         explains_state=error.explains_state,
     )
-
-
-def _checkers(
-    operation: int, *, verdict: Verdict, kind: str, message: str, by: str, lines: tuple[SourceLine, ...] = ()
-) -> Symptom:
-    return Symptom(
-        operation=operation,
-        verdict=verdict,
-        kind=kind,
-        message=message,
-        lines=lines,
-        tool=Tool.MEMORY_CHECKER,
-        by=by,
-    )
-
-
-def _cut_off(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield cases that crash, hang or diverge under Valgrind only."""
-    crashed = [(case, at, Verdict.RUN_TIME_ERROR, "crashes", ()) for case, at in checked.stopped.items()]
-    hung = [
-        (case, at, Verdict.TIME_LIMIT_EXCEEDED, "does not come back", lines)
-        for case, (at, lines) in checked.hung.items()
-    ]
-    diverged = [
-        (case, at, Verdict.MEMORY_ERROR, "allocates and frees in one way", ())
-        for case, at in checked.diverged.items()
-        if case not in checked.stopped and case not in checked.hung
-    ]
-    for case, operation, verdict, does, lines in (*crashed, *hung, *diverged):
-        operations = comparisons[case].case.trace.operations
-        at = min(operation, len(operations) - 1)
-        kind = STRAYS_WHEN_CHECKED if verdict is Verdict.MEMORY_ERROR else STOPS_WHEN_CHECKED
-        message = f"{operations[at].name} {does}; without {checked.tool} it {_OTHERWISE[kind]}"
-        yield case, _checkers(at, verdict=verdict, kind=kind, message=message, by=checked.tool, lines=lines)
-
-
-def _repeated(checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield the errors that Valgrind only counted: it prints an error of the same stack once, but counts each."""
-    reported = {(error.case, error.operation) for error in checked.errors}
-    same = next((error for error in checked.errors if not error.leak), None)
-    for case, operation in checked.counted:
-        if same is not None and (case, operation) not in reported:
-            yield case, _of_error(operation, same, checked.tool)
-
-
-def _unread(comparisons: Sequence[Comparison], checked: Checked) -> Iterator[tuple[int, Symptom]]:
-    """Yield (case number, symptom) where a report of Valgrind could not be read to its end."""
-    for (number, operation), why, _ in checked.unread:
-        at = min(operation, len(comparisons[number].case.trace.operations) - 1)
-        message = f"its report on the cases up to this one {why}, so none of them counts as seen"
-        verdict, kind = Verdict.MEMORY_ERROR, STRAYS_WHEN_CHECKED
-        yield number, _checkers(at, verdict=verdict, kind=kind, message=message, by=checked.tool)
-
-
-def _kept_away(checked: Checked) -> tuple[int, Symptom]:
-    """Return the first case that the program kept from Valgrind without another symptom, with its symptom."""
-    by, _, message = checked.coverage.partition(": ")
-    verdict, kind = Verdict.MEMORY_ERROR, UNSEEN_WHEN_CHECKED
-    return checked.unchecked[0], _checkers(0, verdict=verdict, kind=kind, message=message, by=by)

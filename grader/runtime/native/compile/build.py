@@ -20,8 +20,8 @@ from grader.runtime.native.compile import diagnostics
 from grader.runtime.native.compile.diagnostics import Diagnostic
 from grader.runtime.native.compile.harness_objects import SANITIZED_CALLS, TRACED_CALLS
 from grader.runtime.native.compile.link import Linked, link
-from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, Compiled, compile_file, link_file
-from grader.runtime.native.project import CProject, NativeProgram
+from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, Compiled, compile_file, compile_once, link_file
+from grader.runtime.native.project import CProject
 from grader.runtime.native.scan.elf import Bind, Elf, Symbols
 from grader.runtime.native.scan.expected import too_many_sections, too_much
 from grader.runtime.native.scan.rejected import (
@@ -83,13 +83,13 @@ def build(
         missing = [name for name in project.functions if name not in symbols.defined]
         findings += _symbol_findings(project, elf, symbols, missing)
         if all(finding.field in allowed for finding in suspicions) and (not missing or relaxed):
-            linked = link_file(project, work, compiled, missing)
+            linked = link_file(project, work, elf, missing)
             spent += linked.cpu_seconds
             failed = _link_findings(project, work, linked)
             findings += failed
             if not failed:
-                program = NativeProgram(content=linked.native, checked=linked.checked, source_name=project.source_name)
-                suspicions += program_findings(project, work, compiled, linked)
+                program = linked.program(project.source_name)
+                suspicions += program_findings(project, work, elf, linked)
     rejected = [finding for finding in dict.fromkeys(suspicions) if finding.field not in allowed]
     return Built(
         program=program if not rejected else None,
@@ -234,21 +234,13 @@ def _built(
     The result has no program when gcc was stopped, the object exceeds a bound (`too_much`) or the link failed.
     Warnings are forgiven: the code that gcc inserts causes more of them.
     """
-    work.add(project.source_name, source)
-    work.add(project.header.name, project.header.read_bytes())
     flags = [flag for flag in project.compile_command if flag != "-Werror"]
-    done = work.run([*flags, *options], limits=COMPILE_LIMITS)
-    spent = done.cpu_seconds
-    if not done.succeeded:
-        return Built(program=None, cpu_seconds=spent)
-    data = work.read(project.object_name)
-    elf = Elf.read(data)
-    if elf is None:
+    compiled = compile_once(project, work, source, [*flags, *options])
+    elf, spent = compiled.elf, compiled.cpu_seconds
+    if elf is None and compiled.done.succeeded:
         raise DriverError("gcc says that it compiled the file, and left no object")
-    if too_much(elf):
+    if elf is None or too_much(elf):
         return Built(program=None, cpu_seconds=spent)
-    linked = link(project, work, data, elf, missing=(), called_by_gcc=called)
-    program = None
-    if not linked.step:
-        program = NativeProgram(content=linked.native, source_name=project.source_name)
+    linked = link(project, work, elf, called_by_gcc=called)
+    program = None if linked.step else linked.program(project.source_name)
     return Built(program=program, cpu_seconds=spent + linked.cpu_seconds)

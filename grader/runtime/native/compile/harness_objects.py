@@ -224,8 +224,7 @@ def _link_libc(folder: Path) -> None:
 
 def _try_lanes(project: CProject, folder: Path) -> None:
     """Link a program that does nothing in every lane that works here, and store what it runs besides its functions."""
-    stubs = [f'#include "{project.header.name}"\n', *(f"{stub}\n" for stub in project.functions.values())]
-    (folder / "known_good.c").write_text("".join(stubs))
+    (folder / "known_good.c").write_text(project.stubs)
     _run_own(["gcc", *FLAGS, f"-I{project.header.parent}", "-c", "known_good.c", "-o", "known_good.o"], folder)
     starts: dict[str, list[str]] = {}
     for program, harness in (("program", "native.o"), ("checked", "valgrind.o")):

@@ -158,10 +158,9 @@ def too_much(elf: Elf) -> str:
     return ""
 
 
-def too_many_sections(programs: Iterable[bytes]) -> str:
+def too_many_sections(programs: Iterable[Elf]) -> str:
     """Return the same for the sections of linked programs; with too many, none of a program's sections is read."""
-    counts = [elf.section_count for elf in map(Elf.read, programs) if elf]
-    most = max(counts, default=0)
+    most = max(elf.section_count for elf in programs)
     return f"{most} sections; {MOST_SECTIONS} are the bound" if most > MOST_SECTIONS else ""
 
 

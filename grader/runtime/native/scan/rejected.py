@@ -12,7 +12,7 @@ from grader.core.sanitize import plain
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.native.compile.harness_objects import harness_objects
 from grader.runtime.native.compile.link import Linked
-from grader.runtime.native.compile.toolchain import Compiled, known_good_start
+from grader.runtime.native.compile.toolchain import known_good_start
 from grader.runtime.native.project import CProject
 from grader.runtime.native.scan import libc_names
 from grader.runtime.native.scan.elf import Elf
@@ -30,23 +30,6 @@ from grader.runtime.native.scan.suspects import (
 )
 from grader.runtime.native.symbolize import lines_at, run_tool
 from grader.system.sandbox import Workspace
-
-
-class Written:
-    """The text of a source file."""
-
-    def __init__(self, source: bytes, name: str) -> None:
-        self._lines = source.split(b"\n")
-        self._name = name
-
-    def line_of(self, symbol: str) -> list[SourceLine]:
-        """Return the first line with the name, less any version (`name@VERSION`); an empty list when no line has it."""
-        word = re.compile(rb"(?<![\w.$])" + re.escape(symbol.partition("@")[0].encode()) + rb"(?![\w.$])")
-        for number, line in enumerate(self._lines, 1):
-            if word.search(line):
-                return [SourceLine(file=self._name, line=number)]
-        return []
-
 
 _WORDS = {
     "constructor": "{0} is called before main, where the grader is not ready. Take the constructor away, and call the "
@@ -102,38 +85,42 @@ def object_findings(
     for section, offsets in places.items():
         look_up = partial(_lines, project, work, section, offsets)
         lines[section] = optional.run(OptionalStage.LINES, look_up, otherwise={})
-    written = Written(work.read(project.source_name), project.source_name) if to_locate else None
+    text = work.read(project.source_name).split(b"\n") if to_locate else []
     for suspect in odd:
-        source = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:] if suspect in to_locate else []
-        if not source and written and suspect in to_locate:
-            source = written.line_of(suspect.symbol)
+        source: Iterable[SourceLine] = ()
+        if suspect in to_locate:
+            at = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:]
+            source = at or islice(_lines_with(text, suspect.symbol, project.source_name), 1)
         yield _finding(suspect, source)
 
 
-def program_findings(project: CProject, work: Workspace, compiled: Compiled, linked: Linked) -> Iterator[Finding]:
+def _lines_with(text: Sequence[bytes], symbol: str, source_name: str) -> Iterator[SourceLine]:
+    """Yield the lines with the name of a section or symbol, less any version (`name@VERSION`)."""
+    word = re.compile(rb"(?<![\w.$])" + re.escape(symbol.partition("@")[0].encode()) + rb"(?![\w.$])")
+    return (SourceLine(file=source_name, line=number) for number, line in enumerate(text, 1) if word.search(line))
+
+
+def program_findings(project: CProject, work: Workspace, student: Elf, linked: Linked) -> Iterator[Finding]:
     """Yield the findings that only the linked programs show, or the object that objcopy made for them.
 
     Where something in the object was allowed, what runs before main or after it is not compared.
     """
-    student, gated = compiled.elf, Elf.read(linked.gated)
-    assert student is not None
-    for suspect in (*names_with_prefix(compiled.data, linked.prefix), *changes(student, gated, project.functions)):
+    spied = names_with_prefix(student.data, linked.prefix)
+    for suspect in (*spied, *changes(student, linked.gated, project.functions)):
         yield _finding(suspect, ())
-    programs = {name: Elf.read(content) for name, content in linked.programs.items()}
-    for name, elf in programs.items():
-        assert elf is not None  # link.py has parsed it
+    for name, elf in linked.programs.items():
         for suspect in writable_code(elf, student):
             yield _finding(suspect, ())
         addresses = program_requests(elf, linked.prefix)[:MOST_FINDINGS]
         lines = lines_at(work, name, addresses, project.source_name) if addresses else {}
         functions = functions_before(elf, addresses)
         for address in addresses:
-            frames = lines.get(address, [])
+            innermost = lines.get(address, [])[:1]
             plainly = _is_instruction(work, name, begin=functions[address], address=address)
             kind = "client-request" if plainly else "hidden-request"
-            symbol = frames[0].function if frames else ""
-            yield _finding(Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
-    starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
+            symbol = next((line.function for line in innermost), "")
+            yield _finding(Suspect(kind=kind, symbol=symbol or _UNKNOWN), innermost)
+    starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in linked.programs.items()}
     if not suspects(student) and any(linked.starts.get(lane) != words for lane, words in starts.items()):
         usual = known_good_start(project, work, student, linked.lanes)  # empties the folder
         for lane, words in starts.items():

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 
-from grader.runtime.native.scan.elf import Bind, Elf, Flag, SectionType, Symbol, SymbolType
+from grader.runtime.native.scan.elf import Bind, Elf, ElfSection, Flag, SectionType, Symbol, SymbolType
 from grader.runtime.native.scan.expected import CODE, unexpected_sections, unexpected_symbols
 
 _OURS = {
@@ -67,6 +66,7 @@ _STACK = ".note.GNU-stack"
 """Its flag says whether the stack must be executable. It never is in the grader's programs (harness_objects.py)."""
 _REDIRECTION = re.compile(r"_vg[rwn]\d*[A-Z]")
 """Names that make Valgrind call one function in the place of another (pub_tool_redir.h)."""
+_WRITABLE_CODE = Flag.WRITE | Flag.EXECUTE
 _RUN, _WRITE = 1, 2  # PF_*
 _LOAD = 1  # PT_LOAD
 _POINTER = 8
@@ -162,16 +162,12 @@ def writable_code(program: Elf, student: Elf) -> tuple[Suspect, ...]:
     both = _WRITE | _RUN
     if not any(segment.type == _LOAD and segment.flags & both == both for segment in program.segments):
         return ()
-    return _writable_code(student) or _writable_code(program)
+    names = [[section.name for section in elf.sections if _is_writable_code(section)] for elf in (student, program)]
+    return tuple(Suspect(kind="changeable-code", symbol=name) for name in names[0] or names[1])
 
 
-def _writable_code(elf: Elf) -> tuple[Suspect, ...]:
-    both = Flag.WRITE | Flag.EXECUTE
-    return tuple(_changeable(section.name) for section in elf.sections if section.flags & both == both)
-
-
-def _changeable(name: str) -> Suspect:
-    return Suspect(kind="changeable-code", symbol=name)
+def _is_writable_code(section: ElfSection) -> bool:
+    return section.flags & _WRITABLE_CODE == _WRITABLE_CODE
 
 
 def functions_before(elf: Elf, addresses: Collection[int]) -> dict[int, int]:
@@ -185,14 +181,9 @@ def _functions(elf: Elf) -> Iterator[Symbol]:
 
 
 def _of_sections(elf: Elf) -> Iterator[Suspect]:
-    both = Flag.WRITE | Flag.EXECUTE
     numbers = {id(section): number for number, section in enumerate(elf.sections)}
     symbols = tuple(elf.symbols())
-    functions = {
-        (symbol.section, symbol.value): symbol.name
-        for symbol in symbols
-        if symbol.kind == SymbolType.FUNCTION and symbol.section
-    }
+    functions = {(symbol.section, symbol.value): symbol.name for symbol in _functions(elf)}
     if any(section.name == _STACK and section.flags & Flag.EXECUTE for section in elf.sections):
         yield Suspect(kind="stack-code", symbol=_STACK)
     for section in unexpected_sections(elf):
@@ -204,38 +195,29 @@ def _of_sections(elf: Elf) -> Iterator[Suspect]:
         if loaded and kind:
             tables = elf.relocation_tables(numbers[id(section)])
             entries = list(islice(chain.from_iterable(map(elf.relocations, tables)), _MOST_LISTED))
-            suspect = partial(Suspect, kind=kind, symbol=name)
-            yield from _listed(elf, entries, suspect, symbols=symbols, functions=functions)
+            for _, _, number, addend in entries:
+                yield _listed(elf, symbols[number if number < len(symbols) else 0], addend, kind, name, functions)
             if len(entries) * _POINTER < section.size:
                 yield Suspect(kind=kind, symbol=name)
         elif loaded and name in _STARTING:
             yield Suspect(kind=_STARTING[name], symbol=name, section=name)
         elif loaded and _STEERING.fullmatch(name):
             yield Suspect(kind="steering-section", symbol=name)
-        elif section.flags & both == both:
-            yield _changeable(name)
+        elif _is_writable_code(section):
+            yield Suspect(kind="changeable-code", symbol=name)
         else:
             yield Suspect(kind="odd-section", symbol=name or "without a name")
 
 
 def _listed(
-    elf: Elf,
-    entries: Sequence[tuple[int, int, int, int]],
-    suspect: partial[Suspect],
-    *,
-    symbols: Sequence[Symbol],
-    functions: Mapping[tuple[int, int], str],
-) -> Iterator[Suspect]:
-    """Yield the functions in an array of pointers, by its relocations; the array itself where those name none."""
-    for _, _, number, addend in entries:
-        symbol = symbols[number] if number < len(symbols) else symbols[0]
-        if not 0 < symbol.section < len(elf.sections):  # not defined in this object
-            yield suspect(symbol=symbol.name) if symbol.name else suspect()
-            continue
-        offset = symbol.value + addend
-        function = functions.get((symbol.section, offset)) or symbol.name
-        place = partial(suspect, section=elf.sections[symbol.section].name, offset=offset)
-        yield place(symbol=function) if function else place()
+    elf: Elf, symbol: Symbol, addend: int, kind: str, array: str, functions: Mapping[tuple[int, int], str]
+) -> Suspect:
+    """Return the function to which an entry of an array of pointers refers, or the array where that has no name."""
+    if not 0 < symbol.section < len(elf.sections):  # not defined in this object
+        return Suspect(kind=kind, symbol=symbol.name or array)
+    offset = symbol.value + addend
+    name = functions.get((symbol.section, offset)) or symbol.name or array
+    return Suspect(kind=kind, symbol=name, section=elf.sections[symbol.section].name, offset=offset)
 
 
 def _of_symbols(elf: Elf) -> Iterator[Suspect]:

@@ -13,53 +13,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grader.core.case import Case
 from grader.core.model import Access, ModelFactory, Span
 from grader.core.verdict import SourceLine
 from grader.runtime.comparison import Comparison
 from grader.runtime.source_lines import Place
 
 TOOL = "Valgrind"
-
-LEAK = "Leak"
-"""Prefix of the kinds for lost memory."""
-
-UNSET = "Uninit"
-"""Prefix of the kinds for values that were never set."""
-
-STORE = "InvalidWrite"
-"""The kind of a store to memory that must not be written."""
-
-_OF_FREED = {"FreedRead": "reads memory that was freed", "FreedWrite": "writes to memory that was freed"}
-_EXPLAIN_STATE = frozenset(
-    {"InvalidRead", "InvalidWrite", "InvalidFree", "FreedRead", "FreedWrite", "UninitCondition", "UninitValue"}
-)
-
-
-def in_clues(kind: str, *, freed: bool) -> str:
-    """Return the word for clues; Memcheck has one kind for freed memory and for memory that was never allocated."""
-    if kind.startswith(LEAK):
-        return "leak"
-    return kind.replace("Invalid", "Freed") if freed else kind
-
-
-def in_words(kind: str, message: str, *, freed: bool) -> str:
-    """Return the error in Memcheck's words, or in plainer words."""
-    if kind.startswith(LEAK):
-        return "memory that was allocated here is never freed"
-    return _OF_FREED.get(in_clues(kind, freed=freed), message)
-
-
-def origin(kind: str, *, freed: bool) -> str:
-    """Return what happened at an error's second stack, as a sentence that a place ends."""
-    if freed:
-        return "it was freed"
-    return "the value comes from memory allocated" if kind.startswith(UNSET) else "the memory was allocated"
-
-
-def explains_state(kind: str, *, freed: bool) -> bool:
-    """Return whether an error of this kind probably caused a wrong state of the same call."""
-    return in_clues(kind, freed=freed) in _EXPLAIN_STATE
+"""The checker's name, as reports write it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +64,6 @@ class Unfreed:
 class Checked:
     """What the checker reported on all cases that it ran."""
 
-    tool: str
-    """The checker's name, as reports write it."""
     asked: int
     """The number of cases that it was to run."""
     errors: tuple[MemoryFault, ...]
@@ -144,8 +102,8 @@ class Checked:
     def unexplained_end(self) -> str:
         """How the checker ended, where something outside the program could have caused that too; "" otherwise."""
         middle = "of its report" if self.cut else "of a case" if self.unexplained else ""
-        ended = f"{self.tool} ended in the middle {middle}, and nobody says why" if middle else ""
-        return f"{self.tool} did not start the program: {self.refused}" if self.refused else ended
+        ended = f"{TOOL} ended in the middle {middle}, and nobody says why" if middle else ""
+        return f"{TOOL} did not start the program: {self.refused}" if self.refused else ended
 
     @property
     def unseen(self) -> frozenset[int]:
@@ -161,7 +119,7 @@ class Checked:
         """What the checker saw, in a sentence; "" when it saw everything."""
         if not self.unchecked:
             return ""
-        seen = f"{self.tool} saw {self.asked - len(self.unchecked)} of {self.asked} cases only: "
+        seen = f"{TOOL} saw {self.asked - len(self.unchecked)} of {self.asked} cases only: "
         if not self.evasion:
             return f"{seen}no time was left for the others. They cost no point."
         return f"{seen}the program {self.evasion}. The others earn no points for the use of memory."
@@ -190,13 +148,14 @@ def allowed_spans(comparison: Comparison, model: ModelFactory) -> tuple[tuple[Sp
     return (*allowed, judging.allowed())
 
 
+@dataclass(frozen=True, slots=True)
 class Contract:
     """What each operation of a case may touch. Operations after those of `allowed` may touch everything."""
 
-    def __init__(self, case: Case, allowed: Sequence[tuple[Span, ...]], *, strict: bool) -> None:
-        self.calls = [operation.name for operation in case.trace.operations]
-        self.allowed = allowed
-        self.strict = strict
+    calls: Sequence[str]
+    allowed: Sequence[tuple[Span, ...]]
+    strict: bool
+    """Whether nothing may be touched that an operation may only read."""
 
     def guards(self, operation: int) -> bool:
         """Whether anything is forbidden in this operation."""

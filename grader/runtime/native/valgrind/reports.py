@@ -26,17 +26,7 @@ from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
 from grader.runtime.native.replay import FrameKind, HarnessFrame
-from grader.runtime.native.valgrind.memory_faults import (
-    LEAK,
-    STORE,
-    UNSET,
-    MemoryFault,
-    Unfreed,
-    explains_state,
-    in_clues,
-    in_words,
-    origin,
-)
+from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
 from grader.runtime.source_lines import Place
 
 _COUNT = struct.Struct("<i")
@@ -71,6 +61,10 @@ class RunProgress:
     def through(self) -> bool:
         """Whether all cases came to their end."""
         return len(self.ended) == len(self.planned)
+
+    def did_all(self, case: int) -> bool:
+        """Whether it did all operations of the case; it stops before a poke that does not fit the program's state."""
+        return len(self.did[case]) == self.planned[case]
 
     def fits(self, place: Place, *, after: Place | None, leaks: bool) -> bool:
         """Whether the harness can have marked errors (or `leaks`) at this place, and the place comes after `after`."""
@@ -141,6 +135,14 @@ _MOST_STACKS, _MOST_FRAMES = 3, 32
 _MOST_FORBIDDEN = 16
 """Forbidden ranges of one operation; harness.c reports no more."""
 
+_LEAK, _UNSET, _STORE = "Leak", "Uninit", "InvalidWrite"
+"""Kinds of errors, or their beginnings: lost memory, values that were never set, stores to what is no memory."""
+_OF_FREED = {"FreedRead": "reads memory that was freed", "FreedWrite": "writes to memory that was freed"}
+_EXPLAIN_STATE = frozenset(
+    {"InvalidRead", "InvalidWrite", "InvalidFree", "FreedRead", "FreedWrite", "UninitCondition", "UninitValue"}
+)
+"""Kinds of errors that probably caused a wrong state of the same call."""
+
 _MOST_NAMED = 2000
 _VALGRINDS_OWN = "vgpreload_"
 """The beginning of the name of the library that has Valgrind's malloc, which libc itself calls."""
@@ -180,13 +182,7 @@ class _Error:
     """Of a leak: how many allocations of the student's, as opposed to those of libc, were never freed."""
 
 
-@dataclass(slots=True)
-class _Listed:
-    """The last list of unfreed memory: what later lists contain too, as long as they begin with the same case."""
-
-    cases: tuple[int, ...] = ()
-    unreported: int = 0
-    by_function: Counter[str] = field(default_factory=Counter)
+_NOTHING_LISTED = Unfreed(cases=(), unreported=0, by_function={})
 
 
 @dataclass(slots=True)
@@ -201,7 +197,8 @@ class _Reading:
     after: Place | None = None
     where: tuple[SourceLine, ...] = ()
     unfreed: list[Unfreed] = field(default_factory=list)
-    listed: _Listed = field(default_factory=_Listed)
+    listed: Unfreed = _NOTHING_LISTED
+    """The last list of unfreed memory: later lists contain it too, as long as they begin with the same case."""
 
     def message(self, element: ET.Element) -> None:
         """Process a client message of the harness."""
@@ -225,10 +222,10 @@ class _Reading:
         """Compare the waiting leaks, which are all of these cases, with what the harness reported as left."""
         before = self.listed
         if before.cases[:1] != cases[:1]:
-            before = _Listed()
+            before = _NOTHING_LISTED
         if len(cases) <= len(before.cases):
             return
-        leaks = [error for error in self.waiting if error.kind.startswith(LEAK)]
+        leaks = [error for error in self.waiting if error.kind.startswith(_LEAK)]
         by_function: Counter[str] = Counter()
         for leak in leaks:
             by_function[leak.lines[0][-1].function if any(leak.lines[:1]) else ""] += leak.blocks
@@ -237,11 +234,11 @@ class _Reading:
             Unfreed(
                 cases=cases[len(before.cases) :],
                 unreported=max(0, unreported - before.unreported),
-                by_function=by_function - before.by_function,
+                by_function=by_function - Counter(before.by_function),
             )
         )
-        self.listed = _Listed(cases, unreported, by_function)
-        self.waiting = [error for error in self.waiting if not error.kind.startswith(LEAK)]
+        self.listed = Unfreed(cases=cases, unreported=unreported, by_function=by_function)
+        self.waiting = [error for error in self.waiting if not error.kind.startswith(_LEAK)]
 
     def place(self, place: Place) -> None:
         """Assign the waiting errors to this place."""
@@ -285,7 +282,7 @@ def read(
     if not unread and course.through and not (reading.listed.cases and reading.listed.cases[-1] == course.at[0]):
         unread = "lacks the list of memory that was never freed"
     # a case that was cut off could not free its memory: leaks that Valgrind reports at the end do not count
-    reading.waiting = [error for error in reading.waiting if not error.kind.startswith(LEAK)]
+    reading.waiting = [error for error in reading.waiting if not error.kind.startswith(_LEAK)]
     reading.forbidden.clear()
     reading.place(course.at)
     faults = list(_faults(reading.placed, look_up, optional))
@@ -346,21 +343,29 @@ def _faults(
         ]
         if not any(lines):
             lines = [lines_by_stack.get(stack, ()) for stack in error.stacks]
-        freed = error.beside.endswith("free'd")
+        freed, leak, unset = (
+            error.beside.endswith("free'd"),
+            error.kind.startswith(_LEAK),
+            error.kind.startswith(_UNSET),
+        )
+        # Memcheck has one kind for freed memory and for memory that was never allocated
+        symptom = "leak" if leak else error.kind.replace("Invalid", "Freed") if freed else error.kind
+        allocated = "the value comes from memory allocated" if unset else "the memory was allocated"
+        message = "memory that was allocated here is never freed" if leak else _OF_FREED.get(symptom, error.message)
         yield MemoryFault(
             case=case,
             operation=operation,
-            kind="leak" if error.kind.startswith(LEAK) else error.kind,
-            symptom=in_clues(error.kind, freed=freed),
-            message=in_words(error.kind, error.message, freed=freed),
+            kind="leak" if leak else error.kind,
+            symptom=symptom,
+            message=message,
             lines=lines[0] if lines else (),
             auxiliary=lines[1] if len(lines) > 1 else (),
-            origin=origin(error.kind, freed=freed),
-            leak=error.kind.startswith(LEAK),
-            unset=error.kind.startswith(UNSET),
-            stores=error.kind == STORE,
+            origin="it was freed" if freed else allocated,
+            leak=leak,
+            unset=unset,
+            stores=error.kind == _STORE,
             breach=breach,
-            explains_state=explains_state(error.kind, freed=freed),
+            explains_state=symptom in _EXPLAIN_STATE,
         )
 
 

@@ -15,7 +15,6 @@ def confirmed(left: int, unreported: int, **by_function: int) -> HeapUse:
     case = made("one", "create_sequence 1 5 -> seq; llm_destroy -> 0", rule="traversal")
     unfreed = Unfreed(cases=(0,), unreported=unreported, by_function=by_function)
     checked = Checked(
-        tool="Valgrind",
         asked=1,
         errors=(),
         counted={},
