@@ -85,7 +85,7 @@ def look_for_advice(
     comparisons: Sequence[Comparison],
     judge: Callable[[Played], Comparison],
 ) -> Advised:
-    """Look for all three kinds, in a separate workspace. Raises `GraderError` when the grader's side breaks."""
+    """Look for all three kinds of advice in this workspace. Raises `GraderError` when the grader's side breaks."""
     if work.budget.empty:
         return Advised(advice=(_not_looked("the program took all the time that a submission has"),), cpu_seconds=0.0)
     sound = [
@@ -119,7 +119,7 @@ def _not_looked(why: str) -> Advice:
 
 
 def _undefined(played: Sequence[NativePlayed], source_name: str) -> Iterator[Advice]:
-    """Yield one advice for each line, as one problem leads to the next: with the first case and call that showed it."""
+    """Yield one advice for each line, with the first case and call that showed it."""
     first_by_line: dict[int, tuple[int, int, NativePlayed, Remark]] = {}
     for played_case in played:
         for remark in played_case.remarks:
@@ -186,7 +186,7 @@ def _to_fail(sound: Sequence[Comparison], driver: Driver) -> list[tuple[Comparis
 
 
 def _frees_and_allocates(comparison: Comparison) -> bool:
-    """Whether there is a call that does both and by the handout does its work."""
+    """Whether a call that the handout lets succeed both allocates and frees."""
     return any(
         step.allocations and step.frees and not reply.refused
         for step, reply in zip(native_played(comparison).steps, comparison.expected, strict=True)

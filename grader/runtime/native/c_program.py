@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FoldedRun(Generic[T]):
-    """Items that differ only in their numbers, and these by a constant step; a single item is a run too."""
+    """Items of one shape whose numbers change by a constant step; a single item is a run too."""
 
     items: tuple[T, ...]
     first: tuple[int, ...]

@@ -100,11 +100,11 @@ class NativeRuntime:
         return self.project.source_name
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
-        """The compiler and its neighbours; Valgrind where it is wanted."""
+        """The compiler and binutils; Valgrind where it is used."""
         return (GCC, OBJCOPY, ADDR2LINE, *([VALGRIND] if options.memory_checker else []))
 
     def unchecked(self, options: GradingOptions) -> str:
-        """What only Valgrind would see."""
+        """What only Valgrind checks, where it is not used."""
         if options.memory_checker:
             return ""
         return (

@@ -66,7 +66,7 @@ def heap_use(comparison: Comparison, traced: Sequence[BlockEvent] | None = None)
 def find_lost(
     work: Workspace, program: NativeProgram, comparisons: Sequence[Comparison], driver: Driver
 ) -> tuple[dict[int, list[BlockEvent]], float]:
-    """Return the events of the cases that say more now, by case, and the CPU seconds that it took.
+    """Return the events of the cases of which a second run reports more, by case, and its CPU seconds.
 
     They have `BlockEvent.lost_by` where memory was lost, and `HeapEvent.SCRATCH` where a call that must fail allocated.
     Raises `GraderError` when the grader's side breaks.
@@ -84,10 +84,11 @@ def find_lost(
 
 
 def confirm_lost(comparisons: Sequence[Comparison], uses: Sequence[HeapUse], checked: Checked) -> tuple[HeapUse, ...]:
-    """Return what the cases lost by Valgrind too, natively reported or not.
+    """Return what the cases lost, with what only Valgrind reports.
 
-    A case that ended lost what was left of it under Valgrind. What Valgrind lists beyond that was lost in any of the
-    cases that it lists: it counts in each of them, because only a program that changes the harness's memory hides it.
+    A case that reached its end lost what was left under Valgrind. What Valgrind lists beyond that was lost in any of
+    the cases that it lists: it counts in each of them, because only a program that changes the harness's memory hides
+    it.
     """
     confirmed = list(uses)
     ended = {number for number, comparison in enumerate(comparisons) if comparison.end is End.REACHED}

@@ -28,7 +28,6 @@ from grader.system.process import Completed, Patience
 Lane = Callable[[str, Sequence[str]], list[str]]
 """Returns the command that links the objects into a program of that name."""
 
-
 BEFORE, BEHIND = "before.rsp", "behind.rsp"
 """Files with the arguments before and behind the objects in a command that links a static program."""
 
@@ -43,7 +42,7 @@ def dynamic(target: str, objects: Sequence[str]) -> list[str]:
 def _static(linker: str, code_apart: str) -> Lane:
     """Return a lane that links a static program with this linker; forking a static program costs half as much.
 
-    What the harness needs of libc is linked to it beforehand (harness_objects.py).
+    What the harness needs of libc is linked to it beforehand (`_link_libc`).
     """
 
     def command(target: str, objects: Sequence[str]) -> list[str]:

@@ -55,7 +55,6 @@ OBJCOPY = NeededTool(
     name="objcopy", packages="binutils", purpose="keeps the submission's names apart from the grader's"
 )
 
-
 _MOST_FOREIGN = 20
 _LARGE = 48 << 20
 """The size of an object, in bytes, that gcc may still write, and whose programs need more room than any object."""

@@ -54,49 +54,6 @@ _IRELATIVE = {62: 37, 183: 1032}
 _ARRAYS = frozenset({SectionType.INIT_ARRAY, SectionType.FINI_ARRAY, SectionType.PREINIT_ARRAY})
 _CALLED = frozenset({".init", ".fini", ".ctors", ".dtors", "__libc_atexit"})
 
-
-def start(elf: Elf) -> frozenset[str]:
-    """Return all such words of one program."""
-    return frozenset([*_loader(elf), *_sections(elf), *_ifunc_values(elf)])
-
-
-def _loader(elf: Elf) -> Iterator[str]:
-    for segment in elf.segments:
-        if segment.type == _INTERPRETER:
-            yield f"interpreter {bytes(elf.content(segment)).decode(errors='replace')}"
-    table = next((section for section in elf.sections if section.type == SectionType.DYNAMIC), None)
-    if table is None:
-        return
-    content, texts = elf.content(table), b""
-    if table.link < len(elf.sections):
-        texts = bytes(elf.content(elf.sections[table.link]))
-    numbers = [int.from_bytes(content[at : at + 8], "little") for at in range(0, len(content) // 16 * 16, 8)]
-    for tag, value in zip(numbers[::2], numbers[1::2], strict=True):
-        if tag == _NEEDED:
-            yield f"library {texts[value:].partition(bytes(1))[0].decode(errors='replace')}"
-        elif tag in _FLAGS:
-            yield f"flags {tag:x} {value:x}"
-        elif tag in _TAGS:
-            yield f"DT_{_TAGS[tag]}"
-
-
-def _sections(elf: Elf) -> Iterator[str]:
-    for section in elf.sections:
-        if section.flags & Flag.ALLOC and (section.type in _ARRAYS or section.name in _CALLED):
-            yield f"{section.name} of {section.size} bytes"
-
-
-def _ifunc_values(elf: Elf) -> Iterator[str]:
-    """Yield the values that functions choose, without libc's: which of those there are depends on what is called."""
-    known = elf.choosers()
-    for table in elf.sections:
-        if table.type == SectionType.RELA and table.flags & Flag.ALLOC:
-            values = [added for _, kind, _, added in elf.relocations(table) if kind == _IRELATIVE.get(elf.machine)]
-            strange = sum(added not in known for added in values)
-            if strange:
-                yield f"{strange} values in {table.name} that functions choose"
-
-
 _MOST_SYMBOLS = 20_000
 _MOST_BESIDE = 16 << 20
 """Bytes of an object that are not part of the program: debug lines, relocations, symbols. Real files have 100 kB."""
@@ -159,7 +116,7 @@ def too_much(elf: Elf) -> str:
 
 
 def too_many_sections(programs: Iterable[Elf]) -> str:
-    """Return the same for the sections of linked programs; with too many, none of a program's sections is read."""
+    """Return how many sections the largest of these programs has, with the bound; "" when it is within the bound."""
     most = max(elf.section_count for elf in programs)
     return f"{most} sections; {MOST_SECTIONS} are the bound" if most > MOST_SECTIONS else ""
 
@@ -233,3 +190,45 @@ def _full_size(elf: Elf, section: ElfSection) -> int:
         (full,) = _COMPRESSED.unpack_from(elf.content(section))
         return int(full)
     return section.size
+
+
+def start(elf: Elf) -> frozenset[str]:
+    """Return what a linked program runs besides its functions and what it makes the loader do, in words."""
+    return frozenset([*_loader(elf), *_sections(elf), *_ifunc_values(elf)])
+
+
+def _loader(elf: Elf) -> Iterator[str]:
+    for segment in elf.segments:
+        if segment.type == _INTERPRETER:
+            yield f"interpreter {bytes(elf.content(segment)).decode(errors='replace')}"
+    table = next((section for section in elf.sections if section.type == SectionType.DYNAMIC), None)
+    if table is None:
+        return
+    content, texts = elf.content(table), b""
+    if table.link < len(elf.sections):
+        texts = bytes(elf.content(elf.sections[table.link]))
+    numbers = [int.from_bytes(content[at : at + 8], "little") for at in range(0, len(content) // 16 * 16, 8)]
+    for tag, value in zip(numbers[::2], numbers[1::2], strict=True):
+        if tag == _NEEDED:
+            yield f"library {texts[value:].partition(bytes(1))[0].decode(errors='replace')}"
+        elif tag in _FLAGS:
+            yield f"flags {tag:x} {value:x}"
+        elif tag in _TAGS:
+            yield f"DT_{_TAGS[tag]}"
+
+
+def _sections(elf: Elf) -> Iterator[str]:
+    for section in elf.sections:
+        if section.flags & Flag.ALLOC and (section.type in _ARRAYS or section.name in _CALLED):
+            yield f"{section.name} of {section.size} bytes"
+
+
+def _ifunc_values(elf: Elf) -> Iterator[str]:
+    """Yield the values that functions choose, without libc's: which of those there are depends on what is called."""
+    known = elf.choosers()
+    for table in elf.sections:
+        if table.type == SectionType.RELA and table.flags & Flag.ALLOC:
+            values = [added for _, kind, _, added in elf.relocations(table) if kind == _IRELATIVE.get(elf.machine)]
+            strange = sum(added not in known for added in values)
+            if strange:
+                yield f"{strange} values in {table.name} that functions choose"

@@ -194,7 +194,7 @@ def refused(undefined: Collection[str], libc: Callable[[], Mapping[str, str]]) -
 
 
 def stub(declaration: str, name: str, as_name: str) -> str:
-    """Return the C definition that replaces it; a function ignores its arguments, whatever they are."""
+    """Return the C definition that replaces a function or variable; a function ignores its arguments."""
     if declaration:
         return f"{declaration.format(as_name)};"
     calls = _CALLS.get(_plain(name))

@@ -25,33 +25,6 @@ _OURS = {
 _RENAMED = re.compile(r"s[0-9a-f]{16}")
 _COMPARED_FLAGS = Flag.ALLOC | Flag.WRITE | Flag.EXECUTE | Flag.TLS
 
-
-def changes(student: Elf, gated: Elf | None, functions: Collection[str]) -> Iterator[Suspect]:
-    """Yield what the object after objcopy has and should not have.
-
-    These are sections that neither the student's object had nor link.py made, unexpected symbols that the student's
-    object did not have, and symbols visible to other objects except `functions` and those that link.py renamed.
-    """
-    if gated is None or not gated.sections:
-        yield Suspect(kind="odd-section", symbol="sections")
-        return
-    known = {(section.name, section.type, section.flags & _COMPARED_FLAGS) for section in student.sections}
-    for section in gated.sections:
-        shape, flags = _OURS.get(section.name, (SectionType.PROGBITS, ()))
-        ours = section.type == shape and section.flags & _COMPARED_FLAGS in flags
-        same = (section.name, section.type, section.flags & _COMPARED_FLAGS) in known
-        if section.flags & Flag.ALLOC and not ours and not same:
-            yield Suspect(kind="odd-section", symbol=section.name)
-    before = set(unexpected_symbols(student))
-    for name in unexpected_symbols(gated):
-        if name not in before:
-            yield Suspect(kind="odd-symbol", symbol=name)
-    for symbol in gated.symbols():
-        seen = symbol.bind != Bind.LOCAL and symbol.section and symbol.name not in functions
-        if seen and not _RENAMED.fullmatch(symbol.name) and symbol.name not in before:
-            yield Suspect(kind="odd-symbol", symbol=symbol.name)
-
-
 _CONSTRUCTORS = re.compile(r"\.(preinit_array|init_array|ctors)(\..*)?")
 _DESTRUCTORS = re.compile(r"\.(fini_array|dtors)(\..*)?")
 _ARRAYS: dict[int, str] = {
@@ -241,3 +214,29 @@ def _matches(machine: int, code: bytes) -> Iterator[int]:
         if place % step == 0 and code.startswith(ends, place + len(begin)):
             yield place
         place = code.find(begin, place + 1)
+
+
+def changes(student: Elf, gated: Elf | None, functions: Collection[str]) -> Iterator[Suspect]:
+    """Yield what the object after objcopy has and should not have.
+
+    These are sections that neither the student's object had nor link.py made, unexpected symbols that the student's
+    object did not have, and symbols visible to other objects except `functions` and those that link.py renamed.
+    """
+    if gated is None or not gated.sections:
+        yield Suspect(kind="odd-section", symbol="sections")
+        return
+    known = {(section.name, section.type, section.flags & _COMPARED_FLAGS) for section in student.sections}
+    for section in gated.sections:
+        shape, flags = _OURS.get(section.name, (SectionType.PROGBITS, ()))
+        ours = section.type == shape and section.flags & _COMPARED_FLAGS in flags
+        same = (section.name, section.type, section.flags & _COMPARED_FLAGS) in known
+        if section.flags & Flag.ALLOC and not ours and not same:
+            yield Suspect(kind="odd-section", symbol=section.name)
+    before = set(unexpected_symbols(student))
+    for name in unexpected_symbols(gated):
+        if name not in before:
+            yield Suspect(kind="odd-symbol", symbol=name)
+    for symbol in gated.symbols():
+        seen = symbol.bind != Bind.LOCAL and symbol.section and symbol.name not in functions
+        if seen and not _RENAMED.fullmatch(symbol.name) and symbol.name not in before:
+            yield Suspect(kind="odd-symbol", symbol=symbol.name)

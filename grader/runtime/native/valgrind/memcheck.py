@@ -40,125 +40,7 @@ from grader.system.sandbox import Workspace
 _LEAST_SECONDS, _BUILDS, _TIMES_NATIVE = 2.0, 12, 100  # each is several times what Valgrind was seen to need
 _HARNESS_SECONDS = 0.0005  # per native case, for its own process; under Valgrind there is no such process
 
-
-def enough(natively: Iterable[float], building: float) -> float:
-    """Return the most CPU seconds that Valgrind needs for cases that took the seconds `natively`.
-
-    `building` is the time that compiling and linking took here: a measure of this machine's speed.
-    """
-    start = max(_LEAST_SECONDS, _BUILDS * building)
-    return start + _TIMES_NATIVE * sum(max(0.0, seconds - _HARNESS_SECONDS) for seconds in natively)
-
-
-def diverged(
-    courses: Iterable[RunProgress],
-    steps: Mapping[int, Sequence[NativeStep]],
-    wrong: Collection[Place],
-) -> dict[int, int]:
-    """Return by case the first operation that differs from the native run, before any error that would explain it."""
-    first_differing: dict[int, int] = {}
-    for course in courses:
-        for case, did in course.did.items():
-            natively = [(step.allocations, step.frees, step.live) for step in steps.get(case, ())]
-            pairs = zip_longest(did, natively) if case in course.ended else zip(did, natively, strict=False)
-            first = next((number for number, (here, there) in enumerate(pairs) if here != there), None)
-            if natively and first is not None and not any((case, number) in wrong for number in range(first + 1)):
-                first_differing[case] = first
-    return first_differing
-
-
 _MOST_CASES = 3
-
-
-def cases_without_line(
-    comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed, shown: str | None
-) -> list[int]:
-    """Return a few cases whose first difference is in memory that the operation also reads, with no line known.
-
-    `shown` is the case of the diagnosis; it goes first, then short public ones.
-    """
-    numbers = [
-        number for number, comparison in enumerate(comparisons) if _lacks_line(number, comparison, checked, allowed)
-    ]
-
-    def place(number: int) -> tuple[bool, bool, int]:
-        case = comparisons[number].case
-        return case.name != shown, case.visibility is Visibility.HIDDEN, len(case.trace.operations)
-
-    return sorted(numbers, key=place)[:_MOST_CASES]
-
-
-def cases_with_unset(checked: Checked) -> list[int]:
-    """Return a few cases in which a value was used that was never set."""
-    return list(dict.fromkeys(error.case for error in checked.errors if error.unset))[:_MOST_CASES]
-
-
-def completed(checked: Checked, more: Checked) -> Checked:
-    """Return what is known after the further process. It adds lines, but neither errors nor cases."""
-    origins = {_identity(error): error.auxiliary for error in more.errors if error.unset}
-    return replace(
-        checked,
-        errors=tuple(
-            replace(error, auxiliary=error.auxiliary or origins.get(_identity(error), ())) for error in checked.errors
-        ),
-        stores=more.stores | checked.stores,
-        copies=more.copies,
-        processes=checked.processes + more.processes,
-        cpu_seconds=checked.cpu_seconds + more.cpu_seconds,
-    )
-
-
-def advice(comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed) -> Iterator[Advice]:
-    """Yield advice on stores by calls that may touch nothing, when no effect is left afterwards: each line once.
-
-    Only public cases are used: by its choice of lines a program could otherwise reveal a hidden case.
-    """
-    seen = set()
-    for breach in checked.breaches:
-        comparison = comparisons[breach.case]
-        touches_nothing = tuple(allowed[breach.case][breach.operation : breach.operation + 1]) == ((),)
-        visible = _touched(comparison, breach.operation)
-        hidden = comparison.case.visibility is Visibility.HIDDEN
-        if hidden or not breach.stores or visible or not touches_nothing or breach.lines[:1] in seen:
-            continue
-        seen.add(breach.lines[:1])
-        call = comparison.case.trace.operations[breach.operation].name
-        yield Advice(
-            kind="breach",
-            message=f"{call} writes here to memory that it should leave alone, though nothing of it is left afterwards",
-            case=comparison.case.name,
-            operation=breach.operation + 1,
-            source=breach.lines,
-        )
-
-
-def _lacks_line(number: int, comparison: Comparison, checked: Checked, allowed: Allowed) -> bool:
-    """Whether the last operation with a contract went wrong, had to read, and has no line yet."""
-    spans = allowed.get(number, ())
-    last = len(spans) - 1
-    return (
-        last >= 0
-        and any(span.access is Access.READ for span in spans[last])
-        and _touched(comparison, last)
-        and (number, last) not in checked.stores
-        and number not in {*checked.stopped, *checked.hung, *checked.unchecked}
-        and comparison.played.complete
-    )
-
-
-def _touched(comparison: Comparison, operation: int) -> bool:
-    """Whether the native pass shows a difference in shared memory."""
-    return any(
-        SHARED_MEMORY in difference.tags
-        for deviation in comparison.deviations
-        if deviation.operation == operation
-        for difference in deviation.judgement.differences
-    )
-
-
-def _identity(error: MemoryFault) -> tuple[object, ...]:
-    return error.case, error.operation, error.kind, error.lines
-
 
 MOST_PROCESSES = 4
 """The most processes for one submission, whatever it does."""
@@ -340,3 +222,119 @@ class _Processes:
                 self.stopped[cut_off] = run.course.at[1]
             if run.gives_up:
                 break
+
+
+def enough(natively: Iterable[float], building: float) -> float:
+    """Return the most CPU seconds that Valgrind needs for cases that took the seconds `natively`.
+
+    `building` is the time that compiling and linking took here: a measure of this machine's speed.
+    """
+    start = max(_LEAST_SECONDS, _BUILDS * building)
+    return start + _TIMES_NATIVE * sum(max(0.0, seconds - _HARNESS_SECONDS) for seconds in natively)
+
+
+def diverged(
+    courses: Iterable[RunProgress],
+    steps: Mapping[int, Sequence[NativeStep]],
+    wrong: Collection[Place],
+) -> dict[int, int]:
+    """Return by case the first operation that differs from the native run, before any error that would explain it."""
+    first_differing: dict[int, int] = {}
+    for course in courses:
+        for case, did in course.did.items():
+            natively = [(step.allocations, step.frees, step.live) for step in steps.get(case, ())]
+            pairs = zip_longest(did, natively) if case in course.ended else zip(did, natively, strict=False)
+            first = next((number for number, (here, there) in enumerate(pairs) if here != there), None)
+            if natively and first is not None and not any((case, number) in wrong for number in range(first + 1)):
+                first_differing[case] = first
+    return first_differing
+
+
+def cases_without_line(
+    comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed, shown: str | None
+) -> list[int]:
+    """Return a few cases whose first difference is in memory that the operation also reads, with no line known.
+
+    `shown` is the case of the diagnosis; it goes first, then short public ones.
+    """
+    numbers = [
+        number for number, comparison in enumerate(comparisons) if _lacks_line(number, comparison, checked, allowed)
+    ]
+
+    def place(number: int) -> tuple[bool, bool, int]:
+        case = comparisons[number].case
+        return case.name != shown, case.visibility is Visibility.HIDDEN, len(case.trace.operations)
+
+    return sorted(numbers, key=place)[:_MOST_CASES]
+
+
+def cases_with_unset(checked: Checked) -> list[int]:
+    """Return a few cases in which a value was used that was never set."""
+    return list(dict.fromkeys(error.case for error in checked.errors if error.unset))[:_MOST_CASES]
+
+
+def completed(checked: Checked, more: Checked) -> Checked:
+    """Return what is known after the further process. It adds lines, but neither errors nor cases."""
+    origins = {_identity(error): error.auxiliary for error in more.errors if error.unset}
+    return replace(
+        checked,
+        errors=tuple(
+            replace(error, auxiliary=error.auxiliary or origins.get(_identity(error), ())) for error in checked.errors
+        ),
+        stores=more.stores | checked.stores,
+        copies=more.copies,
+        processes=checked.processes + more.processes,
+        cpu_seconds=checked.cpu_seconds + more.cpu_seconds,
+    )
+
+
+def advice(comparisons: Sequence[Comparison], checked: Checked, allowed: Allowed) -> Iterator[Advice]:
+    """Yield advice on stores by calls that may touch nothing, when no effect is left afterwards: each line once.
+
+    Only public cases are used: by its choice of lines a program could otherwise reveal a hidden case.
+    """
+    seen = set()
+    for breach in checked.breaches:
+        comparison = comparisons[breach.case]
+        touches_nothing = tuple(allowed[breach.case][breach.operation : breach.operation + 1]) == ((),)
+        visible = _touched(comparison, breach.operation)
+        hidden = comparison.case.visibility is Visibility.HIDDEN
+        if hidden or not breach.stores or visible or not touches_nothing or breach.lines[:1] in seen:
+            continue
+        seen.add(breach.lines[:1])
+        call = comparison.case.trace.operations[breach.operation].name
+        yield Advice(
+            kind="breach",
+            message=f"{call} writes here to memory that it should leave alone, though nothing of it is left afterwards",
+            case=comparison.case.name,
+            operation=breach.operation + 1,
+            source=breach.lines,
+        )
+
+
+def _lacks_line(number: int, comparison: Comparison, checked: Checked, allowed: Allowed) -> bool:
+    """Whether the last operation with a contract went wrong, had to read, and has no line yet."""
+    spans = allowed.get(number, ())
+    last = len(spans) - 1
+    return (
+        last >= 0
+        and any(span.access is Access.READ for span in spans[last])
+        and _touched(comparison, last)
+        and (number, last) not in checked.stores
+        and number not in {*checked.stopped, *checked.hung, *checked.unchecked}
+        and comparison.played.complete
+    )
+
+
+def _touched(comparison: Comparison, operation: int) -> bool:
+    """Whether the native pass shows a difference in shared memory."""
+    return any(
+        SHARED_MEMORY in difference.tags
+        for deviation in comparison.deviations
+        if deviation.operation == operation
+        for difference in deviation.judgement.differences
+    )
+
+
+def _identity(error: MemoryFault) -> tuple[object, ...]:
+    return error.case, error.operation, error.kind, error.lines

@@ -22,6 +22,14 @@ TOOL = "Valgrind"
 """The checker's name, as reports write it."""
 
 
+Allowed = Mapping[int, Sequence[tuple[Span, ...]]]
+"""By case, what each of its operations may touch, up to and including the first with a wrong record."""
+
+_MOST_SPANS = 2
+_CONTRACT = struct.Struct(f"<{1 + 3 * _MOST_SPANS}i")
+_NOTHING_ALLOWED = _CONTRACT.pack(1, *[0] * 3 * _MOST_SPANS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFault:
     """One error that the checker reported. `operation` counts from 0; for a leak it is the number of operations."""
@@ -123,14 +131,6 @@ class Checked:
         if not self.evasion:
             return f"{seen}no time was left for the others. They cost no point."
         return f"{seen}the program {self.evasion}. The others earn no points for the use of memory."
-
-
-Allowed = Mapping[int, Sequence[tuple[Span, ...]]]
-"""By case, what each of its operations may touch, up to and including the first with a wrong record."""
-
-_MOST_SPANS = 2
-_CONTRACT = struct.Struct(f"<{1 + 3 * _MOST_SPANS}i")
-_NOTHING_ALLOWED = _CONTRACT.pack(1, *[0] * 3 * _MOST_SPANS)
 
 
 def allowed_spans(comparison: Comparison, model: ModelFactory) -> tuple[tuple[Span, ...], ...]:
