@@ -81,10 +81,10 @@ def test_hidden_cases_are_not_counted() -> None:
     source = changed(("required > engine->free_local_blocks", "required >= engine->free_local_blocks"))
     record = graded_text(source, *stories, *others, *secret)
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.broken.startswith("Task 2: ")
-    assert "exactly when as many blocks are needed as are free: off by one" in record.diagnosis.hint
-    assert record.diagnosis.case == "made/fits0"
+    assert record.first_cause is not None
+    assert record.first_cause.clause.startswith("Task 2: ")
+    assert "exactly when as many blocks are needed as are free: off by one" in record.first_cause.hint
+    assert record.first_cause.cases[0] == "made/fits0"
 
 
 def test_every_situation_has_a_sentence_and_can_occur() -> None:
