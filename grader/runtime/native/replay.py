@@ -241,7 +241,8 @@ def replay(
             break
         hanging = {played_case.hung_in for played_case in played if played_case.hung_in}
         total = (limits.second_replay if tracing or lines else limits.replay) - spent
-        printed, seconds = _played_together(work, program, played, numbers, partial(planned, hanging=hanging), total)
+        plan_of = partial(planned, hanging=hanging)
+        printed, seconds = _played_together(work, program, played, numbers, plan_of=plan_of, total=total)
         spent += seconds
         if cases[numbers[0]].visibility is Visibility.PUBLIC:  # output of a hidden case would reveal it
             output = printed
@@ -253,6 +254,7 @@ def _played_together(
     program: NativeProgram,
     played: list[NativePlayed],
     numbers: Sequence[int],
+    *,
     plan_of: Callable[..., bytes],
     total: float,
 ) -> tuple[bytes, float]:

@@ -266,8 +266,8 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
             message=misuse.words.format(
                 size=event.size,
                 number=event.number,
-                made=_place_words("made by", event.allocated_by, event.allocated_at, comparison, lines),
-                freed=_place_words("by", event.freed_by, event.freed_at, comparison, lines),
+                made=_place_words(event.allocated_by, event.allocated_at, comparison, lines, done_by="made by"),
+                freed=_place_words(event.freed_by, event.freed_at, comparison, lines, done_by="by"),
             ),
             lines=lines.get(stack_of(at), ()),
             explains_state=misuse.explains_state,
@@ -275,7 +275,7 @@ def _misuses(comparison: Comparison, use: HeapUse, lines: Lines) -> Iterator[Sym
         )
 
 
-def _place_words(done_by: str, number: int, address: int, comparison: Comparison, lines: Lines) -> str:
+def _place_words(number: int, address: int, comparison: Comparison, lines: Lines, *, done_by: str) -> str:
     """Say which call did it, and where, in words that begin with a space; "" if that is not known."""
     line = next(iter(lines.get(stack_of(address), ())), None)
     return f" {done_by} {_call(number, comparison)} at {line}" if line is not None else ""
@@ -315,7 +315,7 @@ def _leak_words(comparison: Comparison, events: Sequence[BlockEvent], lines: Lin
     first = events[0]
     operations = comparison.case.trace.operations
     count = "1 allocation" if len(events) == 1 else f"{len(events)} allocations"
-    allocation = _place_words("made by", first.allocated_by, first.allocated_at, comparison, lines)
+    allocation = _place_words(first.allocated_by, first.allocated_at, comparison, lines, done_by="made by")
     if first.lost_by >= 0:
         fate = f"lost by {_call(first.lost_by, comparison)}: nothing points there any more"
     elif first.lost_by == HELD:

@@ -169,7 +169,8 @@ def _of_sections(elf: Elf) -> Iterator[Suspect]:
             tables = elf.relocation_tables(numbers[id(section)])
             entries = list(islice(chain.from_iterable(map(elf.relocations, tables)), _MOST_LISTED))
             for _, _, number, addend in entries:
-                yield _listed(elf, symbols[number if number < len(symbols) else 0], addend, kind, name, functions)
+                symbol = symbols[number if number < len(symbols) else 0]
+                yield _listed(elf, symbol, addend, functions=functions, kind=kind, array=name)
             if len(entries) * _POINTER < section.size:
                 yield Suspect(kind=kind, symbol=name)
         elif loaded and name in _STARTING:
@@ -183,7 +184,7 @@ def _of_sections(elf: Elf) -> Iterator[Suspect]:
 
 
 def _listed(
-    elf: Elf, symbol: Symbol, addend: int, kind: str, array: str, functions: Mapping[tuple[int, int], str]
+    elf: Elf, symbol: Symbol, addend: int, *, functions: Mapping[tuple[int, int], str], kind: str, array: str
 ) -> Suspect:
     """Return the function to which an entry of an array of pointers refers, or the array where that has no name."""
     if not 0 < symbol.section < len(elf.sections):  # not defined in this object
