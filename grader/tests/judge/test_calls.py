@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.judge.correlate import Call, Patterns
+from grader.judge.calls import JudgedCall, Patterns
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.programs import changed, graded_text, made
 from reference.operation import Reply
@@ -12,10 +12,10 @@ _REFUSED = Reply(text="NULL", refused=True, clause="Task 2/no-room")
 _ORDER = {"exact-fit": "all fit", "id-zero": "the id is 0"}
 
 
-def calls(count: int, *words: str, wrong: bool, expected: Reply = _ACCEPTED, refused: bool = False) -> list[Call]:
+def calls(count: int, *words: str, wrong: bool, expected: Reply = _ACCEPTED, refused: bool = False) -> list[JudgedCall]:
     """So many calls of create_sequence, each in a case of its own."""
     return [
-        Call(
+        JudgedCall(
             case=number,
             name="create_sequence",
             words=frozenset(words),
