@@ -45,4 +45,4 @@ def _graded(pool: Executor, task: Task, count: int) -> None:
     """Let the pool grade the task `count` times."""
     for future in [pool.submit(grade, task) for _ in range(count)]:
         done = future.result()
-        assert done.kept is not None, done.failure
+        assert done.stored is not None, done.failure

@@ -179,7 +179,7 @@ class _Work:
         """Whether another batch has graded it meanwhile; then its record is reported."""
         stored = self.store.record(key) if key not in self.again else None
         if stored is not None:
-            self.tell(Graded(key=key, kept=stored))
+            self.tell(Graded(key=key, stored=stored))
         return stored is not None
 
     def note(self, broken: Graded) -> None:
@@ -194,8 +194,8 @@ class _Work:
 
     def keep(self, done: Graded) -> None:
         """Store a result at once, release its lock and report it."""
-        if done.kept is not None:
-            self.store.add_record(done.kept, anew=done.key in self.again)
+        if done.stored is not None:
+            self.store.add_record(done.stored, anew=done.key in self.again)
         self.store.add_failure(self.run, done.key, done.failure)
         self.run_locks.give_back(done.key)
         self.tell(done)

@@ -273,7 +273,7 @@ class Store:
                 lab=run.lab,
                 full=run.max_score,
                 overrides=tuple(decided.get(entry.submission, ())),
-                kept=stored if entry.key else None,
+                stored=stored if entry.key else None,
             )
 
 

@@ -119,7 +119,7 @@ class Result:
     full: int
     """The points of a right program."""
     overrides: tuple[Override, ...] = ()
-    kept: StoredRecord | None = None
+    stored: StoredRecord | None = None
 
     @property
     def name(self) -> str:
@@ -129,12 +129,12 @@ class Result:
     @property
     def is_graded(self) -> bool:
         """Whether it has a score."""
-        return self.kept is not None
+        return self.stored is not None
 
     @property
     def needs_person(self) -> bool:
         """Whether it has no score until a person has looked at it."""
-        return self.kept is None and self.entry.needs_person
+        return self.stored is None and self.entry.needs_person
 
     @property
     def is_final(self) -> bool:
@@ -144,25 +144,25 @@ class Result:
     @property
     def verdict(self) -> Verdict | None:
         """The verdict after overrides; None: not graded yet."""
-        if self.kept is None:
+        if self.stored is None:
             return Verdict.JUDGE_ERROR if self.entry.failure else None
-        return self.brief.verdict if self.overrides else Verdict(self.kept.verdict)
+        return self.brief.verdict if self.overrides else Verdict(self.stored.verdict)
 
     @property
     def score(self) -> int | None:
         """The score after overrides; None without a record."""
-        return self.brief.score if self.overrides else self.kept.score if self.kept is not None else None
+        return self.brief.score if self.overrides else self.stored.score if self.stored is not None else None
 
     @property
     def record(self) -> Record:
         """The record, after overrides; when none is stored, a record that says that there is no score, and why."""
         entry = self.entry
-        if self.kept is None:
+        if self.stored is None:
             why = entry.failure or "it has not been graded yet"
             submission = Submission(name=entry.submission, notes=entry.notes, students=entry.students)
             return ungraded(self.lab, submission, self.full, why, needs_person=self.needs_person)
         try:
-            record = from_json(self.kept.json)
+            record = from_json(self.stored.json)
         except ValueError as error:
             raise StoreFailure(
                 f"the record of {self.name} cannot be read by this grader; to grade it anew: "
@@ -176,7 +176,7 @@ class Result:
 
         It has the rule of the diagnosis and the points of the rules, but no outcomes and no findings.
         """
-        stored = self.kept
+        stored = self.stored
         if stored is None:
             return self.record
         cause = (

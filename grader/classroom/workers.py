@@ -54,7 +54,7 @@ class Graded:
     """The result of a task: the record to store, or why the grader could not do its work."""
 
     key: str
-    kept: StoredRecord | None = None
+    stored: StoredRecord | None = None
     failure: str = ""
     broke: bool = False
     """Whether this grading broke; a failure of the whole machine or of the store is none of this submission."""
@@ -66,7 +66,7 @@ def grade(task: Task) -> Graded:
     Raises `OtherGrader` and `Unprotected` where no task may be graded.
     """
     try:
-        return Graded(key=task.key, kept=_stored_record(task))
+        return Graded(key=task.key, stored=_stored_record(task))
     except (OtherGrader, Unprotected):
         raise
     except GraderError as error:

@@ -267,7 +267,7 @@ def test_records_are_kept_as_json_that_reads_back(store: Store, folder: Path) ->
     """What stands in the file is the record, with nothing about whose it is."""
     run = planned(store, folder)
     for done in graded(store, folder, run):
-        assert done.kept is not None
-        record = from_json(done.kept.json)
-        assert (record.score, record.verdict) == (done.kept.score, done.kept.verdict)
+        assert done.stored is not None
+        record = from_json(done.stored.json)
+        assert (record.score, record.verdict) == (done.stored.score, done.stored.verdict)
         assert record.submission.students == ()

@@ -25,8 +25,7 @@ from grader.classroom import dask_cluster as clusters
 from grader.classroom.dask_cluster import cluster
 from grader.classroom.worker_pool import MOST_SECONDS_TO_END
 from grader.classroom.workers import KILLED, grade
-from grader.cli import batch as commands
-from grader.cli.grading import Where
+from grader.cli.batch import BatchOptions, Where
 from grader.cli.parser import Parser
 from grader.core.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
 from grader.tests.support.classes import children, finished, made_counters, records, start, until
@@ -239,9 +238,7 @@ def test_a_scheduler_that_is_not_there_is_one_clear_error(monkeypatch: pytest.Mo
 
 def read(word: str) -> object:
     """What `grade batch` understands by it."""
-    parser = Parser("grade batch", "")
-    commands.options(parser)
-    return parser.read(["folder", "--executor", word])["executor"]
+    return Parser("grade batch", "", BatchOptions).read(["folder", "--executor", word]).where.executor
 
 
 @pytest.mark.parametrize("word", ["dask:/x", "dask://host", "dask://host:0", "dask://host:65536", "tcp://host:1", ""])
@@ -258,4 +255,4 @@ def test_without_the_package_the_command_is_said(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "distributed", None)
 
     with pytest.raises(ToolMissing, match="scripts/setup --dask"):
-        Where(jobs=1, executor="127.0.0.1:8786", sandbox=None).workers(3)
+        Where(jobs=1, executor="127.0.0.1:8786").workers(3)

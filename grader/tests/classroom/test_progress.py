@@ -8,7 +8,7 @@ import time
 import pytest
 
 from grader.classroom.workers import Graded
-from grader.cli.progress import Progress, progress
+from grader.cli.terminal import Progress, progress
 from grader.tests.classroom.test_store import kept
 
 
@@ -16,11 +16,11 @@ def test_all_that_is_counted_is_told(capsys: pytest.CaptureFixture[str]) -> None
     """Done, failing, without a score, rate, time left; what was there before does not make it look quick."""
     with progress(1000, done=900, failing=5) as tell:
         tell.started -= 10
-        tell(Graded(key="a", kept=kept("a")), 1)
+        tell(Graded(key="a", stored=kept("a")), 1)
         tell(Graded(key="b", failure="no time"), 3)
         assert capsys.readouterr().err == ""
         tell.last_report -= 60
-        tell(Graded(key="c", kept=kept("c")), 1)
+        tell(Graded(key="c", stored=kept("c")), 1)
         line = capsys.readouterr().err
 
     told = r"905 of 1000 done, 7 failing, 3 without a score, 0\.\d a second, \d:\d\d min left\n"
