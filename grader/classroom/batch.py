@@ -13,9 +13,9 @@ from pathlib import Path
 from grader.assignment.lab import Lab
 from grader.assignment.settings import Settings
 from grader.assignment.source import Source
+from grader.classroom.database import RunLocks
 from grader.classroom.discover import Submitted
 from grader.classroom.fingerprint import GradingPlan, grading_plan, meant_headers, source_id
-from grader.classroom.locks import RunLocks
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store
 from grader.classroom.stored_result import Entry
@@ -125,7 +125,7 @@ def grade_run(
     Raises `OtherGrader`, and `Unprotected` where a machine that grades has less than `level` of protection from a
     submission.
     """
-    work = _Work(store=store, run=run, run_locks=run_locks, tell=tell, level=level, again=frozenset(again))
+    work = _OpenRun(store=store, run=run, run_locks=run_locks, tell=tell, level=level, again=frozenset(again))
     waiting = store.pending(run, again=work.again)
     while waiting:
         elsewhere: list[tuple[str, str]] = []
@@ -141,7 +141,7 @@ def grade_run(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _OpenRun:
     """A run in progress."""
 
     store: Store
@@ -201,7 +201,7 @@ class _Work:
         self.tell(done)
 
 
-def _all_but_broken(tasks: Iterator[Task], work: _Work, workers: Workers, window: int) -> list[tuple[Task, Graded]]:
+def _all_but_broken(tasks: Iterator[Task], work: _OpenRun, workers: Workers, window: int) -> list[tuple[Task, Graded]]:
     """Grade the tasks, in any order, and return those whose grading broke."""
     task = next(tasks, None)
     if task is None:

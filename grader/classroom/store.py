@@ -16,17 +16,19 @@ import hashlib
 import json
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from grader.assignment.source import Source
-from grader.classroom.database import Database, opened
-from grader.classroom.schema import checked, packed, unpacked
+from grader.classroom.database import Database, checked, opened, packed, unpacked
 from grader.classroom.stored_result import Entry, Result, StoredRecord
 from grader.core.errors import UsageError
-from grader.core.record import Override, Student
+from grader.core.record import Override, Record, Student
+from grader.core.verdict import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,3 +290,145 @@ def _dumped(value: Student | Sequence[Student]) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+_UNUSED = "WHERE key NOT IN (SELECT key FROM results WHERE run NOT IN (SELECT value FROM json_each(?)))"
+_RECORDS, _GIVEN_UP = f"FROM records {_UNUSED}", f"FROM given_up {_UNUSED}"
+_SOURCES = (
+    "FROM sources WHERE id NOT IN (SELECT source FROM results "
+    "WHERE source IS NOT NULL AND run NOT IN (SELECT value FROM json_each(?)))"
+)
+_RECORD_BYTES = "coalesce(sum(length(packed) + length(points)), 0)"
+_SOURCE_BYTES = "coalesce(sum(length(content) + length(headers)), 0)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prunable:
+    """What would be removed."""
+
+    runs: tuple[Run, ...]
+    records: int
+    sources: int
+    size: int
+    """In bytes."""
+
+
+def runs_to_remove(store: Store, named: Collection[int], keep: int | None) -> tuple[Run, ...]:
+    """Return the runs with these numbers, and of each class those older than its last `keep`.
+
+    A run that counts always stays. Raises `UsageError` for a number without a run, or of a run that counts.
+    """
+    counting = {run.id for run in store.all_current()}
+    for number in named:
+        run = store.run(number)
+        if number in counting:
+            raise UsageError(
+                f"run {number} is the one that counts for {run.folder}, so it stays; to let another one count: "
+                f"grade diff {number} OTHER --apply"
+            )
+    classes: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in store.runs():
+        classes[run.lab, run.folder].append(run)
+    old = {run.id for runs in classes.values() if keep is not None for run in runs[: max(0, len(runs) - keep)]}
+    return tuple(run for run in store.runs() if run.id in old - counting or run.id in named)
+
+
+def prunable(store: Store, runs: Collection[Run]) -> Prunable:
+    """Return what would be removed with these runs."""
+    numbers = _numbers(runs)
+    records, of_records = store.database.row(f"SELECT count(*), {_RECORD_BYTES} {_RECORDS}", numbers) or (0, 0)
+    sources, of_sources = store.database.row(f"SELECT count(*), {_SOURCE_BYTES} {_SOURCES}", numbers) or (0, 0)
+    return Prunable(runs=tuple(runs), records=records, sources=sources, size=of_records + of_sources)
+
+
+def prune(store: Store, runs: Collection[Run]) -> None:
+    """Remove these runs, all or none, and free their disk space. No other process may be using the store."""
+    numbers = _numbers(runs)
+    with store.database.transaction():
+        for statement in (
+            "UPDATE runs SET beside = NULL WHERE beside IN (SELECT value FROM json_each(?))",
+            f"DELETE {_RECORDS}",
+            f"DELETE {_GIVEN_UP}",
+            "DELETE FROM results WHERE run IN (SELECT value FROM json_each(?))",
+        ):
+            store.database.change(statement, numbers)
+        store.database.change(f"DELETE {_SOURCES}", numbers)
+        store.database.change("DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", numbers)
+    store.database.change("VACUUM")
+    for _ in store.database.rows("PRAGMA wal_checkpoint(TRUNCATE)"):
+        pass
+
+
+def _numbers(runs: Collection[Run]) -> str:
+    return f"[{', '.join(str(run.id) for run in runs)}]"
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What differs in the second run; a value that one of the runs lacks is None."""
+
+    submission: str
+    verdict: tuple[str | None, str | None]
+    score: tuple[int | None, int | None]
+    rules: dict[str, tuple[int | None, int | None]]
+    """The points of the rules where they differ."""
+    cases: dict[str, tuple[str | None, str | None]]
+    """The verdicts of the cases where they differ; each case with its rule in brackets."""
+
+
+def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
+    """Yield the changes of all submissions whose verdict or points differ, in the order of their names."""
+    before, after = _by_name(store, old), _by_name(store, new)
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            change = _change(name, _record(store, old, name), _record(store, new, name))
+            if change.verdict[0] != change.verdict[1] or change.score[0] != change.score[1] or change.rules:
+                yield change
+
+
+def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
+    """Return, by submission, the values that differ where the records may differ."""
+    return {
+        result.name: (result.entry.key, result.is_graded, result.entry.failure, result.overrides)
+        for result in store.results(run)
+    }
+
+
+def _record(store: Store, run: Run, name: str) -> Record | None:
+    result = next(store.results(run, name), None)
+    return result.record if result is not None else None
+
+
+def _change(name: str, old: Record | None, new: Record | None) -> Change:
+    return Change(
+        submission=name,
+        verdict=(old.verdict if old else None, new.verdict if new else None),
+        score=(old.score if old else None, new.score if new else None),
+        rules=_others(_points(old), _points(new)),
+        cases=_others(_ends(old), _ends(new)),
+    )
+
+
+def _points(record: Record | None) -> dict[str, int]:
+    return {rule.rule: rule.points for rule in record.rules} if record is not None else {}
+
+
+def _ends(record: Record | None) -> dict[str, str]:
+    """Return how each case ended. A case can pass by its rule and still have lost memory."""
+    return (
+        {f"{outcome.case} ({outcome.rule})": _end(outcome) for outcome in record.outcomes} if record is not None else {}
+    )
+
+
+def _end(outcome: Outcome) -> str:
+    return f"passes, but {outcome.verdict}" if outcome.passed and not outcome.clean else str(outcome.verdict)
+
+
+def _others(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, tuple[T | None, T | None]]:
+    """Return the entries where the two differ, in the order of the first."""
+    return {
+        name: (old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)
+    }

@@ -15,14 +15,13 @@ from statistics import mean, median
 
 from grader.assignment.settings import Settings
 from grader.assignment.toml_table import suggestion
-from grader.classroom import batch as batches, overrides as decisions, roster as rosters
+from grader.classroom import batch as batches, roster as rosters
+from grader.classroom.database import RunLocks, run_locks
 from grader.classroom.discover import HIDDEN, Discovered, find_submissions
 from grader.classroom.fingerprint import grading_plan
-from grader.classroom.locks import RunLocks, run_locks
 from grader.classroom.roster import Roster
-from grader.classroom.run_diff import changes
-from grader.classroom.store import Run, Store, open_store
-from grader.classroom.stored_result import Result
+from grader.classroom.store import Run, Store, changes, open_store
+from grader.classroom.stored_result import Result, load_overrides
 from grader.classroom.workers import Graded, Workers, processes
 from grader.cli.parser import argument, flag, number, option, repeated, shared
 from grader.cli.selection import HowGraded, Selection, check_options, lab_named, lab_of_class, sandbox_option
@@ -164,7 +163,7 @@ def batch(options: BatchOptions) -> ExitCode:
     names = [submission.name for submission in discovered.submissions]
     decided = None
     if options.people.overrides is not None:
-        decided = decisions.load(options.people.overrides, lab.rubric, names)
+        decided = load_overrides(options.people.overrides, lab.rubric, names)
     again = _named(options.again, names)
     with open_store(store, create=True) as run_store, run_locks(store) as locks:
         if decided is None:
@@ -271,7 +270,7 @@ def regrade(options: RegradeOptions) -> ExitCode:
         decided = store.overrides(old)
         if people.overrides is not None:
             names = [result.name for result in store.results(old)]
-            decided = decisions.load(people.overrides, plan.lab.rubric, names)
+            decided = load_overrides(people.overrides, plan.lab.rubric, names)
         new = batches.replan(store, plan, old, overrides=decided, roster=roster)
         grade_all(store, new, where=options.where, locks=locks)
         code = summary(store, new)

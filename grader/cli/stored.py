@@ -12,10 +12,8 @@ from statistics import mean
 from typing import Any
 
 from grader.assignment.toml_table import suggestion
-from grader.classroom import prune as pruning
-from grader.classroom.locks import run_locks
-from grader.classroom.run_diff import Change, changes
-from grader.classroom.store import Run, Store, open_store
+from grader.classroom.database import run_locks
+from grader.classroom.store import Change, Run, Store, changes, open_store, prunable, prune, runs_to_remove
 from grader.classroom.stored_result import Result
 from grader.cli.output import Detail, check_format, check_output
 from grader.cli.parser import argument, flag, number, option, repeated, shared
@@ -116,8 +114,8 @@ def _prune(options: RunsOptions) -> None:
     if not path.is_file():
         raise StoreError(f"{path}: there is no such store; write --store with the name of one")
     with run_locks(path, alone=True), open_store(path) as store:
-        old = pruning.chosen(store, options.remove, options.keep)
-        unused = pruning.prunable(store, old)
+        old = runs_to_remove(store, options.remove, options.keep)
+        unused = prunable(store, old)
         numbers = "".join(f" {run.id}" for run in old)
         what = f"{len(old)} runs{numbers}, {unused.records} records, {unused.sources} sources"
         notify(f"{path}: this goes: {what}; {unused.size / 1e6:.1f} MB")
@@ -130,7 +128,7 @@ def _prune(options: RunsOptions) -> None:
                 notify("nothing was removed")
                 return
         before = path.stat().st_size
-        pruning.prune(store, old)
+        prune(store, old)
         notify(f"removed; the file had {before / 1e6:.1f} MB and has {path.stat().st_size / 1e6:.1f}")
 
 

@@ -15,8 +15,8 @@ import pytest
 from grader import pipeline
 from grader.assignment.settings import Settings
 from grader.classroom import batch, fingerprint, workers
+from grader.classroom.database import run_locks
 from grader.classroom.discover import find_submissions
-from grader.classroom.locks import run_locks
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.workers import Graded, Task, grade, processes
 from grader.core.errors import DriverError, OtherGrader
@@ -225,7 +225,7 @@ def test_a_worker_with_another_grader_refuses(store: Store, folder: Path, c_fold
 _SHARED = """import sys
 from pathlib import Path
 from grader.classroom import batch
-from grader.classroom.locks import run_locks
+from grader.classroom.database import run_locks
 from grader.classroom.store import open_store
 from grader.tests.support.counter_lab import added_counter, grade, in_process
 path, log = map(Path, sys.argv[1:])

@@ -23,8 +23,7 @@ from distributed import LocalCluster
 
 from grader.classroom import dask_cluster as clusters
 from grader.classroom.dask_cluster import cluster
-from grader.classroom.worker_pool import MOST_SECONDS_TO_END
-from grader.classroom.workers import KILLED, grade
+from grader.classroom.workers import KILLED, MOST_SECONDS_TO_END, grade
 from grader.cli.batch import BatchOptions, Where
 from grader.cli.parser import Parser
 from grader.core.errors import NoWorkers, OtherGrader, ToolMissing, Unprotected, UsageError
