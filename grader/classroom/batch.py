@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from json import dumps, loads
 from pathlib import Path
 
@@ -45,21 +45,20 @@ def plan(
     """Store what is to be graded: a new run, or the identical run that exists, which then goes on."""
     entries, sources = [], {}
     for submission in submitted:
-        source, note = _meant(submission.source), submission.source.notes if submission.source is not None else ()
-        known = source_id(source) if source is not None else None
-        if source is not None and known is not None:
+        source, known = submission.source, None
+        if source is not None:
+            source = replace(source, own_headers=meant_headers(source))
+            known = source_id(source)
             sources[known] = source
-        key = grading.key(known) if known is not None else hashlib.sha256(submission.failure.encode()).hexdigest()
-        entries.append(
-            Entry(
-                submission=submission.name,
-                students=submission.students,
-                notes=note,
-                source=known,
-                key=key,
-                failure=submission.failure,
-            )
+        entry = Entry(
+            submission=submission.name,
+            students=submission.students,
+            notes=source.notes if source is not None else (),
+            source=known,
+            key=grading.key(known) if known is not None else sha256(submission.failure.encode()).hexdigest(),
+            failure=submission.failure,
         )
+        entries.append(entry)
     store.add_sources(sources.items())
     run = _run(grading, place_of(folder), roster)
     return store.add_run(run, entries, overrides, _missing(roster, entries))
@@ -229,11 +228,6 @@ def _all_but_broken(tasks: Iterator[Task], work: _OpenRun, workers: Workers, win
                 work.keep(future.result())
         raise
     return broken
-
-
-def _meant(source: Source | None) -> Source | None:
-    """Return the source without the headers beside it that it cannot include."""
-    return replace(source, own_headers=meant_headers(source)) if source is not None else None
 
 
 def _source(store: Store, lab: Lab, known: str) -> Source:

@@ -147,13 +147,10 @@ def _on_disk(path: Path, entry: os.DirEntry[str]) -> ClassEntry:
         kind, trouble = EntryKind.UNKNOWN, "the link leads nowhere"
     except OSError as error:
         kind, trouble = EntryKind.UNKNOWN, f"it cannot be read: {error.strerror}"
-    filled = partial(_as_it_lies, path)
-    return ClassEntry(name=entry.name, shown=one_line(str(path)), kind=kind, trouble=trouble, filled=filled)
-
-
-@contextlib.contextmanager
-def _as_it_lies(path: Path) -> Iterator[Path]:
-    yield path
+    shown = one_line(str(path))
+    return ClassEntry(
+        name=entry.name, shown=shown, kind=kind, trouble=trouble, filled=lambda: contextlib.nullcontext(path)
+    )
 
 
 def _is_class(path: Path, source_name: str) -> bool:

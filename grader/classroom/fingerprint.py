@@ -68,8 +68,9 @@ def grading_plan(settings: Settings) -> GradingPlan:
     made_of = {
         "grader": grader_hash(),
         "cases": _digest([repr(selection.hidden), *_files(lab, selection.cases)]),
-        **_versions(lab, settings),
-        **_machine(),
+        **{tool.short_name: tools.version(tool.name) for tool in lab.runtime.tools(settings)},
+        "machine": platform.machine(),
+        "libc": " ".join(platform.libc_ver()),
     }
     return GradingPlan(
         settings=settings,
@@ -122,15 +123,6 @@ def meant_headers(source: Source) -> Mapping[str, bytes]:
                 meant[name] = content
                 texts.append(content)
     return dict(sorted(meant.items()))
-
-
-def _versions(lab: Lab, settings: Settings) -> dict[str, str]:
-    return {tool.short_name: tools.version(tool.name) for tool in lab.runtime.tools(settings)}
-
-
-def _machine() -> dict[str, str]:
-    """Return the machine's type and libc."""
-    return {"machine": platform.machine(), "libc": " ".join(platform.libc_ver())}
 
 
 def _files(lab: Lab, cases: Iterable[Case]) -> Iterator[str | bytes]:

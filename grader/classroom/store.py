@@ -28,7 +28,6 @@ from grader.classroom.database import Database, checked, opened, packed, unpacke
 from grader.classroom.stored_result import Entry, Result, StoredRecord
 from grader.core.errors import UsageError
 from grader.core.record import Override, Record, Student
-from grader.core.verdict import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +117,15 @@ class Store:
         with self.database.transaction():
             row = self.database.row("SELECT * FROM runs WHERE identity = ?", identity)
             if row is None:
-                self._insert_run(run, identity)
+                values = asdict(run) | {"id": None, "identity": identity, "started": _now()}
+                self._insert("runs", values)
                 row = self.database.row("SELECT * FROM runs WHERE id = last_insert_rowid()")
                 assert row is not None
-                self._fill("overrides", [(row["id"], *values) for values in decided])
-                self._fill("missing", [(row["id"], student) for student in absent])
+                of_run = [(row["id"], *values) for values in decided]
+                self.database.change_all("INSERT INTO overrides VALUES (?, ?, ?, ?, ?, ?)", of_run)
+                self.database.change_all(
+                    "INSERT INTO missing VALUES (?, ?)", [(row["id"], student) for student in absent]
+                )
             self._fill_results(
                 row["id"], [(*values, entry.failure) for values, entry in zip(rows, entries, strict=True)]
             )
@@ -141,31 +144,18 @@ class Store:
             [(run, *row) for row in rows],
         )
 
-    def _insert_run(self, run: Run, identity: str) -> None:
-        values = asdict(run) | {"identity": identity, "started": _now()}
-        del values["id"]
+    def _insert(self, table: str, values: Mapping[str, object], *, replace: bool = False) -> None:
         names, places = ", ".join(values), ", ".join("?" * len(values))
-        self.database.change(f"INSERT INTO runs ({names}) VALUES ({places})", *values.values())  # noqa: S608 - our names
-
-    def _fill(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-        if rows:
-            places = ", ".join("?" * len(rows[0]))
-            self.database.change_all(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our names
+        verb = "INSERT OR REPLACE" if replace else "INSERT"
+        self.database.change(f"{verb} INTO {table} ({names}) VALUES ({places})", *values.values())
 
     def add_record(self, stored: StoredRecord, *, anew: bool = False) -> None:
         """Store a record. A record that exists already stays, unless it is damaged, or this one was made `anew`."""
         with self.database.transaction():
             if anew or self.record(stored.key) is None:
-                values = {
-                    **{name: getattr(stored, name) for name in _FIELDS},
-                    "checksum": stored.checksum,
-                    "graded": _now(),
-                }
-                names, places = ", ".join(values), ", ".join("?" * len(values))
-                self.database.change(
-                    f"INSERT OR REPLACE INTO records ({names}) VALUES ({places})",  # noqa: S608 - our names
-                    *values.values(),
-                )
+                values = {name: getattr(stored, name) for name in _FIELDS}
+                values |= {"checksum": stored.checksum, "graded": _now()}
+                self._insert("records", values, replace=True)
             self.database.change("DELETE FROM given_up WHERE key = ?", stored.key)
 
     def add_failure(self, run: Run, key: str, failure: str) -> None:
@@ -383,10 +373,18 @@ def changes(store: Store, old: Run, new: Run) -> Iterator[Change]:
     """Yield the changes of all submissions whose verdict or points differ, in the order of their names."""
     before, after = _by_name(store, old), _by_name(store, new)
     for name in sorted({*before, *after}):
-        if before.get(name) != after.get(name):
-            change = _change(name, _record(store, old, name), _record(store, new, name))
-            if change.verdict[0] != change.verdict[1] or change.score[0] != change.score[1] or change.rules:
-                yield change
+        if before.get(name) == after.get(name):
+            continue
+        was, now = _record(store, old, name), _record(store, new, name)
+        change = Change(
+            submission=name,
+            verdict=(was.verdict if was else None, now.verdict if now else None),
+            score=(was.score if was else None, now.score if now else None),
+            rules=_differing(_points(was), _points(now)),
+            cases=_differing(_ends(was), _ends(now)),
+        )
+        if change.verdict[0] != change.verdict[1] or change.score[0] != change.score[1] or change.rules:
+            yield change
 
 
 def _by_name(store: Store, run: Run) -> dict[str, tuple[object, ...]]:
@@ -402,33 +400,18 @@ def _record(store: Store, run: Run, name: str) -> Record | None:
     return result.record if result is not None else None
 
 
-def _change(name: str, old: Record | None, new: Record | None) -> Change:
-    return Change(
-        submission=name,
-        verdict=(old.verdict if old else None, new.verdict if new else None),
-        score=(old.score if old else None, new.score if new else None),
-        rules=_others(_points(old), _points(new)),
-        cases=_others(_ends(old), _ends(new)),
-    )
-
-
 def _points(record: Record | None) -> dict[str, int]:
     return {rule.rule: rule.points for rule in record.rules} if record is not None else {}
 
 
 def _ends(record: Record | None) -> dict[str, str]:
     """Return how each case ended. A case can pass by its rule and still have lost memory."""
-    return (
-        {f"{outcome.case} ({outcome.rule})": _end(outcome) for outcome in record.outcomes} if record is not None else {}
-    )
-
-
-def _end(outcome: Outcome) -> str:
-    return f"passes, but {outcome.verdict}" if outcome.passed and not outcome.clean else str(outcome.verdict)
-
-
-def _others(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, tuple[T | None, T | None]]:
-    """Return the entries where the two differ, in the order of the first."""
     return {
-        name: (old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)
+        f"{outcome.case} ({outcome.rule})": "passes, but " * (outcome.passed and not outcome.clean) + outcome.verdict
+        for outcome in (record.outcomes if record is not None else ())
     }
+
+
+def _differing(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, tuple[T | None, T | None]]:
+    """Return the entries where the two differ, in the order of the first."""
+    return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}

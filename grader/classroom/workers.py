@@ -1,17 +1,24 @@
-"""Grade the submissions of a class on any executor; the processes of this machine are one of them.
+"""Grade the submissions of a class on any executor; a pool of processes on this machine is one of them.
 
 A task contains the submission itself and the fingerprint that it was planned for. So a worker needs no files except a
 clone of the grader, and refuses to grade with a different one.
+
+No call can prevent the pool from ending. The pool of Python's own library breaks as a whole when one process dies, does
+not say which call killed it, has no deadline for a call, and at its end waits for as long as a call takes. `pebble`'s
+pool (5.2) has deadlines, but needs 3 s for each process that ignores SIGTERM, one after the other, so that two of them
+delay Ctrl-C by 6 s; it leaves the programs that a killed process had started, lets busy processes outlive their parent,
+counts the time of a Ctrl-Z, and breaks as a whole when a process dies that has no call.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -107,21 +114,6 @@ def _stored_record(task: Task) -> StoredRecord:
     return StoredRecord.of(task.key, record)
 
 
-@contextlib.contextmanager
-def processes(jobs: int, most_seconds: float = MOST_SECONDS) -> Iterator[Executor]:
-    """Yield an executor with `jobs` processes of this machine and `most_seconds` for each task.
-
-    An exception inside ends the processes at once, and so does the death of this process.
-    """
-    pool = ProcessPool(jobs, most_seconds)
-    try:
-        yield pool
-    except BaseException:
-        pool.close(at_once=True)
-        raise
-    pool.close(at_once=False)
-
-
 def outcome(future: Future[Graded], task: Task) -> Graded:
     """Return the result of a task, also when its process was killed. Raises what `grade` does."""
     try:
@@ -151,9 +143,13 @@ class CallTimeout(Exception):
 
 
 class ProcessPool(Executor):
-    """An executor with `count` processes, each started for its first call, and again after it was killed."""
+    """An executor with `count` processes, each started for its first call, and again after it was killed.
 
-    def __init__(self, count: int, most_seconds: float) -> None:
+    It is used in a `with` block. An exception in the block ends the processes at once, whatever they are doing, and so
+    does the death of this process; otherwise they end when their calls are done.
+    """
+
+    def __init__(self, count: int, most_seconds: float = MOST_SECONDS) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], _Call] | None] = SimpleQueue()
         self._places = [_WorkerProcess(most_seconds) for _ in range(count)]
         self._ended = threading.Event()
@@ -168,8 +164,9 @@ class ProcessPool(Executor):
         self._calls.put((future, (function, arguments)))
         return future
 
-    def close(self, *, at_once: bool) -> None:
-        """End all processes: when their calls are done, or `at_once`, whatever they are doing."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End all processes: at once after an exception, otherwise when their calls are done."""
+        at_once = kind is not None
         with delayed_interrupts():
             with contextlib.suppress(Empty):
                 while at_once and (left := self._calls.get_nowait()) is not None:
@@ -230,7 +227,7 @@ class _WorkerProcess:
             connection = self._started()
             self._left, self._late = self._most_seconds, False
         try:
-            connection.send(call)
+            connection.send_bytes(pickle.dumps(call))
             returned, value = connection.recv()
         except (EOFError, OSError):  # also after half an answer
             self.end(time.monotonic())
@@ -273,7 +270,7 @@ class _WorkerProcess:
             if at_once:
                 self._process.terminate()
             else:
-                self._connection.send(None)
+                self._connection.send_bytes(b"")
 
     def end(self, until: float) -> None:
         """Wait for the process until that time (of `time.monotonic`), and kill it if it did not end normally."""
@@ -314,7 +311,7 @@ def _work(connection: Connection[Any, Any]) -> None:
     for number in INTERRUPTS - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
-    calls: SimpleQueue[_Call | None] = SimpleQueue()
+    calls: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(connection, calls), daemon=True).start()  # started with interrupts delayed
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
     try:
@@ -323,22 +320,22 @@ def _work(connection: Connection[Any, Any]) -> None:
         os._exit(130)
 
 
-def _make_calls(connection: Connection[Any, Any], calls: SimpleQueue[_Call | None]) -> None:
+def _make_calls(connection: Connection[Any, Any], calls: SimpleQueue[bytes]) -> None:
     while not _state.ends:
         _state.idle = True
         call = calls.get()
         _state.idle = False
-        if call is None:
+        if not call:
             return
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.send(_answer(call))
 
 
-def _answer(call: _Call) -> tuple[bool, Any]:
-    """Return (True, what the call returned) or (False, what it raised)."""
-    function, arguments = call
+def _answer(call: bytes) -> tuple[bool, Any]:
+    """Return (True, what the call returned) or (False, what it raised, or why it cannot be read)."""
     try:
         _state.busy = True
+        function, arguments = pickle.loads(call)  # noqa: S301 - from the process that started this one
         return True, function(*arguments)
     except Exception as error:  # noqa: BLE001 - it is raised where the call was asked for
         return False, error
@@ -346,24 +343,15 @@ def _answer(call: _Call) -> tuple[bool, Any]:
         _state.busy = False
 
 
-def _read(connection: Connection[Any, Any], calls: SimpleQueue[_Call | None]) -> None:
+def _read(connection: Connection[Any, Any], calls: SimpleQueue[bytes]) -> None:
     """Read calls in a thread of its own, because the end of the pool's process must be seen during a call too."""
     try:
         while True:
-            try:
-                calls.put(connection.recv())
-            except (EOFError, OSError):
-                raise
-            except Exception as error:  # noqa: BLE001 - what we are to do cannot even be read
-                calls.put((_fail, (error,)))
+            calls.put(connection.recv_bytes())
     except (EOFError, OSError):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(MOST_SECONDS_TO_END)  # in case the interrupt came where it was ignored
         os._exit(130)
-
-
-def _fail(error: Exception) -> None:
-    raise error
 
 
 def _stop(*_: object) -> None:

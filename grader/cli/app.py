@@ -5,7 +5,6 @@ The commands in this file are about the command line itself: the record's schema
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -44,32 +43,27 @@ _SHELLS = ("bash", "zsh", "tcsh")
 _TEXT = "Grade paged KV-cache memory managers: what is right, what is wrong, why, and how many points that is."
 
 
-def _guarded(app: Callable[[Sequence[str]], ExitCode]) -> Callable[[Sequence[str]], ExitCode]:
-    """Wrap the application: turn its errors into one message and an exit code. No traceback reaches a user."""
-
-    @functools.wraps(app)
-    def run(words: Sequence[str]) -> ExitCode:
+def app(words: Sequence[str]) -> ExitCode:
+    """Run a command line, and return the exit code. An error becomes one message; no traceback reaches a user."""
+    try:
         try:
-            try:
-                return app(words)
-            finally:
-                sys.stdout.flush()  # Python's own flush at exit could only print an error
-        except BrokenPipeError as error:
-            if not drop_what_failed():
-                return _broken(error)
-            return ExitCode.READER_GONE  # such as `head`: not an error, so no message
-        except SystemExit:
-            if drop_what_failed():  # rich exits by itself when the reader has closed the pipe
-                return ExitCode.READER_GONE
-            raise
-        except InputError as error:
-            return _end(str(error), error.exit_code)
-        except GraderError as error:
-            return _end(f"{error}\n(The grader could not do its work. This costs nobody a point.)", error.exit_code)
-        except Exception as error:  # noqa: BLE001 - no traceback reaches a user
+            return _run(words)
+        finally:
+            sys.stdout.flush()  # Python's own flush at exit could only print an error
+    except BrokenPipeError as error:
+        if not drop_what_failed():
             return _broken(error)
-
-    return run
+        return ExitCode.READER_GONE  # such as `head`: not an error, so no message
+    except SystemExit:
+        if drop_what_failed():  # rich exits by itself when the reader has closed the pipe
+            return ExitCode.READER_GONE
+        raise
+    except InputError as error:
+        return _end(str(error), error.exit_code)
+    except GraderError as error:
+        return _end(f"{error}\n(The grader could not do its work. This costs nobody a point.)", error.exit_code)
+    except Exception as error:  # noqa: BLE001 - no traceback reaches a user
+        return _broken(error)
 
 
 def _broken(error: Exception) -> ExitCode:
@@ -88,9 +82,7 @@ def _end(text: str, code: ExitCode) -> ExitCode:
     return code
 
 
-@_guarded
-def app(words: Sequence[str]) -> ExitCode:
-    """Run a command line, and return the exit code."""
+def _run(words: Sequence[str]) -> ExitCode:
     if not words or words[0] in ("-h", "--help"):
         _show_help()
         return ExitCode.ACCEPTED if words else ExitCode.BAD_INPUT

@@ -22,8 +22,8 @@ from grader.classroom.fingerprint import grading_plan
 from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, changes, open_store
 from grader.classroom.stored_result import Result, load_overrides
-from grader.classroom.workers import Graded, Workers, processes
-from grader.cli.parser import argument, flag, number, option, repeated, shared
+from grader.classroom.workers import Graded, ProcessPool, Workers
+from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
 from grader.cli.selection import HowGraded, Selection, check_options, lab_named, lab_of_class, sandbox_option
 from grader.cli.stored import RUN, run_named, show_changes, store_option
 from grader.cli.terminal import console, notify, progress
@@ -38,7 +38,16 @@ from grader.system.sandbox import LEVELS, require
 _MOST_HIDDEN = 5
 """The most hidden entries that are named; the others are only counted."""
 _MOST_JOBS = 64  # the number of unused user ids for graders
+_CPUS = min(_MOST_JOBS, len(os.sched_getaffinity(0)))
 _MOST_LISTED = 20
+_CLASS = """A folder for each submission, or a file or a zip for each; or a Gradescope export. All of it may be one \
+zip, as learning platforms deliver it."""
+_ROSTER = """Who is who: CSV with the columns folder (or github_username), name, and sid, email, section if you like; \
+left out: that of the run before."""
+_OVERRIDES = "Points that people decided: TOML with tables [[override]]; left out: those of the run before."
+_AGAIN = "Grade this one anew, though its record is kept: its name, or a pattern such as 'team_*'."
+_JOBS = "So many submissions are graded at once on this machine [default: one for each processor]."
+_EXECUTOR = "Not on this machine, but on the workers of the Dask scheduler there: dask://HOST:PORT."
 
 
 def _scheduler(word: str) -> str:
@@ -52,19 +61,8 @@ def _scheduler(word: str) -> str:
 class Where:
     """The options for where submissions are graded: in processes here, or by the workers of a Dask scheduler."""
 
-    jobs: int = option(
-        "--jobs",
-        "N",
-        "So many submissions are graded at once on this machine [default: one for each processor].",
-        default=min(_MOST_JOBS, len(os.sched_getaffinity(0))),
-        type=number(Number("jobs", 1, _MOST_JOBS)),
-    )
-    executor: str | None = option(
-        "--executor",
-        "WHERE",
-        "Not on this machine, but on the workers of the Dask scheduler there: dask://HOST:PORT.",
-        type=_scheduler,
-    )
+    jobs: int = option("--jobs", "N", _JOBS, default=_CPUS, type=number(Number("jobs", 1, _MOST_JOBS)))
+    executor: str | None = option("--executor", "WHERE", _EXECUTOR, type=_scheduler)
     """HOST:PORT of a scheduler; None: this machine."""
     require_sandbox: str | None = sandbox_option()
 
@@ -85,7 +83,7 @@ class Where:
     def workers(self, count: int) -> tuple[Workers, int]:
         """Return the workers for `count` submissions, and how many tasks they have at once."""
         if self.executor is None:  # per process one task under way and one waiting: this limits memory
-            return partial(processes, min(self.jobs, max(1, count))), 2 * self.jobs
+            return partial(ProcessPool, min(self.jobs, max(1, count))), 2 * self.jobs
         try:
             from grader.classroom.dask_cluster import WINDOW, cluster
         except ModuleNotFoundError as error:
@@ -99,39 +97,21 @@ class Where:
 class People:
     """The options for files in which an instructor says who is who and what people decided."""
 
-    roster: Path | None = option(
-        "--roster",
-        "FILE",
-        "Who is who: CSV with the columns folder (or github_username), name, and sid, email, section if you like; "
-        "left out: that of the run before.",
-        type=Path,
-    )
-    overrides: Path | None = option(
-        "--overrides",
-        "FILE",
-        "Points that people decided: TOML with tables [[override]]; left out: those of the run before.",
-        type=Path,
-    )
+    roster: Path | None = path_option("--roster", "FILE", _ROSTER)
+    overrides: Path | None = path_option("--overrides", "FILE", _OVERRIDES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOptions:
     """The options of `grade batch`."""
 
-    folder: Path = argument(
-        "FOLDER",
-        "A folder for each submission, or a file or a zip for each; or a Gradescope export. "
-        "All of it may be one zip, as learning platforms deliver it.",
-        type=Path,
-    )
+    folder: Path = argument("FOLDER", _CLASS, type=Path)
     where: Where = shared(Where)
     store: Path = store_option()
     people: People = shared(People)
     selection: Selection = shared(Selection)
     how: HowGraded = shared(HowGraded)
-    again: tuple[str, ...] = repeated(
-        "--again", "NAME", "Grade this one anew, though its record is kept: its name, or a pattern such as 'team_*'."
-    )
+    again: tuple[str, ...] = repeated("--again", "NAME", _AGAIN)
 
 
 def batch(options: BatchOptions) -> ExitCode:

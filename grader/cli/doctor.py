@@ -58,13 +58,6 @@ def _remains() -> str:
     )
 
 
-def _cache() -> str:
-    """Return a sentence on the folder for what the grader compiles for itself."""
-    place, users = build_cache.folder(), build_cache.users_folder()
-    instead = f", because {users} cannot be written; XDG_CACHE_HOME names another place" if place != users else ""
-    return f"cache: {place}{instead}"
-
-
 def _tried(lab: str) -> str:
     """Grade the skeleton that students of a lab begin with. Return what prevents that, "" when nothing does."""
     plan = grading_plan(Settings(lab=lab))
@@ -97,7 +90,9 @@ def doctor() -> ExitCode:
             missing.append(tool)
         table.add_row(tool.short_name, version or "[bold]missing[/bold]", tool.purpose)
     console.print(table)
-    console.print(escape(_cache()))
+    place, users = build_cache.folder(), build_cache.users_folder()
+    instead = f", because {users} cannot be written; XDG_CACHE_HOME names another place" if place != users else ""
+    console.print(escape(f"cache: {place}{instead}"))
     try:
         console.print(_protection())
         if remains := _remains():

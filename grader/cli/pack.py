@@ -13,16 +13,14 @@ from grader.cli.parser import argument, flag
 from grader.cli.selection import Selection, lab_named, lab_option
 from grader.core.errors import ExitCode, UsageError
 
+_BUNDLES = "; ".join(f"{name}, {bundle.what}" for name, bundle in BUNDLES.items())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackOptions:
     """The options of `grade pack`."""
 
-    name: str = argument(
-        "NAME",
-        f"Which bundle: {'; '.join(f'{name}, {bundle.what}' for name, bundle in BUNDLES.items())}.",
-        offer=BUNDLES.keys,
-    )
+    name: str = argument("NAME", f"Which bundle: {_BUNDLES}.", offer=BUNDLES.keys)
     folder: Path = argument("DIR", "The folder to make, with the bundle's files in it.", type=Path)
     lab: str | None = lab_option()
     replace: bool = flag("--replace", "Put it in the place of the same bundle that was packed there before.")

@@ -38,6 +38,11 @@ def option(name: str, metavar: str, text: str, *, default: Any = None, offer: Of
     return _declared((name,), offer, default=default, metavar=metavar, help=text, **how)
 
 
+def path_option(name: str, metavar: str, text: str, *, default: Path | None = None) -> Any:
+    """Return a field for an option whose value is a path."""
+    return option(name, metavar, text, default=default, type=Path)
+
+
 def repeated(name: str, metavar: str, text: str, **how: Any) -> Any:
     """Return a field for an option that may be written several times: the tuple of its values."""
     return _declared((name,), default=(), metavar=metavar, help=text, action="append", **how)

@@ -10,7 +10,7 @@ from textwrap import wrap
 from grader import pipeline
 from grader.assignment.lab import Lab
 from grader.cli.output import check_output
-from grader.cli.parser import argument, option
+from grader.cli.parser import argument, path_option
 from grader.cli.selection import (
     Selection,
     case_named,
@@ -43,7 +43,7 @@ class ReproOptions:
     case: str | None = argument("CASE", "A case; left out: the one of the diagnosis.", nargs="?", offer=case_names)
     lab: str | None = lab_option()
     public_only: bool = public_option()
-    output: Path | None = option("--output", "FILE", "Write it there.", type=Path)
+    output: Path | None = path_option("--output", "FILE", "Write it there.")
     seed: int | None = seed_option()
     without_memory_checker: bool = memory_checker_option()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from grader import pipeline
 from grader.assignment.source import collect
 from grader.cli.output import Detail, check_format, check_output
-from grader.cli.parser import argument, option, repeated, shared
+from grader.cli.parser import argument, option, path_option, repeated, shared
 from grader.cli.selection import HowGraded, Selection, check_options, lab_named, lab_of_submissions, sandbox_option
 from grader.cli.terminal import status
 from grader.core.errors import ExitCode, UsageError
@@ -25,6 +25,9 @@ from grader.report.document import Document
 from grader.report.view import Gradebook
 from grader.system.sandbox import LEVELS, require
 
+_PATH = "The file to grade, or a folder that holds it at any depth."
+_FORMAT = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
+_ALSO = "Another report of the same grading, into a file; several if you like."
 _NO_END = "the grading did not come to its end: it was interrupted, or the grader failed"
 
 _STAGES = {
@@ -44,21 +47,11 @@ _STAGES = {
 class RunOptions:
     """The options of `grade run`."""
 
-    paths: tuple[Path, ...] = argument(
-        "PATH...", "The file to grade, or a folder that holds it at any depth.", nargs="+", type=Path
-    )
+    paths: tuple[Path, ...] = argument("PATH...", _PATH, nargs="+", type=Path)
     selection: Selection = shared(Selection)
-    format: str = option(
-        "--format",
-        "FORMAT",
-        f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}.",
-        default="text",
-        offer=lambda: [*FORMATS, *GRADEBOOKS],
-    )
-    output: Path | None = option("--output", "FILE", "Write the report there instead of printing it.", type=Path)
-    also: tuple[str, ...] = repeated(
-        "--also", "FORMAT=FILE", "Another report of the same grading, into a file; several if you like."
-    )
+    format: str = option("--format", "FORMAT", _FORMAT, default="text", offer=lambda: [*FORMATS, *GRADEBOOKS])
+    output: Path | None = path_option("--output", "FILE", "Write the report there instead of printing it.")
+    also: tuple[str, ...] = repeated("--also", "FORMAT=FILE", _ALSO)
     how: HowGraded = shared(HowGraded)
     require_sandbox: str | None = sandbox_option()
     detail: Detail = shared(Detail)

@@ -16,7 +16,7 @@ from grader.classroom.database import run_locks
 from grader.classroom.store import Change, Run, Store, changes, open_store, prunable, prune, runs_to_remove
 from grader.classroom.stored_result import Result
 from grader.cli.output import Detail, check_format, check_output
-from grader.cli.parser import argument, flag, number, option, repeated, shared
+from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
 from grader.cli.terminal import console, notify
 from grader.core.case import Number
 from grader.core.errors import ExitCode, StoreError, UsageError
@@ -40,13 +40,18 @@ _ENDINGS = {
     "classroom50": "json",
 }
 
+_PRUNE = "Remove what no run refers to any longer, and the runs that --remove and --keep choose; asks first."
+_KEEP = "With --prune: of each class all but its last N runs and the one that counts."
+_FORMAT = f"One file of all: {', '.join(GRADEBOOKS)}; one of each submission: {', '.join(FORMATS)}."
+_OUTPUT = "The file to write, instead of printing it; of reports for each submission the folder."
+
 RUN = number(Number("run", 1))
 """Reads the number of a run."""
 
 
 def store_option() -> Any:
     """Return a field for --store."""
-    return option("--store", "FILE", "Where all runs are kept.", default=Path("grades.sqlite"), type=Path)
+    return path_option("--store", "FILE", "Where all runs are kept.", default=Path("grades.sqlite"))
 
 
 def run_named(store: Store, number: int | None) -> Run:
@@ -67,16 +72,9 @@ class RunsOptions:
     """The options of `grade runs`."""
 
     store: Path = store_option()
-    prune: bool = flag(
-        "--prune", "Remove what no run refers to any longer, and the runs that --remove and --keep choose; asks first."
-    )
+    prune: bool = flag("--prune", _PRUNE)
     remove: tuple[int, ...] = repeated("--remove", "RUN", "With --prune: this run too; as often as you like.", type=RUN)
-    keep: int | None = option(
-        "--keep",
-        "N",
-        "With --prune: of each class all but its last N runs and the one that counts.",
-        type=number(Number("runs", 1)),
-    )
+    keep: int | None = option("--keep", "N", _KEEP, type=number(Number("runs", 1)))
     yes: bool = flag("--yes", "With --prune: do not ask.")
 
 
@@ -193,19 +191,8 @@ class ExportOptions:
 
     run: int | None = argument("RUN", "Not the one that counts.", nargs="?", type=RUN)
     store: Path = store_option()
-    format: str = option(
-        "--format",
-        "FORMAT",
-        f"One file of all: {', '.join(GRADEBOOKS)}; one of each submission: {', '.join(FORMATS)}.",
-        default="csv",
-        offer=lambda: [*GRADEBOOKS, *FORMATS],
-    )
-    output: Path | None = option(
-        "--output",
-        "PATH",
-        "The file to write, instead of printing it; of reports for each submission the folder.",
-        type=Path,
-    )
+    format: str = option("--format", "FORMAT", _FORMAT, default="csv", offer=lambda: [*GRADEBOOKS, *FORMATS])
+    output: Path | None = path_option("--output", "PATH", _OUTPUT)
     partial: bool = flag("--partial", "Also when some have no score yet.")
     detail: Detail = shared(Detail)
 

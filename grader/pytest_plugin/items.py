@@ -32,10 +32,10 @@ def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         return None
     lab = open_lab(name)
     if top == "cases" and path.suffix == ".toml" and len(place.parts) == _CASE_DEPTH:
-        return CaseFile.from_parent(parent, path=path, lab=lab)
+        return OneItemFile.from_parent(parent, path=path, lab=lab, item=CaseItem, label=path.stem)
     sample = top == "submissions" and path.name == lab.source_name and len(place.parts) == _SAMPLE_DEPTH
     if sample and parent.config.getoption("--submission") is None:
-        return SampleFile.from_parent(parent, path=path, lab=lab)
+        return OneItemFile.from_parent(parent, path=path, lab=lab, item=SampleItem, label=path.parent.name)
     return None
 
 
@@ -48,16 +48,16 @@ _SHARE = 20
 time, and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
 
 
-class CaseFile(pytest.File):
-    """One case file."""
+class OneItemFile(pytest.File):
+    """A case file, or the file of a labelled submission: one item."""
 
-    def __init__(self, *, lab: Lab, **rest: Any) -> None:
+    def __init__(self, *, lab: Lab, item: type[CaseItem], label: str, **rest: Any) -> None:
         super().__init__(**rest)
-        self.lab = lab
+        self.lab, self.item, self.label = lab, item, label
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield one item for the file."""
-        yield CaseItem.from_parent(self, name=self.path.stem, lab=self.lab)
+        """Yield the item."""
+        yield self.item.from_parent(self, name=self.label, lab=self.lab)
 
 
 class CaseItem(pytest.Item):
@@ -86,18 +86,6 @@ class CaseItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the item's file and name."""
         return self.path, 0, f"case {self.path.parent.name}/{self.path.stem}"
-
-
-class SampleFile(pytest.File):
-    """One labelled submission; the name of its folder's parent is the verdict that it must get."""
-
-    def __init__(self, *, lab: Lab, **rest: Any) -> None:
-        super().__init__(**rest)
-        self.lab = lab
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """Yield one item for the file."""
-        yield SampleItem.from_parent(self, name=self.path.parent.name, lab=self.lab)
 
 
 class SampleItem(CaseItem):

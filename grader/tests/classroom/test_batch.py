@@ -18,7 +18,7 @@ from grader.classroom import batch, fingerprint, workers
 from grader.classroom.database import run_locks
 from grader.classroom.discover import find_submissions
 from grader.classroom.store import Run, Store, open_store
-from grader.classroom.workers import Graded, Task, grade, processes
+from grader.classroom.workers import Graded, ProcessPool, Task, grade
 from grader.core.errors import DriverError, OtherGrader
 from grader.core.record import Record, from_json
 from grader.labs import open_lab
@@ -196,7 +196,7 @@ def test_a_worker_that_is_killed_takes_nobody_with_it(
     (folder / "unreadable.sh").write_text("deadly", encoding="utf-8")
     monkeypatch.setattr(batch, "grade", deadly)
     run = planned(store, folder)
-    graded(store, folder, run, partial(processes, 2))
+    graded(store, folder, run, partial(ProcessPool, 2))
 
     assert [one.name for one in store.results(run) if not one.is_graded] == ["unreadable"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from grader.classroom import batch
 from grader.classroom.store import Store, open_store
-from grader.classroom.workers import processes
+from grader.classroom.workers import ProcessPool
 from grader.cli.batch import _named
 from grader.core.errors import DriverError, StoreFailure, UsageError
 from grader.tests.classroom.test_batch import graded, planned
@@ -119,4 +119,4 @@ def test_a_store_that_is_gone_ends_a_batch(
     run = planned(store, folder)
     (tmp_path / "grades.sqlite").unlink()
     with pytest.raises(StoreFailure, match=r"grades\.sqlite: somebody removed or replaced it"):
-        graded(store, folder, run, partial(processes, 2))
+        graded(store, folder, run, partial(ProcessPool, 2))

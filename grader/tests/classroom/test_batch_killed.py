@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from grader.classroom.workers import processes
+from grader.classroom.workers import ProcessPool
 from grader.tests.support.classes import (
     children,
     finished,
@@ -129,7 +129,7 @@ class Sent:
 
 def test_a_worker_that_is_stopped_sends_no_half_record() -> None:
     """Nobody waits for the other half."""
-    with processes(1) as pool:
+    with ProcessPool(1) as pool:
         size: object = pool.submit(Sent).result(timeout=30)
 
     assert size == 1 << 24

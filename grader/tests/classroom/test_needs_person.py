@@ -13,7 +13,7 @@ import pytest
 
 from grader.classroom import batch
 from grader.classroom.store import Run, Store, open_store, prune
-from grader.classroom.workers import KILLED, LATE, Graded, ProcessPool, processes
+from grader.classroom.workers import KILLED, LATE, Graded, ProcessPool
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict
 from grader.system.budget import MOST_SECONDS
@@ -57,7 +57,7 @@ def test_a_grading_that_breaks_is_made_twice_and_then_needs_a_person(
 ) -> None:
     """One that breaks once is graded; what needs a person is tried once more by the same command."""
     how, why = breaks
-    make = partial(processes, 2) if how == "killed" else in_process
+    make = partial(ProcessPool, 2) if how == "killed" else in_process
     logs = [tmp_path / name for name in ("always", "once")]
     hand_in(folder, always=f"{how} {logs[0]}", once=f"{how} {logs[1]} 1", ann="right")
     run = planned(store, folder)
@@ -78,8 +78,7 @@ def test_a_grading_that_does_not_end_twice_needs_a_person(tmp_path: Path, store:
     log = tmp_path / "log"
     hand_in(folder, stuck=f"stuck {log}", ann="right")
     run = planned(store, folder)
-    with processes(1) as pool:
-        assert isinstance(pool, ProcessPool)
+    with ProcessPool(1) as pool:
         (place,) = pool._places
 
         def look_at_the_clock() -> None:

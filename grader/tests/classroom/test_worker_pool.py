@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.classroom.workers import CallTimeout, ProcessDied, ProcessPool, processes
+from grader.classroom.workers import CallTimeout, ProcessDied, ProcessPool
 from grader.system.interrupts import INTERRUPTS
 from grader.system.orphans import adopt_orphans
 from grader.system.private_folder import private_folder
@@ -79,8 +79,7 @@ def test_calls_that_do_not_end_are_ended_and_the_others_go_on(tmp_path: Path, mo
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    with processes(4, 600) as pool:
-        assert isinstance(pool, ProcessPool)
+    with ProcessPool(4, 600) as pool:
         late = [pool.submit(call, str(tmp_path)) for call in (endless, deaf_in_c, stopped, parent_of_many)]
         others = [pool.submit(os.getpid) for _ in range(2)]
         begun(tmp_path, 4)
@@ -107,7 +106,7 @@ def test_an_interrupt_waits_for_nobody(tmp_path: Path, call: Callable[[str], Non
     futures = [pool.submit(call, str(tmp_path)) for _ in range(2)]
     begun(tmp_path, 2)
     started = time.monotonic()
-    pool.close(at_once=True)
+    pool.__exit__(KeyboardInterrupt)
 
     assert time.monotonic() - started < 3
     assert [type(future.exception(timeout=1)) for future in futures] == [ProcessDied, ProcessDied]
@@ -115,7 +114,7 @@ def test_an_interrupt_waits_for_nobody(tmp_path: Path, call: Callable[[str], Non
 
 def test_somebody_looks_at_the_clock(tmp_path: Path) -> None:
     """All the time."""
-    with processes(1, 2) as pool, pytest.raises(CallTimeout):
+    with ProcessPool(1, 2) as pool, pytest.raises(CallTimeout):
         pool.submit(stopped, str(tmp_path)).result(timeout=120)
 
 
@@ -134,7 +133,7 @@ class Jumping:
 def test_time_that_nobody_saw_pass_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-Z and fg a call goes on."""
     monkeypatch.setattr("grader.classroom.workers.time", Jumping())
-    with processes(1, 300) as pool:
+    with ProcessPool(1, 300) as pool:
         assert pool.submit(time.sleep, 2).result(timeout=60) is None
 
 
@@ -145,7 +144,7 @@ def refuse() -> None:
 
 def test_a_call_raises_what_it_raises() -> None:
     """Also in the process of before, which lives on."""
-    with processes(1) as pool:
+    with ProcessPool(1) as pool:
         first = pool.submit(os.getpid).result(timeout=60)
         with pytest.raises(ValueError, match="no"):
             pool.submit(refuse).result(timeout=60)

@@ -45,7 +45,7 @@ def counters_in_process(**changes: Any) -> Iterator[None]:
     known = replace(lab(), **changes)
     with (
         patch.dict(LABS, counter=LabEntry("counter.sh", lambda: known)),
-        patch.object(commands, "processes", lambda _: in_process()),
+        patch.object(commands, "ProcessPool", lambda _: in_process()),
     ):
         grading_plan.cache_clear()  # plans of the counter contain the lab
         try:

@@ -90,7 +90,7 @@ def graded(folder: Path, source: str | bytes, limits: TimeLimits = TIME_LIMITS) 
 def toy_in_process() -> Iterator[None]:
     """Let the shelf be a lab, and let commands grade in this process."""
     entry = LabEntry("shelf.py", lab)
-    with patch.dict(LABS, toy=entry), patch.object(batch, "processes", lambda _: in_process()):
+    with patch.dict(LABS, toy=entry), patch.object(batch, "ProcessPool", lambda _: in_process()):
         grading_plan.cache_clear()
         try:
             yield
