@@ -164,7 +164,7 @@ class ProcessPool(Executor):
         self._calls.put((future, (function, arguments)))
         return future
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *about: object) -> None:
         """End all processes: at once after an exception, otherwise when their calls are done."""
         at_once = kind is not None
         with delayed_interrupts():
