@@ -26,46 +26,6 @@ DAMAGE = (ValueError, TypeError, AttributeError, LookupError, zlib.error)
 
 VERSION = 5
 """PRAGMA user_version of a store with these tables. A store with another version is refused."""
-
-
-def packed(text: str | bytes) -> bytes:
-    """Compress a record or a submitted source as the store holds it: a tenth of the size of the JSON."""
-    return zlib.compress(text.encode() if isinstance(text, str) else text)
-
-
-def unpacked(data: bytes) -> str:
-    """The text that was packed. Raises `zlib.error` and `ValueError` for other bytes."""
-    return zlib.decompress(data).decode()
-
-
-def checksum(record: bytes, *beside: str | int | None) -> int:
-    """Return the checksum of a packed record and the columns beside it.
-
-    Raises `TypeError` and `ValueError` for values of other types, which are damaged too.
-    """
-    return zlib.crc32(record, zlib.crc32(json.dumps(beside).encode()))
-
-
-def checked(kind: Callable[..., T], values: Mapping[str, object]) -> T:
-    """Return the data class with these values. Raises one of `DAMAGE` when a value is of another type, or missing."""
-    types = _types(kind)
-    wrong = [name for name, value in values.items() if not _is_of(types[name], value)]
-    if wrong:
-        raise TypeError(f"the {wrong[0]} of {kind.__name__} is {values[wrong[0]]!r}")
-    return kind(**values)
-
-
-@cache
-def _types(kind: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _is_of(hint: Any, value: object) -> bool:
-    if get_origin(hint) is not tuple:
-        return isinstance(value, hint)
-    return isinstance(value, tuple) and all(isinstance(item, get_args(hint)[0]) for item in value)
-
-
 TABLES = (
     """
     CREATE TABLE runs (
@@ -144,7 +104,6 @@ TABLES = (
     ) WITHOUT ROWID
     """,
 )
-
 GIVEN_UP = """
     CREATE {kind} IF NOT EXISTS given_up (              -- gradings that broke twice
         key         TEXT PRIMARY KEY,
@@ -152,11 +111,8 @@ GIVEN_UP = """
     ) WITHOUT ROWID
 """
 """One more table. A store that was made before it existed gets it when it is opened; older graders ignore it."""
-
-
 _OURS = 0x67726164  # "grad": identifies the grader's files
 _PATIENCE = 60.0
-
 _REMEDIES = {
     "SQLITE_FULL": "the disk is full: make room there",
     "SQLITE_IOERR": "the disk cannot be read or written (a quota, a limit of file size, a defect?): mend that",
@@ -166,6 +122,45 @@ _REMEDIES = {
     "SQLITE_CORRUPT": "the file is damaged: save what can be read, `sqlite3 FILE .recover | sqlite3 NEW`, take NEW",
     "SQLITE_NOTADB": "the file is damaged: its beginning is no longer that of a database",
 }
+_IN_USE = 1 << 48
+
+
+def packed(text: str | bytes) -> bytes:
+    """Compress a record or a submitted source as the store holds it: a tenth of the size of the JSON."""
+    return zlib.compress(text.encode() if isinstance(text, str) else text)
+
+
+def unpacked(data: bytes) -> str:
+    """The text that was packed. Raises `zlib.error` and `ValueError` for other bytes."""
+    return zlib.decompress(data).decode()
+
+
+def checksum(record: bytes, *beside: str | int | None) -> int:
+    """Return the checksum of a packed record and the columns beside it.
+
+    Raises `TypeError` and `ValueError` for values of other types, which are damaged too.
+    """
+    return zlib.crc32(record, zlib.crc32(json.dumps(beside).encode()))
+
+
+def checked(kind: Callable[..., T], values: Mapping[str, object]) -> T:
+    """Return the data class with these values. Raises one of `DAMAGE` when a value is of another type, or missing."""
+    types = _types(kind)
+    wrong = [name for name, value in values.items() if not _is_of(types[name], value)]
+    if wrong:
+        raise TypeError(f"the {wrong[0]} of {kind.__name__} is {values[wrong[0]]!r}")
+    return kind(**values)
+
+
+@cache
+def _types(kind: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _is_of(hint: Any, value: object) -> bool:
+    if get_origin(hint) is not tuple:
+        return isinstance(value, hint)
+    return isinstance(value, tuple) and all(isinstance(item, get_args(hint)[0]) for item in value)
 
 
 class Database:
@@ -403,9 +398,6 @@ def run_locks(store: Path, *, alone: bool = False) -> Iterator[RunLocks]:
         except BlockingIOError:
             raise StoreError(f"{store}: a batch is using it; wait for its end") from None
         yield RunLocks(file)
-
-
-_IN_USE = 1 << 48
 
 
 def _place(key: str) -> int:

@@ -31,6 +31,8 @@ from grader.system.private_folder import private_folder
 
 EXPORT = "submission_metadata.yml"
 """The list of submissions in a Gradescope export."""
+HIDDEN = "hidden, or added by macOS"
+"""The reason for which most entries are skipped."""
 
 
 class EntryKind(Enum):
@@ -225,10 +227,6 @@ def _in_zip(archive: Archive, name: str, members: Sequence[Member], *, above: in
     trouble = "it is a symbolic link; hand in the file itself" if only is not None and only.is_link else ""
     kind = EntryKind.UNKNOWN if trouble else EntryKind.FILE if is_file else EntryKind.FOLDER
     return ClassEntry(name=name, shown=shown, kind=kind, trouble=trouble, filled=filled)
-
-
-HIDDEN = "hidden, or added by macOS"
-"""The reason for which most entries are skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

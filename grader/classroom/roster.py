@@ -37,6 +37,16 @@ _KEYS = ("folder", "github_username")
 """The column that identifies the row: a submission's name, or a user name with which it ends (`hw3-jane`)."""
 _COLUMNS = tuple(field.name for field in fields(Student))
 _HEADING = "write a first line such as folder,name,sid,email,section"
+_MOST_LIST_BYTES = 32 << 20
+_MOST_EVENTS = 1_000_000
+_MOST_KEPT = 300_000
+_MOST_DEPTH = 30
+_INSTEAD = "; name the class yourself, with --roster FILE"
+_DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
+_STARTS = ("MappingStartEvent", "SequenceStartEvent")
+_SUBMITTERS = ("submitters", ":submitters")
+_NOTHING, _SUBMISSIONS, _SUBMISSION, _ALL = range(4)
+"""Whether a node is kept: not at all, or as which kind of node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,18 +156,6 @@ def _rows(
         problems += [Problem(path, reader.line_num, message) for message in wrong]
         seen.add((values.get(key, ""), student))
         yield values.get(key, ""), student
-
-
-_MOST_LIST_BYTES = 32 << 20
-_MOST_EVENTS = 1_000_000
-_MOST_KEPT = 300_000
-_MOST_DEPTH = 30
-_INSTEAD = "; name the class yourself, with --roster FILE"
-_DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
-_STARTS = ("MappingStartEvent", "SequenceStartEvent")
-_SUBMITTERS = ("submitters", ":submitters")
-_NOTHING, _SUBMISSIONS, _SUBMISSION, _ALL = range(4)
-"""Whether a node is kept: not at all, or as which kind of node."""
 
 
 def submitters(path: Path) -> Roster:

@@ -29,6 +29,19 @@ from grader.classroom.stored_result import Entry, Result, StoredRecord
 from grader.core.errors import UsageError
 from grader.core.record import Override, Record, Student
 
+_ANEW = "take a copy of the file that is whole, or grade the class anew: `grade batch FOLDER --store` NEW FILE"
+_FIELDS = tuple(field.name for field in fields(StoredRecord))
+_COLUMNS = ", ".join((*_FIELDS, "checksum"))
+_UNUSED = "WHERE key NOT IN (SELECT key FROM results WHERE run NOT IN (SELECT value FROM json_each(?)))"
+_RECORDS, _GIVEN_UP = f"FROM records {_UNUSED}", f"FROM given_up {_UNUSED}"
+_SOURCES = (
+    "FROM sources WHERE id NOT IN (SELECT source FROM results "
+    "WHERE source IS NOT NULL AND run NOT IN (SELECT value FROM json_each(?)))"
+)
+_RECORD_BYTES = "coalesce(sum(length(packed) + length(points)), 0)"
+_SOURCE_BYTES = "coalesce(sum(length(content) + length(headers)), 0)"
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -269,27 +282,12 @@ class Store:
             )
 
 
-_ANEW = "take a copy of the file that is whole, or grade the class anew: `grade batch FOLDER --store` NEW FILE"
-_FIELDS = tuple(field.name for field in fields(StoredRecord))
-_COLUMNS = ", ".join((*_FIELDS, "checksum"))
-
-
 def _dumped(value: Student | Sequence[Student]) -> str:
     return json.dumps(asdict(value) if isinstance(value, Student) else [asdict(student) for student in value])
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-_UNUSED = "WHERE key NOT IN (SELECT key FROM results WHERE run NOT IN (SELECT value FROM json_each(?)))"
-_RECORDS, _GIVEN_UP = f"FROM records {_UNUSED}", f"FROM given_up {_UNUSED}"
-_SOURCES = (
-    "FROM sources WHERE id NOT IN (SELECT source FROM results "
-    "WHERE source IS NOT NULL AND run NOT IN (SELECT value FROM json_each(?)))"
-)
-_RECORD_BYTES = "coalesce(sum(length(packed) + length(points)), 0)"
-_SOURCE_BYTES = "coalesce(sum(length(content) + length(headers)), 0)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,9 +349,6 @@ def prune(store: Store, runs: Collection[Run]) -> None:
 
 def _numbers(runs: Collection[Run]) -> str:
     return f"[{', '.join(str(run.id) for run in runs)}]"
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,8 @@ from grader.core.rubric import Rubric
 from grader.core.verdict import Diagnosis, RuleScore, Verdict
 from grader.system.text_file import cut, short
 
+_TABLE = "override"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -221,9 +223,6 @@ class Result:
         entry = self.entry
         submission = replace(record.submission, name=entry.submission, notes=entry.notes, students=entry.students)
         return applied(replace(record, submission=submission), self.overrides)
-
-
-_TABLE = "override"
 
 
 def load_overrides(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Override, ...]:

@@ -50,6 +50,12 @@ KILLED = "the process that graded it was killed, perhaps for want of memory"
 
 LATE = f"its grading did not end within {MOST_SECONDS / 60:.0f} minutes and was killed"
 """Why a submission has no record when its process did not end in time."""
+MOST_SECONDS_TO_END = 20.0
+"""The most seconds in which a worker process ends after the process that it works for is gone."""
+_LOOK_SECONDS = 1.0
+_END_SECONDS = 1.5
+"""The time for all calls together to clean up; then the pool does it for them, so that the end takes at most 3 s."""
+_Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,16 +128,6 @@ def outcome(future: Future[Graded], task: Task) -> Graded:
         return Graded(key=task.key, failure=KILLED, broke=True)
     except CallTimeout:
         return Graded(key=task.key, failure=LATE, broke=True)
-
-
-MOST_SECONDS_TO_END = 20.0
-"""The most seconds in which a worker process ends after the process that it works for is gone."""
-
-_LOOK_SECONDS = 1.0
-_END_SECONDS = 1.5
-"""The time for all calls together to clean up; then the pool does it for them, so that the end takes at most 3 s."""
-
-_Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class ProcessDied(BrokenExecutor):

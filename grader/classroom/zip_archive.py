@@ -55,6 +55,9 @@ _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EO
 _UTF8, _ENCRYPTED = 0x800, 0x1
 _LISTED_BYTES = 46
 """The bytes of a file in a zip's list, without its name and what follows that."""
+_MOST_NESTED = 2
+"""The most zips in which a file may be nested; the zip of the whole class does not count."""
+_Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,12 +287,6 @@ def _short(name: str) -> str:
         return name
     ending = Path(name).suffix[:8]
     return f"{data[: _MOST_NAME - 60].decode(errors='ignore')}-{hashlib.sha256(data).hexdigest()[:8]}{ending}"
-
-
-_MOST_NESTED = 2
-"""The most zips in which a file may be nested; the zip of the whole class does not count."""
-
-_Parts = tuple[str, ...]
 
 
 def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested: int = 0) -> Source:

@@ -22,6 +22,12 @@ from grader.core.verdict import Outcome, Verdict
 from grader.labs import open_lab, present
 
 _NOT_CASES = ("rubric.toml", "handout.toml", "mistakes.toml")
+_CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
+_SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
+_ROOT = Path(__file__).parents[2]
+_SHARE = 20
+"""Of the random traces of a case a sample of a mistake is played with one in so many. What all of them cost is mostly
+time, and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
 
 
 def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -37,15 +43,6 @@ def collector(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if sample and parent.config.getoption("--submission") is None:
         return OneItemFile.from_parent(parent, path=path, lab=lab, item=SampleItem, label=path.parent.name)
     return None
-
-
-_CASE_DEPTH = 4  # cases/LAB/FOLDER/CASE.toml
-_SAMPLE_DEPTH = 5  # submissions/LAB/VERDICT/NAME/SOURCE
-_ROOT = Path(__file__).parents[2]
-
-_SHARE = 20
-"""Of the random traces of a case a sample of a mistake is played with one in so many. What all of them cost is mostly
-time, and a mistake that we know must be found by cases that somebody wrote, or by few traces."""
 
 
 class OneItemFile(pytest.File):
