@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +83,9 @@ def put(files: Iterable[File], folder: Path, *, replace: bool = False) -> None:
     """
     check_folder(folder, replace=replace)
     wanted = {file.name: file for file in files}
-    _check_replaced(folder, wanted)
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    if others := [name for name in names if name not in wanted]:
+        raise UsageError(f"{folder}: {others[0]} in it is no part of this bundle; move it away, or write another name")
     try:
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:  # such as in /proc, where root may write and nobody can
@@ -100,13 +102,6 @@ def put(files: Iterable[File], folder: Path, *, replace: bool = False) -> None:
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _check_replaced(folder: Path, wanted: Collection[str]) -> None:
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    others = [name for name in names if name not in wanted]
-    if others:
-        raise UsageError(f"{folder}: {others[0]} in it is no part of this bundle; move it away, or write another name")
 
 
 def _write(path: Path, file: File) -> None:

@@ -43,7 +43,6 @@ _MOST_KEPT = 300_000
 _MOST_DEPTH = 30
 _INSTEAD = "; name the class yourself, with --roster FILE"
 _DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
-_STARTS = ("MappingStartEvent", "SequenceStartEvent")
 _SUBMITTERS = ("submitters", ":submitters")
 _NOTHING, _SUBMISSIONS, _SUBMISSION, _ALL = range(4)
 """Whether a node is kept: not at all, or as which kind of node."""
@@ -232,49 +231,35 @@ class _Events:
         return event
 
     def _node(self, event: Any, keep: int, depth: int) -> Any:
+        """Return the value of a node that is kept; of another node only what has an anchor is remembered."""
         kind = type(event).__name__
         if kind == "AliasEvent":
             return self._anchors.get(event.anchor)
         if event.anchor is not None:
             keep = _ALL  # a later alias may refer to it
-        if keep == _NOTHING:
-            self._skip(event)
-            return ""
-        self._node_count += 1
+        self._node_count += keep != _NOTHING
         if depth > _MOST_DEPTH:
             raise _TooMuch("is nested too deeply")
         if self._node_count > _MOST_KEPT:
             raise _TooMuch(f"holds more than {_MOST_KEPT} names")
         value: Any
         if kind == "ScalarEvent":
-            value = event.value[:MOST_VALUE]
+            value = event.value[:MOST_VALUE] if keep else ""
         elif kind == "SequenceStartEvent":
-            value = list(self._items("SequenceEndEvent", keep if keep == _ALL else _NOTHING, depth))
+            value = self._sequence(keep if keep == _ALL else _NOTHING, depth)
         else:
             value = self._mapping(keep, depth)
         if event.anchor is not None:
             self._anchors[event.anchor] = value
         return value
 
-    def _skip(self, event: Any) -> None:
-        """Skip a node, as most of the list is. Only what has an anchor is kept: a later alias may refer to it."""
-        depth = int(type(event).__name__ in _STARTS)
-        while depth:
-            event = self._next()
-            name = type(event).__name__
-            if name in _STARTS or name == "ScalarEvent":
-                if event.anchor is not None:
-                    self._node(event, _ALL, depth)
-                elif name in _STARTS:
-                    depth += 1
-                    if depth > _MOST_DEPTH:
-                        raise _TooMuch("is nested too deeply")
-            elif name != "AliasEvent":
-                depth -= 1
-
-    def _items(self, end: str, keep: int, depth: int) -> Iterator[Any]:
-        while type(event := self._next()).__name__ != end:
-            yield self._node(event, keep, depth + 1)
+    def _sequence(self, keep: int, depth: int) -> list[Any]:
+        value = []
+        while type(event := self._next()).__name__ != "SequenceEndEvent":
+            item = self._node(event, keep, depth + 1)
+            if keep:
+                value.append(item)
+        return value
 
     def _mapping(self, keep: int, depth: int) -> dict[str, Any]:
         value: dict[str, Any] = {}
