@@ -42,7 +42,7 @@ def tree(lab: Lab, cases: Iterable[Case], *, without: Collection[Path] = ()) -> 
     Raises `UsageError` where the grader was installed without the files that only a clone has.
     """
     if not all((_ROOT / name).is_file() for name in _SINGLE):
-        raise UsageError("a bundle is made by a clone: scripts/grade pack ...; what pip installed lacks set-up scripts")
+        raise UsageError("only a clone can make bundles (scripts/grade pack): what pip installed lacks its scripts")
     for package in _PACKAGES:
         for path in _walk(_ROOT / package):
             if path not in without and not _is_of_another(path, lab):

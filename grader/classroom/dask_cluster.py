@@ -35,7 +35,7 @@ _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 2.0
 _IDLE_SECONDS = 20.0
-_GOES_ON = "What is finished is kept; the same command goes on from there"
+_GOES_ON = "Finished results are kept; the same command continues from there"
 
 Grade = Callable[[Task], Graded]
 Grading = Callable[[Grade, Task], Graded]
@@ -150,7 +150,7 @@ def _result_of(remote: Remote[Graded], key: str) -> Graded | GraderError:
         return NoWorkers(f"the Dask scheduler is gone. {_GOES_ON}")
     except Exception as error:  # noqa: BLE001 - such as a module that is missing there
         what = f"a worker cannot do what it is given: {type(error).__name__}: {error}"
-        return NoWorkers(f"{what}\nStart all of them by .venv/bin/dask of a clone like this. {_GOES_ON}")
+        return NoWorkers(f"{what}\nStart all workers with .venv/bin/dask of a clone like this one. {_GOES_ON}")
 
 
 class _There:

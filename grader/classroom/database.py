@@ -115,11 +115,11 @@ _OURS = 0x67726164  # "grad": identifies the grader's files
 _PATIENCE = 60.0
 _REMEDIES = {
     "SQLITE_FULL": "the disk is full: make room there",
-    "SQLITE_IOERR": "the disk cannot be read or written (a quota, a limit of file size, a defect?): mend that",
-    "SQLITE_READONLY": "we may not write to it or to its folder: change that",
-    "SQLITE_CANTOPEN": "it cannot be opened: is it there, and may we read and write its folder?",
-    "SQLITE_BUSY": f"another process has not let go of it for {_PATIENCE:.0f} s: wait for its end",
-    "SQLITE_CORRUPT": "the file is damaged: save what can be read, `sqlite3 FILE .recover | sqlite3 NEW`, take NEW",
+    "SQLITE_IOERR": "the disk cannot be read or written (a quota, a limit of file size, a defect?): fix that",
+    "SQLITE_READONLY": "no permission to write to it or to its folder: change that",
+    "SQLITE_CANTOPEN": "it cannot be opened: does it exist, and is its folder readable and writable?",
+    "SQLITE_BUSY": f"another process has locked it for {_PATIENCE:.0f} s: wait until it ends",
+    "SQLITE_CORRUPT": "the file is damaged: save what can be read, `sqlite3 FILE .recover | sqlite3 NEW`, and use NEW",
     "SQLITE_NOTADB": "the file is damaged: its beginning is no longer that of a database",
 }
 _IN_USE = 1 << 48
@@ -236,7 +236,7 @@ def opened(path: Path, *, create: bool = False, read_only: bool = False) -> Iter
         try:
             yield Database(connection, path)
         except sqlite3.Error as error:
-            goes_on = "" if read_only else ". What is finished is kept, and the same command goes on from there"
+            goes_on = "" if read_only else ". Finished results are kept; the same command continues from there"
             raise StoreFailure(f"{path}: {_reason(error)}{goes_on}") from error
 
 
@@ -396,7 +396,7 @@ def run_locks(store: Path, *, alone: bool = False) -> Iterator[RunLocks]:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH, 1, _IN_USE)
         except BlockingIOError:
-            raise StoreError(f"{store}: a batch is using it; wait for its end") from None
+            raise StoreError(f"{store}: a batch is using it; wait until it ends") from None
         yield RunLocks(file)
 
 

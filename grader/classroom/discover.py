@@ -144,7 +144,7 @@ def _on_disk(path: Path, entry: os.DirEntry[str]) -> ClassEntry:
         elif entry.is_symlink():
             trouble = "it is a symbolic link; put the file itself there"
         elif not stat.S_ISREG(mode):
-            trouble = "it is no regular file"
+            trouble = "it is not a regular file"
     except FileNotFoundError:
         kind, trouble = EntryKind.UNKNOWN, "the link leads nowhere"
     except OSError as error:
@@ -264,12 +264,12 @@ def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster |
     """
     if not folder.is_dir() and not (folder.is_file() and folder.suffix.lower() == ZIP):
         message = "that is a file" if folder.exists() else "there is no such folder"
-        raise UsageError(f"{folder}: {message}; write the folder, or the zip, that holds the class's submissions")
+        raise UsageError(f"{folder}: {message}; write the folder, or the zip, that contains the class's submissions")
     try:
         with listed(folder, source_name) as entries:
             return _discovered(entries, source_name, rule, roster)
     except OSError as error:
-        raise UsageError(f"{error.filename or folder}: we may not read it: {error.strerror}") from None
+        raise UsageError(f"{error.filename or folder}: it cannot be read: {error.strerror}") from None
 
 
 def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Roster | None) -> Discovered:
@@ -318,9 +318,9 @@ def _reasons(entries: ClassEntries, source_name: str) -> Iterator[tuple[ClassEnt
         elif entries.is_export and entry.name == EXPORT:
             yield entry, "the export's list of submissions"
         elif entries.is_export and not (entry.name.startswith("submission_") and entry.kind is EntryKind.FOLDER):
-            yield entry, "no folder of a submission, as an export names them"
+            yield entry, "not a submission's folder, as an export names them"
         elif not entry.may_be_submission(source_name):
-            yield entry, f"no folder, no zip, and no file that ends in {Path(source_name).suffix}"
+            yield entry, f"not a folder, a zip, or a file that ends in {Path(source_name).suffix}"
         elif beside is not None and _was_unpacked(entry, beside, source_name):
             yield entry, "unpacked already: the folder of its name has the same files"
         else:
@@ -357,7 +357,7 @@ def _require_class(entries: ClassEntries, named: Mapping[str, ClassEntry], sourc
     if sources == [source_name]:
         shown = entries.shown
         step = "unpack it and grade run its folder" if shown.lower().endswith(ZIP) else f"grade run {shown}"
-        raise UsageError(f"{shown}: it holds {source_name} itself, so it is one submission: {step}")
+        raise UsageError(f"{shown}: it contains {source_name} itself, so it is one submission: {step}")
 
 
 def _listed(entries: ClassEntries) -> Roster:

@@ -102,7 +102,7 @@ def from_json(text: str) -> Roster | None:
         rows = tuple((str(name), checked(Student, student)) for name, student in values["rows"])
         return Roster(rows=rows, by_ending=bool(values["by_ending"]))
     except DAMAGE as error:
-        raise StoreFailure("the roster of the run before is damaged in its store: write --roster FILE") from error
+        raise StoreFailure("the roster of the previous run is damaged in its store: write --roster FILE") from error
 
 
 def load(path: Path) -> Roster:
@@ -119,10 +119,10 @@ def load(path: Path) -> Roster:
         if key is None or "name" not in columns:
             raise ClassFileError([Problem(path, 1, f"a column 'folder' or 'name' is missing; {_HEADING}")])
         twice = [name for name in (key, *_COLUMNS) if columns.count(name) > 1]
-        problems += [Problem(path, 1, f"the column '{name}' stands there twice") for name in twice]
+        problems += [Problem(path, 1, f"the column '{name}' occurs twice") for name in twice]
         rows += _rows(path, reader, columns, key=key, problems=problems)
     except csv.Error as failure:
-        message = f"cannot be read as CSV ({failure}); is a quote never closed?"
+        message = f"cannot be read as CSV ({failure}); is a quote not closed?"
         problems.append(Problem(path, reader.line_num, message))
     if problems:
         raise ClassFileError(problems)
@@ -144,14 +144,14 @@ def _rows(
         student = Student(**{name: values.get(name, "") for name in _COLUMNS})
         wrong = [f"{column} is empty" for column in (key, "name") if not values.get(column)]
         wrong += [
-            f"{column} has more than {MOST_VALUE} characters; is a quote never closed?"
+            f"{column} has more than {MOST_VALUE} characters; is a quote not closed?"
             for column, value in values.items()
             if len(value) > MOST_VALUE
         ]
         if len(row) > len(columns):
-            wrong.append("more values than columns; put values that hold a comma in quotes")
+            wrong.append("more values than columns; put values that contain a comma in quotes")
         if not wrong and (values[key], student) in seen:
-            wrong.append(f"{cut(student.name)} stands there twice")
+            wrong.append(f"{cut(student.name)} occurs twice")
         problems += [Problem(path, reader.line_num, message) for message in wrong]
         seen.add((values.get(key, ""), student))
         yield values.get(key, ""), student
@@ -176,7 +176,7 @@ def submitters(path: Path) -> Roster:
     except _TooMuch as failure:
         raise ClassFileError([Problem(path, events.line, f"{failure}{_INSTEAD}")]) from None
     if not isinstance(listed, dict):
-        raise ClassFileError([Problem(path, 1, f"is no list of submissions, as Gradescope exports it{_INSTEAD}")])
+        raise ClassFileError([Problem(path, 1, f"is not a list of submissions as Gradescope exports it{_INSTEAD}")])
     problems: list[Problem] = []
     rows = []
     for row in _submitters(path, listed, events.lines, problems):

@@ -29,7 +29,7 @@ from grader.classroom.stored_result import Entry, Result, StoredRecord
 from grader.core.errors import UsageError
 from grader.core.record import Override, Record, Student
 
-_ANEW = "take a copy of the file that is whole, or grade the class anew: `grade batch FOLDER --store` NEW FILE"
+_ANEW = "use an intact copy of the file, or grade the class again: `grade batch FOLDER --store` NEW FILE"
 _FIELDS = tuple(field.name for field in fields(StoredRecord))
 _COLUMNS = ", ".join((*_FIELDS, "checksum"))
 _UNUSED = "WHERE key NOT IN (SELECT key FROM results WHERE run NOT IN (SELECT value FROM json_each(?)))"
@@ -95,7 +95,7 @@ class Store:
     def source(self, source_id: str) -> tuple[bytes, dict[str, bytes], str]:
         """Return what was submitted: content, headers, and why there is no file. Raises `StoreFailure` for damage."""
         row = self.database.row("SELECT content, headers, failure FROM sources WHERE id = ?", source_id)
-        with self.database.reading("what was handed in", "`grade batch FOLDER` puts it back"):
+        with self.database.reading("what was submitted", "`grade batch FOLDER` puts it back"):
             values = dict(row or {})
             headers = {name: text.encode("latin-1") for name, text in json.loads(unpacked(values["headers"])).items()}
             return zlib.decompress(values["content"]), headers, values["failure"]
@@ -271,7 +271,7 @@ class Store:
         ):
             entry, stored = Entry.of_row(row), StoredRecord.of_row(row)
             if entry is None or (stored is None and row["packed"] is not None):
-                why = f"its row in {self.database.path} is damaged; the same `grade batch` grades it anew"
+                why = f"its row in {self.database.path} is damaged; the same `grade batch` grades it again"
                 entry = replace(entry or Entry(submission=str(row["submission"]), source=None, key=""), failure=why)
             yield Result(
                 entry=entry,

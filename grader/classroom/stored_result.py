@@ -177,7 +177,7 @@ class Result:
             record = from_json(self.stored.json)
         except ValueError as error:
             raise StoreFailure(
-                f"the record of {self.name} cannot be read by this grader; to grade it anew: "
+                f"the record of {self.name} cannot be read by this grader; to grade it again: "
                 f"grade batch FOLDER --again {self.name}\n({error})"
             ) from None
         return self._of_its_own(record)

@@ -45,10 +45,10 @@ from grader.system.sandbox import LEVELS, require, sweep
 Workers = Callable[[], AbstractContextManager[Executor]]
 """Makes an executor, and another one when that broke. Leaving it by an exception ends what is in progress."""
 
-KILLED = "the process that graded it was killed, perhaps for want of memory"
+KILLED = "the process that graded it was killed, perhaps because memory ran out"
 """Why a submission has no record when its process died."""
 
-LATE = f"its grading did not end within {MOST_SECONDS / 60:.0f} minutes and was killed"
+LATE = f"its grading did not finish within {MOST_SECONDS / 60:.0f} minutes and was killed"
 """Why a submission has no record when its process did not end in time."""
 MOST_SECONDS_TO_END = 20.0
 """The most seconds in which a worker process ends after the process that it works for is gone."""
@@ -103,10 +103,10 @@ def _stored_record(task: Task) -> StoredRecord:
     try:
         plan = grading_plan(task.settings)
     except InputError as error:
-        raise OtherGrader(f"not all here is what the batch began with: {error}") from error
+        raise OtherGrader(f"not everything here is what the batch began with: {error}") from error
     if plan.fingerprint != task.fingerprint:
         what = differences(plan.made_of, task.made_of)
-        raise OtherGrader(f"not all here is what the batch began with: {what}. With the same, start it again")
+        raise OtherGrader(f"not everything here is what the batch began with: {what}. Start it again with the same")
     require(task.level)
     record = pipeline.grade(
         Path(task.source.name),

@@ -177,7 +177,7 @@ class Archive:
         if member.info.flag_bits & _ENCRYPTED:
             raise UsageError(f"{self.name}: the zip is encrypted; hand in one without a password")
         if member.info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UsageError(f"{self.name}: the zip is compressed in a way that is rare; make an ordinary one")
+            raise UsageError(f"{self.name}: the zip uses an unusual compression; make an ordinary one")
         with _said_broken(self.name), self.file.open(member.info) as file:
             while most > 0 and (piece := file.read(min(most, _MOST_FILE))):
                 most -= len(piece)
@@ -215,7 +215,7 @@ def open_regular(path: Path) -> int:
     descriptor = os.open(path, _READ)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "that is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return descriptor
 
 
@@ -298,7 +298,9 @@ def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested
     """
     if path.suffix.lower() == ZIP and path.is_file() and not path.is_symlink():
         if nested == _MOST_NESTED:
-            raise UsageError(f"{name}: it is a zip in a zip in a zip; hand in {source_name}, or one zip that holds it")
+            raise UsageError(
+                f"{name}: it is a zip in a zip in a zip; hand in {source_name}, or one zip that contains it"
+            )
         with private_folder(None) as unpacked:
             with opened(path, name) as archive:
                 archive.unpack(unpacked, source_name)
@@ -308,7 +310,7 @@ def collect_zipped(path: Path, source_name: str, rule: str, *, name: str, nested
     if len(inner) > 1:
         listed = ", ".join(one_line(str(file.relative_to(path))) for file in inner[:5])
         raise UsageError(
-            f"{name}: there is no {source_name} in it, and more than one zip: {listed}; leave the right one"
+            f"{name}: there is no {source_name} in it, and more than one zip: {listed}; keep only the right one"
         )
     return collect_zipped(inner[0], source_name, rule, name=name, nested=nested) if inner else source
 

@@ -40,7 +40,7 @@ _IN = {
 """The modules of the commands; the others have a module of their own. It is imported when the command is called."""
 
 _SHELLS = ("bash", "zsh", "tcsh")
-_TEXT = "Grade paged KV-cache memory managers: what is right, what is wrong, why, and how many points that is."
+_TEXT = "Grade programming assignments: what is right, what is wrong, why, and how many points it earns."
 
 
 def app(words: Sequence[str]) -> ExitCode:
@@ -73,7 +73,7 @@ def _broken(error: Exception) -> ExitCode:
         place = "stdout" if drop_what_failed() else error.filename or "a file"
         message = f"{place} could not be written: {error.strerror}. Make room there, or write somewhere else"
         return _end(f"{message}\n(This costs nobody a point.)", ExitCode.JUDGE_ERROR)
-    hint = "(Our fault; it costs nobody a point. GRADE_TRACEBACK=1 shows where.)"
+    hint = "(This is the grader's fault; it costs nobody a point. GRADE_TRACEBACK=1 shows where.)"
     return _end(f"the grader broke: {type(error).__name__}: {error}\n{hint}", ExitCode.JUDGE_ERROR)
 
 
@@ -91,7 +91,7 @@ def _run(words: Sequence[str]) -> ExitCode:
         print(f"{NAME} {__version__}")
         return ExitCode.ACCEPTED
     if name not in COMMANDS:
-        raise UsageError(f"there is no command '{name}'{suggestion(name, COMMANDS)}; `grade -h` shows them all")
+        raise UsageError(f"there is no command '{name}'{suggestion(name, COMMANDS)}; `grade -h` lists them")
     command, record = _command(name)
     options = Parser(f"grade {name}", command.__doc__ or "", record).read(words[1:])
     return command(*[options] * (record is not NoOptions))

@@ -42,12 +42,12 @@ _CPUS = min(_MOST_JOBS, len(os.sched_getaffinity(0)))
 _MOST_LISTED = 20
 _CLASS = """A folder for each submission, or a file or a zip for each; or a Gradescope export. All of it may be one \
 zip, as learning platforms deliver it."""
-_ROSTER = """Who is who: CSV with the columns folder (or github_username), name, and sid, email, section if you like; \
-left out: that of the run before."""
-_OVERRIDES = "Points that people decided: TOML with tables [[override]]; left out: those of the run before."
-_AGAIN = "Grade this one anew, though its record is kept: its name, or a pattern such as 'team_*'."
-_JOBS = "So many submissions are graded at once on this machine [default: one for each processor]."
-_EXECUTOR = "Not on this machine, but on the workers of the Dask scheduler there: dask://HOST:PORT."
+_ROSTER = """Who is who: a CSV file with the columns folder (or github_username) and name, optionally sid, email and \
+section [default: the roster of the previous run]."""
+_OVERRIDES = "Points that people decided: a TOML file with tables [[override]] [default: those of the previous run]."
+_AGAIN = "Grade this submission again although it has a record: a name, or a pattern such as 'team_*'. Repeatable."
+_JOBS = "The number of submissions graded at once on this machine [default: one for each processor]."
+_EXECUTOR = "Grade on the workers of a Dask scheduler, not on this machine: dask://HOST:PORT."
 
 
 def _scheduler(word: str) -> str:
@@ -117,11 +117,13 @@ class BatchOptions:
 def batch(options: BatchOptions) -> ExitCode:
     """Grade a class: every submission in a folder or a zip, as a run in a store.
 
-    Each result is stored as soon as it is there. After Ctrl-C, a kill or a crash the same command goes on; results that
-    did not change since an earlier run come from the store. A submission without a score stops no other: it is listed
-    separately, and the same command tries it again. It needs a person when it cannot be read or has broken twice.
+    Each result is stored as soon as it is there. After Ctrl-C, a kill or a crash the same command continues; results
+    that did not change since an earlier run come from the store. A submission without a score stops no other: it is
+    listed separately, and the same command tries it again. It needs a person when it cannot be read, or when grading it
+    failed twice.
 
-    Exit code: 0 all have all points, 1 some not, 2 a wrong option, folder or file, 3 some have no score, 130 Ctrl-C.
+    Exit code: 0 if all have all points, 1 if some do not, 2 for a wrong option, folder or file, 3 if some have no
+    score, 130 after Ctrl-C.
 
     Examples:
         grade batch submissions/ --roster class.csv
@@ -153,7 +155,7 @@ def batch(options: BatchOptions) -> ExitCode:
         before = run_store.current(run.lab, run.folder)
         run_store.make_current(run)
         if before is not None and before.id != run.id:
-            notify(f"run {run.id} counts now, in the place of run {before.id}: grade diff {before.id} {run.id}")
+            notify(f"run {run.id} counts now, instead of run {before.id}: grade diff {before.id} {run.id}")
         return summary(run_store, run, failed=failed)
 
 
@@ -175,7 +177,7 @@ def _decided_before(store: Store, lab: str, folder: Path) -> tuple[Override, ...
     run = store.known(lab, batches.place_of(folder))
     decided = store.overrides(run) if run is not None else ()
     if run is not None and decided:
-        notify(f"{len(decided)} decided by people for run {run.id} stay; --overrides FILE would replace them")
+        notify(f"{len(decided)} decided by people for run {run.id} stay; --overrides FILE replaces them")
     return decided
 
 
@@ -189,7 +191,7 @@ def _roster(options: BatchOptions, lab: str) -> Roster | None:
         run = store.known(lab, batches.place_of(options.folder))
         roster = rosters.from_json(run.roster) if run is not None else None
         if run is not None and roster is not None:
-            notify(f"the roster of run {run.id} stays; --roster FILE would replace it")
+            notify(f"the roster of run {run.id} stays; --roster FILE replaces it")
         return roster
 
 
@@ -200,9 +202,9 @@ def _report_entries(folder: Path, discovered: Discovered, roster: Roster | None)
     entries = len(discovered.submissions) + len(discovered.skipped)
     parts = [f"{graded} to be graded"]
     if failing:
-        parts.append(f"{failing} that a person has to look at")
+        parts.append(f"{failing} that need a person")
     if discovered.skipped:
-        parts.append(f"{len(discovered.skipped)} that are no submissions")
+        parts.append(f"{len(discovered.skipped)} that are not submissions")
     notify(f"{folder}: {entries} {'entry' if entries == 1 else 'entries'}: {', '.join(parts)}")
     reasons: dict[str, list[str]] = {}
     for entry in discovered.skipped:
@@ -220,11 +222,11 @@ def _report_entries(folder: Path, discovered: Discovered, roster: Roster | None)
 class RegradeOptions:
     """The options of `grade regrade`."""
 
-    run: int | None = argument("RUN", "The run to grade again, not the one that counts.", nargs="?", type=RUN)
+    run: int | None = argument("RUN", "The run to grade again [default: the run that counts].", nargs="?", type=RUN)
     where: Where = shared(Where)
     store: Path = store_option()
     people: People = shared(People)
-    apply: bool = flag("--apply", "From now on the new run is the one that counts.")
+    apply: bool = flag("--apply", "Make the new run the one that counts.")
 
 
 def regrade(options: RegradeOptions) -> ExitCode:
@@ -255,12 +257,12 @@ def regrade(options: RegradeOptions) -> ExitCode:
         grade_all(store, new, where=options.where, locks=locks)
         code = summary(store, new)
         if new.id == old.id:
-            notify(f"nothing that it depends on has changed since run {old.id}")
+            notify(f"nothing that the results depend on has changed since run {old.id}")
             return code
         show_changes(list(changes(store, old, new)), old, new)
         if options.apply:
             store.make_current(new)
-            notify(f"run {new.id} counts now, in the place of run {old.id}")
+            notify(f"run {new.id} counts now, instead of run {old.id}")
         else:
             notify(f"run {old.id} still counts; to change that: grade diff {old.id} {new.id} --apply")
         return code
@@ -296,7 +298,7 @@ def grade_all(store: Store, run: Run, *, where: Where, locks: RunLocks, again: C
         try:
             batches.grade_run(store, run, workers, locks, window=window, tell=show, level=where.level, again=before)
         except KeyboardInterrupt:
-            notify(f"what is finished is kept in {store.database.path}; the same command goes on from there")
+            notify(f"finished results are kept in {store.database.path}; the same command continues from there")
             raise
     return failed
 
@@ -305,7 +307,7 @@ def _compared(before: Result, now: Graded) -> str:
     """Return the result of grading a submission again, beside the result before."""
     had = f"{before.stored.score} points" if before.stored is not None else "no score"
     if now.stored is None:
-        return f"{before.name}: it could not be graded again, and has {had} as before: {now.failure}"
+        return f"{before.name}: it could not be graded again and keeps {had}: {now.failure}"
     score = f"{now.stored.score} points"
     return f"{before.name}: {score}, {'as before' if score == had else f'{had} before'}"
 
@@ -338,8 +340,8 @@ def summary(store: Store, run: Run, *, failed: int = 0) -> ExitCode:
         parts.append(f"public part: {NOT_RUN}")
     print(f"run {run.id}: {', '.join(parts)}")
     _list("no score until a person has looked at it", people, most=len(people))
-    _list("no score yet, and tried again by the same command", without)
-    _list("in the roster, but handed in nothing", [student.name for student in store.missing(run)])
+    _list("no score yet; the same command tries again", without)
+    _list("in the roster, but submitted nothing", [student.name for student in store.missing(run)])
     if people or without or failed:
         return ExitCode.JUDGE_ERROR
     return ExitCode.ACCEPTED if accepted == table.row_count else ExitCode.NOT_ACCEPTED

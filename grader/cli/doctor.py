@@ -69,7 +69,7 @@ def _tried(lab: str) -> str:
         except (GraderError, OSError) as error:
             return str(error)
     ran = record.complete and record.outcomes and record.verdict is not Verdict.JUDGE_ERROR
-    return "" if ran else "it came to no end, and nothing says why"
+    return "" if ran else "it did not finish, and nothing says why"
 
 
 def doctor() -> ExitCode:
@@ -77,7 +77,7 @@ def doctor() -> ExitCode:
 
     At the end it grades the skeleton that students begin with, as a test.
 
-    Exit code 0 when everything is there and works, 3 when not.
+    Exit code: 0 if everything is installed and works, 3 if not.
     """
     console = Console(highlight=False)
     table = Table(title=f"grader {__version__}, Python {platform.python_version()}", title_justify="left")

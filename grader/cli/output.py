@@ -19,9 +19,11 @@ from grader.report.view import View
 class Detail:
     """The options for how much a report shows."""
 
-    instructor: bool = flag("--instructor", "Show hidden cases too, and what a program that cannot be built had got.")
+    instructor: bool = flag(
+        "--instructor", "Show hidden cases too, and the points that a program would have if it could be built."
+    )
     everything: bool = flag(
-        "--all", "Every cause in full and how it was graded, in the text report, which has 80 lines at most without it."
+        "--all", "Show every cause in full and how it was graded; without it a text report has at most 80 lines."
     )
 
     def view(self, *, to_file: bool = False) -> View:
@@ -46,6 +48,6 @@ def check_output(output: Path | None, option: str = "--output") -> None:
     if not output.parent.is_dir():
         raise UsageError(f"{option} {output}: there is no folder {output.parent}")
     if output.exists() and not output.is_file():
-        raise UsageError(f"{option} {output}: that is no file; write the name of one")
+        raise UsageError(f"{option} {output}: it is not a file; write the name of a file")
     if not os.access(output.parent, os.W_OK):
-        raise UsageError(f"{option} {output}: we may not write into {output.parent}")
+        raise UsageError(f"{option} {output}: no permission to write to {output.parent}")

@@ -21,9 +21,9 @@ class PackOptions:
     """The options of `grade pack`."""
 
     name: str = argument("NAME", f"Which bundle: {_BUNDLES}.", offer=BUNDLES.keys)
-    folder: Path = argument("DIR", "The folder to make, with the bundle's files in it.", type=Path)
+    folder: Path = argument("DIR", "The folder to create for the bundle's files.", type=Path)
     lab: str | None = lab_option()
-    replace: bool = flag("--replace", "Put it in the place of the same bundle that was packed there before.")
+    replace: bool = flag("--replace", "Replace an earlier bundle of the same kind in that folder.")
 
 
 def pack(options: PackOptions) -> ExitCode:

@@ -93,7 +93,7 @@ class _Strict(argparse.ArgumentParser):
         super().__init__(prog=name, prefix_chars=prefix, add_help=False, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; `{self.prog} -h` shows what may be written")
+        raise UsageError(f"{message}; see `{self.prog} -h`")
 
 
 class Parser(Generic[T]):

@@ -39,11 +39,11 @@ _WIDEST = 100
 class ReproOptions:
     """The options of `grade repro`."""
 
-    path: Path = argument("PATH", "The submission: the file, or a folder that holds it.", type=Path)
-    case: str | None = argument("CASE", "A case; left out: the one of the diagnosis.", nargs="?", offer=case_names)
+    path: Path = argument("PATH", "The submission: the file, or a folder that contains it.", type=Path)
+    case: str | None = argument("CASE", "A case [default: the one of the diagnosis].", nargs="?", offer=case_names)
     lab: str | None = lab_option()
     public_only: bool = public_option()
-    output: Path | None = path_option("--output", "FILE", "Write it there.")
+    output: Path | None = path_option("--output", "FILE", "Write the program to this file instead of printing it.")
     seed: int | None = seed_option()
     without_memory_checker: bool = memory_checker_option()
 
@@ -78,7 +78,7 @@ def repro(options: ReproOptions) -> ExitCode:
     text = _program(record, outcome) or lab.reproduce(case, operation - 1)
     unseen = _unseen(lab, outcome)
     if unseen:
-        lines = wrap(f"The grader saw here, and these calls alone do not show it: {unseen}", _WIDEST)
+        lines = wrap(f"The grader saw this, but these calls alone do not show it: {unseen}", _WIDEST)
         text += "".join(f"    # {line}\n" for line in lines)
     if options.output is not None:
         write(options.output, text)
@@ -86,11 +86,11 @@ def repro(options: ReproOptions) -> ExitCode:
         sys.stdout.write(text)
     sys.stderr.write(f"grade: {outcome.case} up to operation {operation}; run it with\n  {lab.reproduce_command}\n")
     if unseen:
-        sys.stderr.write("It passes: only the grader sees what went wrong, and a comment at its end says what.\n")
+        sys.stderr.write("The program passes: only the grader sees what went wrong; a comment at its end says what.\n")
     checker = record.environment.used(Tool.MEMORY_CHECKER)
     if checker is not None and all(finding.tool is checker.tool for finding in findings_of(record, outcome)):
         name, command = checker.name, checker.name.lower()
-        sys.stderr.write(f"Only {name} saw it; should the program be silent, run it as\n  {command} ./repro\n")
+        sys.stderr.write(f"Only {name} saw it; if the program reports nothing, run it as\n  {command} ./repro\n")
     return ExitCode.ACCEPTED
 
 

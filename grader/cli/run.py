@@ -25,10 +25,10 @@ from grader.report.document import Document
 from grader.report.view import Gradebook
 from grader.system.sandbox import LEVELS, require
 
-_PATH = "The file to grade, or a folder that holds it at any depth."
+_PATH = "The file to grade, or a folder that contains it at any depth."
 _FORMAT = f"The report: {', '.join(FORMATS)}; or one table of all submissions: {', '.join(GRADEBOOKS)}."
-_ALSO = "Another report of the same grading, into a file; several if you like."
-_NO_END = "the grading did not come to its end: it was interrupted, or the grader failed"
+_ALSO = "Write another report of the same grading to a file. Repeatable."
+_NO_END = "the grading did not finish: it was interrupted, or the grader failed"
 
 _STAGES = {
     "collect": "looking for the file",
@@ -50,7 +50,7 @@ class RunOptions:
     paths: tuple[Path, ...] = argument("PATH...", _PATH, nargs="+", type=Path)
     selection: Selection = shared(Selection)
     format: str = option("--format", "FORMAT", _FORMAT, default="text", offer=lambda: [*FORMATS, *GRADEBOOKS])
-    output: Path | None = path_option("--output", "FILE", "Write the report there instead of printing it.")
+    output: Path | None = path_option("--output", "FILE", "Write the report to this file instead of printing it.")
     also: tuple[str, ...] = repeated("--also", "FORMAT=FILE", _ALSO)
     how: HowGraded = shared(HowGraded)
     require_sandbox: str | None = sandbox_option()
@@ -61,8 +61,8 @@ def run(options: RunOptions) -> ExitCode:
     """Grade one or more submissions.
 
     The reports are printed one after the other (with --format json: one object each), progress goes to stderr. Exit
-    code: 0 all have every point (that --public-only leaves), 1 some do not, 2 a wrong option or path, and nothing is
-    graded, 3 the grader's own fault, 130 interrupted.
+    code: 0 if all have every point (that --public-only leaves), 1 if some do not, 2 for a wrong option or path (nothing
+    is graded), 3 if the grader fails, 130 if interrupted.
 
     Examples:
         grade run my-homework/ --case 'append/*'

@@ -43,24 +43,24 @@ def lab_option() -> Any:
 
 def seed_option() -> Any:
     """Return a field for --seed."""
-    text = "Instead of the rubric's, for what a run makes up, such as the words that fill a pool."
+    text = "The seed of random values, such as the words that fill a pool [default: the rubric's]."
     return option("--seed", "NUMBER", text, type=number(SEED))
 
 
 def public_option() -> Any:
     """Return a field for --public-only."""
-    return flag("--public-only", "Leave hidden cases out; their points stay open. Always so where there are none.")
+    return flag("--public-only", "Omit hidden cases; their points stay open. Always on where there are none.")
 
 
 def memory_checker_option() -> Any:
     """Return a field for --without-memory-checker."""
-    text = "Go on without the tool that looks for wrong uses of memory; record and report say so."
+    text = "Skip the tool that finds wrong uses of memory; record and report say so."
     return flag("--without-memory-checker", text)
 
 
 def sandbox_option() -> Any:
     """Return a field for --require-sandbox."""
-    text = f"Grade only where this protects the machine, or more: {', '.join(LEVELS)}."
+    text = f"Grade only where the machine has this protection or a stronger one: {', '.join(LEVELS)}."
     return option("--require-sandbox", "LEVEL", text, choices=LEVELS)
 
 
@@ -69,7 +69,9 @@ class Selection:
     """The options for which cases of which assignment are meant."""
 
     lab: str | None = lab_option()
-    case: str = option("--case", "GLOB", "Only the cases whose name fits, such as 'append/*' or '*fork*'.", default="*")
+    case: str = option(
+        "--case", "GLOB", "Only the cases whose names match, such as 'append/*' or '*fork*'.", default="*"
+    )
     public_only: bool = public_option()
 
     def cases(self, lab: Lab, seed: int | None = None) -> CaseSelection:
@@ -83,8 +85,10 @@ class HowGraded:
 
     seed: int | None = seed_option()
     without_memory_checker: bool = memory_checker_option()
-    advice: bool = flag("--advice", "Look also for what costs no point, but twice the time.")
-    allow: tuple[str, ...] = repeated("--allow", "SYMBOL", "Reject nothing for this symbol: you have looked at it.")
+    advice: bool = flag("--advice", "Also look for problems that cost no points; takes twice the time.")
+    allow: tuple[str, ...] = repeated(
+        "--allow", "SYMBOL", "Do not reject a program for this symbol: you have looked at it. Repeatable."
+    )
 
     def options(self) -> GradingOptions:
         """Return them as the options of one grading."""
@@ -101,7 +105,7 @@ def check_options(lab: Lab, given: GradingOptions) -> GradingOptions:
     flags = [flag for name, flag in _FLAGS.items() if getattr(given, name) != getattr(DEFAULTS, name)]
     wrong = [flag for flag in flags if flag not in [_FLAGS[name] for name in lab.runtime.options]]
     if wrong:
-        raise UsageError(f"leave out {', '.join(wrong)}: that is nothing that a submission to {lab.name} knows")
+        raise UsageError(f"omit {', '.join(wrong)}: not supported for submissions to {lab.name}")
     return given
 
 

@@ -40,10 +40,10 @@ _ENDINGS = {
     "classroom50": "json",
 }
 
-_PRUNE = "Remove what no run refers to any longer, and the runs that --remove and --keep choose; asks first."
-_KEEP = "With --prune: of each class all but its last N runs and the one that counts."
-_FORMAT = f"One file of all: {', '.join(GRADEBOOKS)}; one of each submission: {', '.join(FORMATS)}."
-_OUTPUT = "The file to write, instead of printing it; of reports for each submission the folder."
+_PRUNE = "Remove what no run refers to, and the runs that --remove and --keep select; asks first."
+_KEEP = "With --prune: remove all runs of a class but its last N; the run that counts always stays."
+_FORMAT = f"One file for the class: {', '.join(GRADEBOOKS)}; or one for each submission: {', '.join(FORMATS)}."
+_OUTPUT = "The file to write instead of printing it; the folder, for reports of each submission."
 
 RUN = number(Number("run", 1))
 """Reads the number of a run."""
@@ -51,7 +51,7 @@ RUN = number(Number("run", 1))
 
 def store_option() -> Any:
     """Return a field for --store."""
-    return path_option("--store", "FILE", "Where all runs are kept.", default=Path("grades.sqlite"))
+    return path_option("--store", "FILE", "The file in which runs are stored.", default=Path("grades.sqlite"))
 
 
 def run_named(store: Store, number: int | None) -> Run:
@@ -73,7 +73,7 @@ class RunsOptions:
 
     store: Path = store_option()
     prune: bool = flag("--prune", _PRUNE)
-    remove: tuple[int, ...] = repeated("--remove", "RUN", "With --prune: this run too; as often as you like.", type=RUN)
+    remove: tuple[int, ...] = repeated("--remove", "RUN", "With --prune: remove this run too. Repeatable.", type=RUN)
     keep: int | None = option("--keep", "N", _KEEP, type=number(Number("runs", 1)))
     yes: bool = flag("--yes", "With --prune: do not ask.")
 
@@ -81,7 +81,7 @@ class RunsOptions:
 def runs(options: RunsOptions) -> ExitCode:
     """List the runs of a store: when, of which folder, how they ended, and which one counts (*).
 
-    With --prune the store becomes smaller; it shows before by how much. It refuses while a batch uses the store.
+    With --prune, remove what is not needed, after showing how much that is. It refuses while a batch uses the store.
 
     Examples:
         grade runs
@@ -94,7 +94,7 @@ def runs(options: RunsOptions) -> ExitCode:
     if options.prune:
         _prune(options)
     elif options.remove or options.keep is not None or options.yes:
-        raise UsageError("--remove, --keep and --yes say what --prune does; write --prune too")
+        raise UsageError("--remove, --keep and --yes work with --prune only; write --prune too")
     headings = ("run", "started", "of", "submissions", "accepted", "failing", "need a person", "no score yet", "mean")
     table = Table(title=escape(str(options.store)), title_justify="left")
     for heading in headings:
@@ -116,13 +116,13 @@ def _prune(options: RunsOptions) -> None:
         unused = prunable(store, old)
         numbers = "".join(f" {run.id}" for run in old)
         what = f"{len(old)} runs{numbers}, {unused.records} records, {unused.sources} sources"
-        notify(f"{path}: this goes: {what}; {unused.size / 1e6:.1f} MB")
+        notify(f"{path}: to be removed: {what}; {unused.size / 1e6:.1f} MB")
         if not (old or unused.records or unused.sources):
             return
         if not options.yes:
             if not sys.stdin.isatty():
-                raise UsageError("nothing was removed, for there is nobody to ask: write --yes")
-            if input("Remove it? It cannot be brought back. [y/N] ").strip().lower() not in ("y", "yes"):
+                raise UsageError("nothing was removed: there is no terminal to ask at; write --yes")
+            if input("Remove it? This cannot be undone. [y/N] ").strip().lower() not in ("y", "yes"):
                 notify("nothing was removed")
                 return
         before = path.stat().st_size
@@ -147,7 +147,7 @@ class ShowOptions:
     """The options of `grade show`."""
 
     submission: str = argument("SUBMISSION", "Its name, or its student's name, sid or email.")
-    run: int | None = option("--run", "RUN", "Not the run that counts, but this one.", type=RUN)
+    run: int | None = option("--run", "RUN", "The run to look in [default: the run that counts].", type=RUN)
     store: Path = store_option()
     format: str = option("--format", "FORMAT", f"The report: {', '.join(FORMATS)}.", default="text", offer=FORMATS.keys)
     detail: Detail = shared(Detail)
@@ -189,11 +189,11 @@ def _result_of(store: Store, run: Run, wanted: str) -> Result:
 class ExportOptions:
     """The options of `grade export`."""
 
-    run: int | None = argument("RUN", "Not the one that counts.", nargs="?", type=RUN)
+    run: int | None = argument("RUN", "The run to export [default: the run that counts].", nargs="?", type=RUN)
     store: Path = store_option()
     format: str = option("--format", "FORMAT", _FORMAT, default="csv", offer=lambda: [*GRADEBOOKS, *FORMATS])
     output: Path | None = path_option("--output", "PATH", _OUTPUT)
-    partial: bool = flag("--partial", "Also when some have no score yet.")
+    partial: bool = flag("--partial", "Export even if some submissions have no score yet.")
     detail: Detail = shared(Detail)
 
 
@@ -287,10 +287,10 @@ class DiffOptions:
     """The options of `grade diff`."""
 
     old: int = argument("OLD", "The number of a run.", type=RUN)
-    new: int = argument("NEW", "That of another one.", type=RUN)
+    new: int = argument("NEW", "The number of another run.", type=RUN)
     store: Path = store_option()
     format: str = option("--format", "FORMAT", "text, json.", default="text", choices=("text", "json"))
-    apply: bool = flag("--apply", "From now on NEW is the run that counts.")
+    apply: bool = flag("--apply", "Make NEW the run that counts.")
 
 
 def diff(options: DiffOptions) -> ExitCode:
@@ -333,7 +333,7 @@ def show_changes(changes: Sequence[Change], old: Run, new: Run) -> None:
         for case, ends in cases[:_MOST_CASES]:
             print(f"    case  {case}: {_pair(*ends)}")
         if len(cases) > _MOST_CASES:
-            print(f"    and {len(cases) - _MOST_CASES} cases more")
+            print(f"    and {len(cases) - _MOST_CASES} more cases")
 
 
 def _pair(old: object, new: object) -> str:

@@ -95,7 +95,7 @@ def test_an_interrupted_batch_that_also_loses_a_worker_ends_with_the_same_store(
     until(lambda: not held(there))
 
     assert process.returncode == 130, said.decode()
-    assert "the same command goes on" in said.decode()
+    assert "the same command continues" in said.decode()
     assert "Traceback" not in said.decode()
     assert 1 <= kept < _COUNT
     assert held(there) == []
@@ -205,7 +205,7 @@ def test_without_workers_it_waits_for_some_and_says_so() -> None:
     with (
         LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as empty,
         cluster(address(empty), told.append, patience=0.5) as executor,
-        pytest.raises(NoWorkers, match=r"no worker came .* the same command goes on"),
+        pytest.raises(NoWorkers, match=r"no worker came .* the same command continues"),
     ):
         executor.submit(grade, task()).result(timeout=30)
 

@@ -232,7 +232,7 @@ def fill(store: Store) -> None:
 
 def test_a_full_disk_names_the_store_and_what_to_do(path: Path) -> None:
     """What was kept before is there, and nothing is half."""
-    said = r"grades\.sqlite: .*the disk is full: make room there.*same command goes on"
+    said = r"grades\.sqlite: .*the disk is full: make room there.*same command continues"
     with pytest.raises(StoreFailure, match=said), open_store(path) as store:
         fill(store)
     with open_store(path) as store:

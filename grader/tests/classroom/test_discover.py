@@ -165,8 +165,8 @@ def test_a_wrong_roster_says_all_its_mistakes(tmp_path: Path) -> None:
     assert str(caught.value).splitlines() == [
         f"{path}:2: name is empty",
         f"{path}:3: folder is empty",
-        f"{path}:5: c stands there twice",
-        f"{path}:6: more values than columns; put values that hold a comma in quotes",
+        f"{path}:5: c occurs twice",
+        f"{path}:6: more values than columns; put values that contain a comma in quotes",
     ]
 
 

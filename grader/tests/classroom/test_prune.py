@@ -110,7 +110,7 @@ def test_the_command_says_what_goes_and_asks(tmp_path: Path, store: Store) -> No
     path = tmp_path / "grades.sqlite"
     before = left(store)
     asked = grade("runs", "--prune", "--keep", "1", "--store", path)
-    assert (asked.code, "this goes: 2 runs 1 3, " in asked.err, "write --yes" in asked.err) == (2, True, True)
+    assert (asked.code, "to be removed: 2 runs 1 3, " in asked.err, "write --yes" in asked.err) == (2, True, True)
     assert left(store) == before
     done = grade("runs", "--prune", "--keep", "1", "--yes", "--store", path)
     assert (done.code, "removed; the file had" in done.err) == (0, True)

@@ -234,7 +234,7 @@ def test_a_report_that_nobody_can_write_is_a_wrong_path(option: tuple[str, ...])
 
     assert ended_with.code == 2
     assert re.search(
-        r"/proc/x(: we may not write into /proc| cannot be written: .*; write another path)$", ended_with.err
+        r"/proc/x(: no permission to write to /proc| cannot be written: .*; write another path)$", ended_with.err
     )
 
 
