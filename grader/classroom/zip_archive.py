@@ -178,7 +178,7 @@ class Archive:
             raise UsageError(f"{self.name}: the zip is encrypted; hand in one without a password")
         if member.info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise UsageError(f"{self.name}: the zip uses an unusual compression; make an ordinary one")
-        with _said_broken(self.name), self.file.open(member.info) as file:
+        with _reporting_damage(self.name), self.file.open(member.info) as file:
             while most > 0 and (piece := file.read(min(most, _MOST_FILE))):
                 most -= len(piece)
                 yield piece
@@ -199,7 +199,7 @@ def opened(path: Path, name: str, *, of_class: bool = False) -> Iterator[Archive
         raise UsageError(f"{name}: {message}") from None
     with _Careful(io.FileIO(descriptor)) as reader:
         reader.most = factor * _MOST_READ
-        with _said_broken(name):
+        with _reporting_damage(name):
             file = _listed(reader)
         with file:
             if len(file.filelist) > factor * _MOST_MEMBERS:
@@ -257,7 +257,7 @@ def _too_many(file: zipfile.ZipFile, most: int, *, of_class: bool) -> str:
 
 
 @contextlib.contextmanager
-def _said_broken(name: str) -> Iterator[None]:
+def _reporting_damage(name: str) -> Iterator[None]:
     try:
         yield
     except (*_BROKEN, zlib.error, struct.error, OSError):
