@@ -17,9 +17,10 @@ from grader.assignment.toml_table import Table
 from grader.classroom.database import DAMAGE, checked, checksum, packed, unpacked
 from grader.core.case import Number
 from grader.core.errors import ClassFileError, StoreFailure
+from grader.core.losses import weighed
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.rubric import Rubric
-from grader.core.verdict import Diagnosis, RuleScore, Verdict
+from grader.core.verdict import Cause, RuleScore, Verdict
 from grader.system.text_file import cut, short
 
 _TABLE = "override"
@@ -69,7 +70,7 @@ class StoredRecord:
     score: int
     max_score: int
     rule: str | None
-    """The rule of the diagnosis."""
+    """The rule of the first cause."""
     complete: int
     public_only: int
     points: str
@@ -85,7 +86,7 @@ class StoredRecord:
             verdict=record.verdict,
             score=record.score,
             max_score=record.max_score,
-            rule=record.diagnosis.rule if record.diagnosis is not None else None,
+            rule=record.first_cause.rule if record.first_cause is not None else None,
             complete=record.complete,
             public_only=record.public_only,
             points=json.dumps({rule.rule: [rule.points, rule.max_points] for rule in record.rules}),
@@ -186,34 +187,21 @@ class Result:
     def brief(self) -> Record:
         """The part of the record that tables show; unpacking the whole record would take a hundred times as long.
 
-        It has the rule of the diagnosis and the points of the rules, but no outcomes and no findings.
+        It has the rule of the first cause and the points of the rules, but no outcomes and no findings.
         """
         stored = self.stored
         if stored is None:
             return self.record
-        cause = (
-            Diagnosis(
-                rule=stored.rule,
-                handout="",
-                case=None,
-                operation=None,
-                line=None,
-                source_line=None,
-                summary="",
-                hint="",
-            )
-            if stored.rule is not None
-            else None
-        )
+        verdict = Verdict(stored.verdict)
         record = Record(
             complete=bool(stored.complete),
             lab=self.lab,
             submission=Submission(name=self.name),
-            verdict=Verdict(stored.verdict),
+            verdict=verdict,
             score=stored.score,
             max_score=stored.max_score,
             public_only=bool(stored.public_only),
-            diagnosis=cause,
+            causes=(Cause(rule=stored.rule, verdict=verdict, sentence=""),) if stored.rule is not None else (),
             rules=stored.rules,
         )
         return self._of_its_own(record)
@@ -262,7 +250,7 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
         verdict = Verdict.ACCEPTED
     elif verdict is Verdict.ACCEPTED:
         verdict = Verdict.WRONG_ANSWER
-    return replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded)
+    return weighed(replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded))
 
 
 def _override(table: Table, rubric: Rubric, submissions: Collection[str]) -> Override:

@@ -32,7 +32,7 @@ from grader.core.errors import ExitCode, ToolMissing, UsageError
 from grader.core.record import Override
 from grader.core.verdict import Judged, Verdict
 from grader.report.escape import escape
-from grader.report.words import NOT_RUN
+from grader.report.phrases import NOT_RUN
 from grader.system.sandbox import LEVELS, require
 
 _MOST_HIDDEN = 5

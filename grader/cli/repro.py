@@ -23,12 +23,11 @@ from grader.cli.selection import (
     public_option,
     seed_option,
 )
-from grader.core.causes import bad_operation, findings_of, grouped
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record, write
-from grader.core.verdict import Outcome, Tool
-from grader.report.words import result_of
+from grader.core.verdict import Finding, Outcome, Tool
+from grader.report.phrases import result_of
 from grader.runtime.options import GradingOptions
 
 _WIDEST = 100
@@ -40,7 +39,7 @@ class ReproOptions:
     """The options of `grade repro`."""
 
     path: Path = argument("PATH", "The submission: the file, or a folder that contains it.", type=Path)
-    case: str | None = argument("CASE", "A case [default: the one of the diagnosis].", nargs="?", offer=case_names)
+    case: str | None = argument("CASE", "A case [default: the first one in the report].", nargs="?", offer=case_names)
     lab: str | None = lab_option()
     public_only: bool = public_option()
     output: Path | None = path_option("--output", "FILE", "Write the program to this file instead of printing it.")
@@ -76,7 +75,7 @@ def repro(options: ReproOptions) -> ExitCode:
     outcome, operation = failing
     case = next(case for case in cases if case.name == outcome.case)
     text = _program(record, outcome) or lab.reproduce(case, operation - 1)
-    unseen = _unseen(lab, outcome)
+    unseen = _unseen(lab, record.first_finding(outcome))
     if unseen:
         lines = wrap(f"The grader saw this, but these calls alone do not show it: {unseen}", _WIDEST)
         text += "".join(f"    # {line}\n" for line in lines)
@@ -88,7 +87,7 @@ def repro(options: ReproOptions) -> ExitCode:
     if unseen:
         sys.stderr.write("The program passes: only the grader sees what went wrong; a comment at its end says what.\n")
     checker = record.environment.used(Tool.MEMORY_CHECKER)
-    if checker is not None and all(finding.tool is checker.tool for finding in findings_of(record, outcome)):
+    if checker is not None and all(finding.tool is checker.tool for finding in record.findings_of(outcome)):
         name, command = checker.name, checker.name.lower()
         sys.stderr.write(f"Only {name} saw it; if the program reports nothing, run it as\n  {command} ./repro\n")
     return ExitCode.ACCEPTED
@@ -100,10 +99,9 @@ def _program(record: Record, outcome: Outcome) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _unseen(lab: Lab, outcome: Outcome) -> str:
+def _unseen(lab: Lab, first: Finding | None) -> str:
     """What went wrong, where only the grader can see it; "" elsewhere."""
-    difference = outcome.difference
-    return difference.seen if difference is not None and difference.facet in lab.derived else ""
+    return first.message if first is not None and first.kind in lab.derived else ""
 
 
 def _failing(record: Record) -> tuple[Outcome, int] | None:
@@ -115,5 +113,5 @@ def _failing(record: Record) -> tuple[Outcome, int] | None:
         raise UsageError(
             f"{record.submission.name}: {result_of(record)}, so no case can be played; `grade run` shows why"
         )
-    groups = grouped(record, record.outcomes)
-    return (groups[0].shown, max(bad_operation(record, groups[0].shown), 1)) if groups else None
+    outcomes = [record.outcome(case) for cause in record.causes for case in cause.cases[:1]]
+    return (outcomes[0], max(record.bad_operation(outcomes[0]), 1)) if outcomes else None
