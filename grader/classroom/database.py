@@ -183,11 +183,11 @@ class Database:
             for row in self._connection.execute(query, values):  # noqa: UP028 - see below
                 yield row  # `yield from` would close the cursor too, which fails once the connection is closed
 
-    def change(self, statement: str, *values: object) -> int:
-        """Execute a statement that writes, and return the number of rows that it changed."""
+    def change(self, statement: str, *values: object) -> None:
+        """Execute a statement that writes."""
         self.check()
         with _legible_errors():
-            return self._connection.execute(statement, values).rowcount
+            self._connection.execute(statement, values)
 
     def change_all(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
         """Execute a statement that writes, once for each of these rows."""

@@ -39,7 +39,6 @@ class GradingPlan:
     cases: tuple[Case, ...]
     hidden: Mapping[str, int] | None = None
     """The weight of the cases that are not run, by rule; None: no case is left out for being hidden."""
-    seed: int
     made_of: Mapping[str, str]
     """What its records depend on besides settings and submission, by name: grader code, cases, tools, machine."""
     fingerprint: str
@@ -77,7 +76,6 @@ def grading_plan(settings: Settings) -> GradingPlan:
         lab=lab,
         cases=selection.cases,
         hidden=selection.hidden,
-        seed=seed,
         made_of=made_of,
         fingerprint=_digest([repr(asdict(settings)), *(part for pair in made_of.items() for part in pair)]),
     )

@@ -294,7 +294,6 @@ def _now() -> str:
 class Prunable:
     """What would be removed."""
 
-    runs: tuple[Run, ...]
     records: int
     sources: int
     size: int
@@ -326,7 +325,7 @@ def prunable(store: Store, runs: Collection[Run]) -> Prunable:
     numbers = _numbers(runs)
     records, of_records = store.database.row(f"SELECT count(*), {_RECORD_BYTES} {_RECORDS}", numbers) or (0, 0)
     sources, of_sources = store.database.row(f"SELECT count(*), {_SOURCE_BYTES} {_SOURCES}", numbers) or (0, 0)
-    return Prunable(runs=tuple(runs), records=records, sources=sources, size=of_records + of_sources)
+    return Prunable(records=records, sources=sources, size=of_records + of_sources)
 
 
 def prune(store: Store, runs: Collection[Run]) -> None:

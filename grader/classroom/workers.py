@@ -50,8 +50,10 @@ KILLED = "the process that graded it was killed, perhaps because memory ran out"
 
 LATE = f"its grading did not finish within {MOST_SECONDS / 60:.0f} minutes and was killed"
 """Why a submission has no record when its process did not end in time."""
+
 MOST_SECONDS_TO_END = 20.0
 """The most seconds in which a worker process ends after the process that it works for is gone."""
+
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 1.5
 """The time for all calls together to clean up; then the pool does it for them, so that the end takes at most 3 s."""
