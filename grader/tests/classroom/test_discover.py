@@ -96,7 +96,7 @@ def test_a_gradescope_export(tmp_path: Path, inner: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a: [\n", "is not YAML"), ("- a\n", "no list of submissions")], ids=["no YAML", "a list"]
+    ("text", "said"), [("a: [\n", "is not YAML"), ("- a\n", "not a list of submissions")], ids=["no YAML", "a list"]
 )
 def test_an_export_whose_list_is_broken_says_so(tmp_path: Path, text: str, said: str) -> None:
     """With its path, and no object is made of what it asks for."""
