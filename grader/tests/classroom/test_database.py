@@ -1,12 +1,15 @@
-"""Stores that are damaged, old, lost, or on a disk that fails: what is said, what is kept, and how it is mended."""
+"""A store that is damaged, full, removed or used by others: what is lost is said, and no record is wrong."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +19,62 @@ from grader.assignment.source import Source
 from grader.classroom.database import opened
 from grader.classroom.store import Store, open_store
 from grader.classroom.stored_result import Entry, StoredRecord
-from grader.core.errors import StoreFailure
+from grader.core.errors import StoreError, StoreFailure
 from grader.core.record import Submission
 from grader.core.verdict import Verdict
 from grader.report import GRADEBOOKS, LINE_BY_LINE
 from grader.tests.classroom.test_store import JANE, RUN, entry, kept
 from grader.tests.support.command import ROOT, command, environment, grade
+from grader.tests.support.counter_lab import counters_in_process
+from grader.tests.support.damaged_stores import COMMANDS, ends_on_damaged, graded_class
 from grader.tests.support.handmade import outcome, record_of
 from grader.tests.support.injected import INJECTIONS, filled
+
+_COUNT = 100
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """That of a class which was graded with a roster and overrides."""
+    with counters_in_process():
+        yield graded_class(tmp_path_factory.mktemp("counters"))
+
+
+def test_no_command_breaks_on_a_damaged_store(store: Path) -> None:
+    """SQLite quotes damaged bytes in its messages, and Python cannot always decode them."""
+    ends = list(ends_on_damaged(store, _COUNT))
+    broken = [(end.number, end.words, end.err) for end in ends if "the grader broke" in end.err]
+
+    assert len(ends) == _COUNT * len(COMMANDS)
+    assert broken == []
+    assert {end.code for end in ends} == {0, 1, 2, 3}
+    assert [end for end in ends if end.code in (2, 3) and not (end.err + end.out).strip()] == []
+
+
+def test_a_message_with_damaged_bytes_is_shown_with_them(tmp_path: Path) -> None:
+    """The name of a table in the file's schema is no UTF-8."""
+    path = tmp_path / "grades.sqlite"
+    with opened(path, create=True):
+        pass
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"tablemissingmissing", b"tablem\xffssingmissing"))
+    expected = r"malformed database schema \(.*\\xff.*\); the file is damaged: save what"
+    with pytest.raises(StoreError, match=expected), opened(path, read_only=True):
+        pass
+
+
+def test_a_text_that_is_no_utf_8_damages_its_row_only(store: Path, tmp_path: Path) -> None:
+    """The others are read and exported."""
+    path = tmp_path / "grades.sqlite"
+    path.write_bytes(store.read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE records SET points = CAST(x'7bff7d' AS TEXT) WHERE score = 100")
+    connection.close()
+    exported = grade("export", "--store", path, "--partial")
+
+    assert (exported.code, "without a score yet: 1: ada" in exported.err) == (0, True), exported.err
+    assert [row["name"] for row in csv.DictReader(io.StringIO(exported.out))] == ["Bob", "Eve"]
+
 
 _SOURCE = Source(name="llm_memory.c", content=b"int x;\n" * 1000, own_headers={"a.h": b"\xe4"}, finding=None)
 
@@ -181,7 +232,7 @@ def fill(store: Store) -> None:
 
 def test_a_full_disk_names_the_store_and_what_to_do(path: Path) -> None:
     """What was kept before is there, and nothing is half."""
-    said = r"grades\.sqlite: .*the disk is full: make room there.*same command goes on"
+    said = r"grades\.sqlite: .*the disk is full: make room there.*same command continues"
     with pytest.raises(StoreFailure, match=said), open_store(path) as store:
         fill(store)
     with open_store(path) as store:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.classroom.worker_pool import Died, Late, Pool
-from grader.classroom.workers import processes
+from grader.classroom.workers import CallTimeout, ProcessDied, ProcessPool
 from grader.system.interrupts import INTERRUPTS
 from grader.system.orphans import adopt_orphans
 from grader.system.private_folder import private_folder
@@ -80,8 +79,7 @@ def test_calls_that_do_not_end_are_ended_and_the_others_go_on(tmp_path: Path, mo
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    with processes(4, 600) as pool:
-        assert isinstance(pool, Pool)
+    with ProcessPool(4, 600) as pool:
         late = [pool.submit(call, str(tmp_path)) for call in (endless, deaf_in_c, stopped, parent_of_many)]
         others = [pool.submit(os.getpid) for _ in range(2)]
         begun(tmp_path, 4)
@@ -91,7 +89,7 @@ def test_calls_that_do_not_end_are_ended_and_the_others_go_on(tmp_path: Path, mo
         for one in pool._places:
             one.wait_less(401)
 
-        assert [type(one.exception(timeout=120)) for one in late] == [Late] * 4
+        assert [type(one.exception(timeout=120)) for one in late] == [CallTimeout] * 4
         assert all(other.result(timeout=120) for other in others)
     monkeypatch.undo()
     started = [int((tmp_path / name).read_text(encoding="ascii")) for name in ("child", "orphan")]
@@ -104,19 +102,19 @@ def test_calls_that_do_not_end_are_ended_and_the_others_go_on(tmp_path: Path, mo
 @pytest.mark.parametrize("call", [endless, deaf_in_c, stopped])
 def test_an_interrupt_waits_for_nobody(tmp_path: Path, call: Callable[[str], None]) -> None:
     """All is over within 3 s."""
-    pool = Pool(2, 600)
+    pool = ProcessPool(2, 600)
     futures = [pool.submit(call, str(tmp_path)) for _ in range(2)]
     begun(tmp_path, 2)
     started = time.monotonic()
-    pool.close(at_once=True)
+    pool.__exit__(KeyboardInterrupt)
 
     assert time.monotonic() - started < 3
-    assert [type(future.exception(timeout=1)) for future in futures] == [Died, Died]
+    assert [type(future.exception(timeout=1)) for future in futures] == [ProcessDied, ProcessDied]
 
 
 def test_somebody_looks_at_the_clock(tmp_path: Path) -> None:
     """All the time."""
-    with processes(1, 2) as pool, pytest.raises(Late):
+    with ProcessPool(1, 2) as pool, pytest.raises(CallTimeout):
         pool.submit(stopped, str(tmp_path)).result(timeout=120)
 
 
@@ -134,8 +132,8 @@ class Jumping:
 
 def test_time_that_nobody_saw_pass_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-Z and fg a call goes on."""
-    monkeypatch.setattr("grader.classroom.worker_pool.time", Jumping())
-    with processes(1, 300) as pool:
+    monkeypatch.setattr("grader.classroom.workers.time", Jumping())
+    with ProcessPool(1, 300) as pool:
         assert pool.submit(time.sleep, 2).result(timeout=60) is None
 
 
@@ -146,7 +144,7 @@ def refuse() -> None:
 
 def test_a_call_raises_what_it_raises() -> None:
     """Also in the process of before, which lives on."""
-    with processes(1) as pool:
+    with ProcessPool(1) as pool:
         first = pool.submit(os.getpid).result(timeout=60)
         with pytest.raises(ValueError, match="no"):
             pool.submit(refuse).result(timeout=60)

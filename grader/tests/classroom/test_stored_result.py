@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from grader.classroom import overrides
+from grader.classroom import stored_result
 from grader.core.errors import ClassFileError
 from grader.core.record import Override, Record
 from grader.core.verdict import Verdict
@@ -40,7 +40,7 @@ def loaded(folder: Path, text: str) -> tuple[Override, ...]:
     """The overrides of that text, in a class of two."""
     path = folder / "decided.toml"
     path.write_text(text, encoding="utf-8")
-    return overrides.load(path, lab().rubric, ["alice", "bob"])
+    return stored_result.load_overrides(path, lab().rubric, ["alice", "bob"])
 
 
 def test_a_file_of_overrides_is_read(tmp_path: Path) -> None:
@@ -74,19 +74,19 @@ def test_all_mistakes_are_said_with_their_lines(tmp_path: Path) -> None:
 def test_an_override_counts_in_every_number() -> None:
     """Rule, score and verdict are those after it; accepted is exactly who has all points."""
     record = record_of(outcome("append/one"))
-    up = overrides.applied(record, [DECIDED])
-    down = overrides.applied(up, [Override(submission="alice", rule="address", points=0, reason="r", by="b")])
+    up = stored_result.applied(record, [DECIDED])
+    down = stored_result.applied(up, [Override(submission="alice", rule="address", points=0, reason="r", by="b")])
 
     assert (up.score, up.verdict, up.rules[0].points, up.overrides[0].was) == (6, Verdict.ACCEPTED, 6, 1)
     assert (down.score, down.verdict) == (0, Verdict.WRONG_ANSWER)
     other = Override(submission="bob", rule="address", points=6, reason="r", by="b")
-    assert overrides.applied(record, [other]) is record
+    assert stored_result.applied(record, [other]) is record
 
 
 def raised(record: Record, rules: Iterable[str]) -> Record:
     """Somebody gave these rules all their points."""
     full = {rule.rule: rule.max_points for rule in record.rules}
-    return overrides.applied(record, [decided(record, rule, full[rule]) for rule in rules])
+    return stored_result.applied(record, [decided(record, rule, full[rule]) for rule in rules])
 
 
 def decided(record: Record, rule: str, points: int) -> Override:
@@ -101,9 +101,9 @@ def ways(record: Record) -> Iterator[Record]:
     if lost:
         yield raised(record, lost)
         yield raised(record, lost[:1])
-        yield overrides.applied(record, [decided(record, lost[0], 1)])
+        yield stored_result.applied(record, [decided(record, lost[0], 1)])
     for rule in [rule for rule in record.rules if rule.points][:1]:
-        yield overrides.applied(record, [decided(record, rule.rule, 0)])
+        yield stored_result.applied(record, [decided(record, rule.rule, 0)])
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_all_formats_agree_on_what_people_decided(sample: str) -> None:
 
 def test_what_costs_no_point_any_more_is_no_error() -> None:
     """A case that fails for a rule whose points people gave back is told, as a note that says who did it."""
-    record = overrides.applied(record_of(outcome("append/one")), [DECIDED])
+    record = stored_result.applied(record_of(outcome("append/one")), [DECIDED])
     runs = {run["tool"]["driver"]["name"]: run for run in json.loads(FORMATS["sarif"](record, View()))["runs"]}
     said = "address: 6 points instead of 1, decided by the head TA: =it is right"
 
@@ -157,7 +157,7 @@ def test_points_that_people_took_are_missed() -> None:
     """Nothing is wrong with the program, and yet it has not all points: that is said as an error, not as a note."""
     right = record_of(outcome("append/one", passed=True, clean=True, verdict=Verdict.ACCEPTED))
     right = replace(right, verdict=Verdict.ACCEPTED, score=6, rules=(replace(right.rules[0], points=6),))
-    record = overrides.applied(right, [replace(DECIDED, points=2)])
+    record = stored_result.applied(right, [replace(DECIDED, points=2)])
     people = json.loads(FORMATS["sarif"](record, View()))["runs"][-1]
 
     assert people["results"][0]["level"] == "error"
@@ -178,6 +178,6 @@ def test_the_report_of_who_was_given_all_points_names_no_cause() -> None:
 
 def test_the_page_of_a_class_shows_who_decided() -> None:
     """In the row of the submission."""
-    record = overrides.applied(record_of(outcome("append/one")), [DECIDED])
+    record = stored_result.applied(record_of(outcome("append/one")), [DECIDED])
 
     assert "address: 6 points instead of 1, decided by the head TA: =it is right" in class_page([record], View())

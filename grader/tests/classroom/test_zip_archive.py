@@ -116,7 +116,7 @@ BAD = {
     "no zip": (b"PK\x03\x04 no more", "the zip is broken, so nothing of it could be unpacked"),
     "cut off": (packed({NAME: C * 99})[:60], "the zip is broken"),
     "changed": (packed({NAME: C}, how=zipfile.ZIP_STORED).replace(C, b"int y;\n"), "the zip is broken"),
-    "rare": (packed({NAME: C}, how=zipfile.ZIP_LZMA), "compressed in a way that is rare"),
+    "rare": (packed({NAME: C}, how=zipfile.ZIP_LZMA), "uses an unusual compression"),
     "climbs": (packed({NAME: C, "a/../../evil.c": C}), "a/../../evil.c in the zip leads out of it"),
     "climbs back": (packed({NAME: C, "..\\evil.c": C}), r"..\evil.c in the zip leads out of it"),
     "absolute": (packed({NAME: C, "/tmp/evil.c": C}), "/tmp/evil.c in the zip leads out of it"),
