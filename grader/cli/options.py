@@ -15,7 +15,7 @@ from grader.cli.recognise import only_lab
 from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.labs import open_lab, present
-from grader.runtime.options import DEFAULTS, GradingOptions
+from grader.runtime.protocol import DEFAULTS, GradingOptions
 from grader.system.sandbox import LEVELS
 
 

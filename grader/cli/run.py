@@ -33,7 +33,7 @@ from grader.core.verdict import Verdict
 from grader.report import DRAWN, FORMATS, GRADEBOOKS
 from grader.report.document import Document
 from grader.report.view import Gradebook, View
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.system.sandbox import LEVELS, require
 
 _NO_END = "the grading did not come to its end: it was interrupted, or the grader failed"

@@ -20,8 +20,7 @@ from grader.judge.evidence import Evidence, evidence, finding_of
 from grader.judge.mistakes import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
 from grader.judge.progress import stages
 from grader.runtime.comparison import Comparison
-from grader.runtime.protocol import Observations, Unplaced
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.protocol import Named, Observations, Place, Unplaced
 from reference.operation import Trace
 
 _MEMORY, _LEAK = "memory at ", "leak at "

@@ -20,9 +20,8 @@ from grader.core.picture import Part, Shape
 from grader.judge.plain_judge import UNREADABLE, Invariants
 from grader.labs.load_lab import load_lab
 from grader.labs.python_reproduction import COMMAND, reproduce
-from grader.runtime.python.derived import Derived
 from grader.runtime.python.runtime import PythonRuntime
-from grader.runtime.python.table import CallTable
+from grader.runtime.python.table import CallTable, Derived
 from reference.operation import Operation
 from reference.oracle import text_of
 

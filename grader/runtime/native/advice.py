@@ -26,8 +26,7 @@ from grader.runtime.native.plan import WATCH
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
 from grader.runtime.observation import Played
-from grader.runtime.program import Built
-from grader.runtime.protocol import Advised
+from grader.runtime.protocol import Advised, Built
 from grader.system.sandbox import Workspace
 
 UNDEFINED_BEHAVIOUR = "undefined-behaviour"

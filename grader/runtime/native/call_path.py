@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from grader.core.verdict import SourceLine
 from grader.runtime.native.symbolize import Lines, stack_of
-from grader.runtime.source_lines import Named
+from grader.runtime.protocol import Named
 
 _NEAR = 3
 """The most blocks between the end of a function and the return that it decided, and the most lines of one place."""

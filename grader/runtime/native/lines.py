@@ -20,9 +20,7 @@ from grader.runtime.native.native_played import NativePlayed
 from grader.runtime.native.native_program import native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
-from grader.runtime.program import Built
-from grader.runtime.protocol import Unplaced
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.protocol import Built, Named, Place, Unplaced
 from grader.system.sandbox import Workspace
 
 _MOST_CASES = 400

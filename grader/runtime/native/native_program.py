@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.runtime.program import Program
+from grader.runtime.protocol import Program
 from grader.system.sandbox import Workspace
 
 

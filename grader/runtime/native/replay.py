@@ -23,7 +23,7 @@ from grader.runtime.native.native_played import Fault, NativePlayed, NativeRepla
 from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.plan import plan
 from grader.runtime.native.wire import Frame, Frames, Kind
-from grader.runtime.visibility import by_visibility
+from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
 from grader.system.process import MOST_CHANNEL, Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace

@@ -9,7 +9,6 @@ from functools import partial
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.runtime.comparison import Comparison
-from grader.runtime.confirm import run_confirmed
 from grader.runtime.native.advice import look_for_advice
 from grader.runtime.native.compile.build import build
 from grader.runtime.native.compile.instrumented import build_sanitized, build_with_lines
@@ -29,10 +28,8 @@ from grader.runtime.native.valgrind.contract import allowed_spans
 from grader.runtime.native.valgrind.memcheck import MOST_PROCESSES, memcheck
 from grader.runtime.native.valgrind.pinpoint import advice, cases_with_unset, cases_without_line, completed
 from grader.runtime.observation import Played, Replayed
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Unplaced
-from grader.runtime.visibility import by_visibility
+from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced
+from grader.runtime.runs import by_visibility, run_confirmed
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool

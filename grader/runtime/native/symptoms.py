@@ -17,7 +17,7 @@ from grader.runtime.native.leaks import HeapUse
 from grader.runtime.native.native_played import native_played
 from grader.runtime.native.symbolize import Lines, stack_of
 from grader.runtime.native.valgrind.memory_faults import Checked, MemoryFault
-from grader.runtime.source_lines import Culprit, Place
+from grader.runtime.protocol import Culprit, Place
 
 STOPS_WHEN_CHECKED = "stops-when-checked"
 STRAYS_WHEN_CHECKED = "strays-when-checked"

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grader.core.verdict import NOT_IMPORTED, Finding, SourceLine, Tool, Verdict
-from grader.runtime.program import Built, Program
-from grader.runtime.python.endings import ending
-from grader.runtime.python.process import decoded, frames, run
+from grader.runtime.protocol import Built, Program
+from grader.runtime.python.process import decoded, ending, frames, run
 from grader.runtime.python.table import CallTable
 from grader.system.sandbox import Workspace
 

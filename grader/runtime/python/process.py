@@ -1,4 +1,4 @@
-"""Run the harness in the sandbox, and split what it sends into frames.
+"""Run the harness in the sandbox, split what it sends into frames, and describe how a case ended.
 
 A frame is a kind (1 byte), the number of a case (4), a length (4) and a body; harness/play.py lists the kinds. Frames
 are written by the harness's first process, which runs no student code; the bodies of most kinds come from a student's
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grader.core.verdict import EXCEPTION, SourceLine, Verdict
+from grader.runtime.observation import NO_TIME, Ending
 from grader.runtime.python.table import CallTable
 from grader.system.process import Completed
 from grader.system.sandbox import RUN_LIMITS, Workspace
@@ -123,3 +126,106 @@ def decoded(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+_MEGABYTES = 192
+"""The memory of a program; cage.py sets it."""
+_MOST_LINES = 16
+_MOST_LINE = 10**6
+_MOST_CHARACTERS = 300
+_LEFT, _STUMBLED = 1, 2
+"""Exit codes of a child that reported an error, and of one in which the harness could not go on."""
+
+_OF_A_TABLE = "BufferError"
+"""What functions of a table raise for an error that is no refusal, with its name and message as their message."""
+
+_PHRASES = {
+    "MemoryError": f"needs more than {_MEGABYTES} MB of memory",
+    "RecursionError": "calls itself again and again until no room is left",
+    "SystemExit": "ends the whole program (SystemExit)",
+    "KeyboardInterrupt": "raises KeyboardInterrupt, as if somebody had pressed Ctrl-C",
+}
+
+
+def lines_of(entries: object, file: str, *, most: int = _MOST_LINES) -> tuple[SourceLine, ...]:
+    """Return the lines of a stack that a child reported, the innermost call first; what is no line is left out.
+
+    A child reports the called method first.
+    """
+    if not isinstance(entries, list):
+        return ()
+    lines = [
+        SourceLine(file=file, line=entry[0], function=entry[1][:80])
+        for entry in entries[:most]
+        if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
+        if type(entry[0]) is int and 0 < entry[0] <= _MOST_LINE
+    ]
+    return tuple(lines[::-1])
+
+
+def ending(
+    call: str,
+    file: str,
+    *,
+    error: dict[str, Any] | None,
+    asked: dict[str, Any] | None,
+    end: dict[str, Any],
+    slow_import: bool = False,
+) -> Ending:
+    """Describe the end of a case in `call`.
+
+    `error` is the child's report of an error, `asked` its answer to where it was, `end` how the harness saw it end.
+    """
+    if end.get("no_time"):
+        slow = f"imports of {file}" if slow_import else "calls"
+        sentence = f"not run: {slow} that are far too slow used up the time for all cases"
+        if slow_import:
+            sentence += "; put what computes or tests there below if __name__ == '__main__':"
+        return Ending(kind=NO_TIME, verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence=sentence)
+    if end.get("hang"):
+        lines = lines_of(asked.get("lines"), file) if asked is not None else ()
+        return _ending("hang", f"{call} does not come back within its time limit", lines, Verdict.TIME_LIMIT_EXCEEDED)
+    if error is not None:
+        return _error(call, file, error)
+    return _of_a_process(call, end)
+
+
+def _of_a_process(call: str, end: dict[str, Any]) -> Ending:
+    """Describe the end of a case whose process reported nothing."""
+    if end.get("flood"):
+        return _ending("stopped", f"{call} leaves a state of more than a thousand times the size of any right one")
+    if end.get("large"):
+        return _ending("stopped", f"{call} {_PHRASES['MemoryError']}")
+    status = end.get("status")
+    if not isinstance(status, int):
+        return _ending("stopped", f"the program ends in {call}, and the grader's harness with it")
+    if os.WIFSIGNALED(status):
+        return _ending("crash", f"{call} crashes the interpreter ({_signal(os.WTERMSIG(status))})")
+    code = os.waitstatus_to_exitcode(status)
+    if code == _STUMBLED:
+        return _ending("stopped", f"{call} leaves the interpreter in a state in which nothing more can be called")
+    return _ending("left", f"{call} ends the whole program with exit code {code}")
+
+
+def _ending(
+    kind: str, sentence: str, lines: Iterable[SourceLine] = (), verdict: Verdict = Verdict.RUN_TIME_ERROR
+) -> Ending:
+    return Ending(kind=kind, verdict=verdict, sentence=sentence, lines=tuple(lines))
+
+
+def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
+    name, message = (str(error.get(key, ""))[:_MOST_CHARACTERS] for key in ("error", "message"))
+    lines = lines_of(error.get("lines"), file)
+    raised = message if name == _OF_A_TABLE and ": " in message else f"{name}: {message}" if message else name
+    if error.get("where") == "import":
+        return _ending(EXCEPTION, f"{file} cannot be imported: {raised}", lines)
+    if error.get("where") == "argument":
+        return _ending(EXCEPTION, f"{call} cannot be called: its arguments are not there ({raised})", lines)
+    return _ending(EXCEPTION, f"{call} {_PHRASES.get(name) or f'raises {raised}'}", lines)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.strsignal(number) or signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

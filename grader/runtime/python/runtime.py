@@ -12,16 +12,13 @@ from grader.core.case import Case
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Tool
 from grader.runtime.comparison import Comparison
-from grader.runtime.confirm import run_confirmed
 from grader.runtime.observation import Played, Replayed
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Unplaced
+from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced
 from grader.runtime.python import build as checking, play as playing
-from grader.runtime.python.derived import Derive
 from grader.runtime.python.lines import find_lines
 from grader.runtime.python.process import INTERPRETER
-from grader.runtime.python.table import CallTable
+from grader.runtime.python.table import CallTable, Derive
+from grader.runtime.runs import run_confirmed
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool
 

@@ -32,8 +32,7 @@ from grader.runtime.native.symbolize import Lines, lines_at
 from grader.runtime.native.symptoms import stacks_of
 from grader.runtime.native.valgrind.xml import read
 from grader.runtime.native.wire import Kind
-from grader.runtime.program import Built
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.protocol import Built, Named, Place
 from grader.system import sandbox
 from grader.system.process import Command, Completed
 from grader.system.sandbox import Workspace

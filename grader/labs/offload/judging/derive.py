@@ -17,7 +17,7 @@ from grader.labs.offload.judging.lanes import lanes
 from grader.labs.offload.judging.replay import Log, Replay, Stopped, numbers_of
 from grader.labs.offload.judging.runner_case import IDLE, Before, Finding, RunnerCase, loads_of
 from grader.labs.offload.judging.sentences import Wrong, facet_of_race, garbage, race
-from grader.runtime.python.derived import Derived, DerivedStep
+from grader.runtime.python.table import Derived, DerivedStep
 from reference.operation import Operation
 
 _WORKSPACE, _RING = ("race_free", "race_workspace"), ("race_reload", "race_ring")

@@ -26,7 +26,7 @@ from grader.runtime.native.compile.symbols import Symbols
 from grader.runtime.native.compile.toolchain import Compiled, compile_file, link_file
 from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.needed_tools import GCC, OBJCOPY
-from grader.runtime.program import Built
+from grader.runtime.protocol import Built
 from grader.system import tools
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 

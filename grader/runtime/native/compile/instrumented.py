@@ -17,7 +17,7 @@ from grader.runtime.native.compile.harness_objects import SANITIZED_CALLS, TRACE
 from grader.runtime.native.compile.link import link
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.native_program import NativeProgram
-from grader.runtime.program import Built
+from grader.runtime.protocol import Built
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
 _LINES = ("-O0", "-fno-builtin", "-fsanitize-coverage=trace-pc", "-fsanitize=thread")

@@ -18,7 +18,7 @@ from grader.core.model import Access, ModelFactory, Span
 from grader.core.verdict import SourceLine
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.valgrind.memory_faults import MemoryFault
-from grader.runtime.source_lines import Place
+from grader.runtime.protocol import Place
 
 Allowed = Mapping[int, Sequence[tuple[Span, ...]]]
 """By case, what each of its operations may touch, up to and including the first with a wrong record."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from grader.runtime.native.native_played import NativeStep
-from grader.runtime.source_lines import Place
+from grader.runtime.protocol import Place
 
 Heap = tuple[int, int, int]
 """Allocations and frees of an operation, and what was live after it."""

@@ -32,7 +32,7 @@ from grader.runtime.native.valgrind.divergence import diverged, enough
 from grader.runtime.native.valgrind.kinds import TOOL
 from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.native.valgrind.one_process import Run, run_once
-from grader.runtime.visibility import by_visibility
+from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
 from grader.system.sandbox import Workspace
 

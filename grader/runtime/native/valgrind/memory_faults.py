@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grader.core.verdict import SourceLine
-from grader.runtime.source_lines import Place
+from grader.runtime.protocol import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

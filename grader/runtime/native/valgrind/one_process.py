@@ -22,7 +22,7 @@ from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.valgrind.progress import followed
 from grader.runtime.native.valgrind.xml import Stack, read
 from grader.runtime.native.wire import Frames
-from grader.runtime.source_lines import Place
+from grader.runtime.protocol import Place
 from grader.system.process import Completed
 from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
 from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from grader.runtime.native.valgrind.divergence import Heap
 from grader.runtime.native.wire import Frame, Kind
-from grader.runtime.source_lines import Place
+from grader.runtime.protocol import Place
 
 _COUNT = struct.Struct("<i")
 

@@ -23,7 +23,7 @@ from grader.core.verdict import SourceLine
 from grader.runtime.native.valgrind.kinds import LEAK, STORE, UNSET, explains_state, in_clues, in_words, origin
 from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
 from grader.runtime.native.valgrind.progress import RunProgress
-from grader.runtime.source_lines import Place
+from grader.runtime.protocol import Place
 
 MOST_XML = 4_000_000
 """Bytes; the largest document of any sample has 440,000."""

@@ -13,9 +13,7 @@ from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Finding, SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Ending, Played, PlayedStep, Replayed
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Unplaced
+from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from grader.system.tools import NeededTool
 from grader.tests.support.counter.model import pack

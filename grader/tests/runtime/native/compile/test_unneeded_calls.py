@@ -17,7 +17,7 @@ from grader.labs.paged_kv.lab import lab
 from grader.report.text import render
 from grader.runtime.native.compile import unneeded_calls
 from grader.runtime.native.native_program import native_program
-from grader.runtime.program import Built, Program
+from grader.runtime.protocol import Built, Program
 from grader.system import process
 from grader.system.process import Patience
 from grader.system.sandbox import workspace
