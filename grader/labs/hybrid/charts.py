@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from grader.core.chart import Chart, Shares, Track
-from grader.labs.reported import Described, as_list, as_mapping, reply_of, state_of
+from grader.labs.python_lab import Described, as_list, as_mapping, reply_of, state_of
 from reference.operation import Trace
 
 _LETTERS = "ABCDEFGH"

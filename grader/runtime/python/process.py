@@ -38,7 +38,7 @@ _MOST_BYTES = 8 << 20
 """Of all messages of one case; of a batch of traces as many for each."""
 
 
-class Frame(NamedTuple):
+class HarnessFrame(NamedTuple):
     """One message of the harness."""
 
     kind: str
@@ -107,7 +107,7 @@ def _harness() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(_HARNESS.glob("*.py"))}
 
 
-def frames(content: bytes) -> Iterator[Frame]:
+def frames(content: bytes) -> Iterator[HarnessFrame]:
     """Yield the frames of a channel; what is cut off at its end is no frame."""
     at = 0
     while at + _HEAD.size <= len(content):
@@ -115,7 +115,7 @@ def frames(content: bytes) -> Iterator[Frame]:
         at += _HEAD.size
         if at + length > len(content):
             return
-        yield Frame(chr(kind), case, content[at : at + length])
+        yield HarnessFrame(chr(kind), case, content[at : at + length])
         at += length
 
 

@@ -18,8 +18,8 @@ from random import Random
 
 import numpy as np
 
-from grader.labs.offload.device.dense import Array, Model, rows_of_fill
-from grader.labs.offload.device.device import Call, Span
+from grader.labs.offload.dense import Array, DenseModel, rows_of_fill
+from grader.labs.offload.device import LoggedCall, RowSpan
 
 _CHANCE = 0.3
 
@@ -28,18 +28,18 @@ _CHANCE = 0.3
 class Memory:
     """The contents of all buffers, and the kernels that change them."""
 
-    model: Model
+    model: DenseModel
     contents: dict[int, Array] = field(default_factory=dict)
 
     def create(self, number: int, rows: int, width: int) -> None:
         """A new buffer, which holds garbage."""
         self.contents[number] = np.full((rows, width), np.nan)
 
-    def rows(self, span: Span) -> Array:
+    def rows(self, span: RowSpan) -> Array:
         """The rows of a range: a view."""
         return self.contents[span.buffer][span.lo : span.hi]
 
-    def run(self, call: Call) -> Array | None:
+    def run(self, call: LoggedCall) -> Array | None:
         """Do a piece of work. Return what a kernel computed.
 
         What a kernel makes of garbage is 0. So NaN in a buffer always means that nothing was computed or copied there;
@@ -59,7 +59,7 @@ class Memory:
                 return result
         return None
 
-    def _computed(self, call: Call) -> Array:
+    def _computed(self, call: LoggedCall) -> Array:
         arguments, model = call.arguments, self.model
         x = self.rows(arguments["x"]) if "x" in arguments else None
         match call.name:
@@ -75,7 +75,7 @@ class Memory:
                 result = self._of_rows(call, x)
         return result
 
-    def _of_rows(self, call: Call, x: Array) -> Array:
+    def _of_rows(self, call: LoggedCall, x: Array) -> Array:
         arguments, model = call.arguments, self.model
         match call.name:
             case "rms_norm":
@@ -97,7 +97,7 @@ class Memory:
 class Node:
     """Work that was enqueued, and what must be done before it."""
 
-    call: Call
+    call: LoggedCall
     number: int
     needs: list[Node]
     is_done: bool = False
@@ -114,7 +114,7 @@ class Schedule:
         self.waiting: list[Node] = []
         self.enqueued = 0
 
-    def take(self, call: Call) -> None:
+    def take(self, call: LoggedCall) -> None:
         """Enqueue work, or do what the host does."""
         match call.name:
             case "record":
@@ -140,7 +140,7 @@ class Schedule:
         """The order in which dependencies are forced."""
         return sorted(nodes, key=lambda node: node.number)
 
-    def _node(self, call: Call) -> Node:
+    def _node(self, call: LoggedCall) -> Node:
         tail = self.tails.get(call.stream)
         needs = [tail] if tail is not None else []
         if call.name == "free" and call.others:
@@ -152,7 +152,7 @@ class Schedule:
         node = self.tails[call.stream] = Node(call, self.enqueued, needs)
         return node
 
-    def _sync(self, call: Call) -> None:
+    def _sync(self, call: LoggedCall) -> None:
         if call.stream >= 0:
             targets = [self.tails.get(call.stream)]
         elif call.event >= 0:
@@ -188,7 +188,7 @@ class Schedule:
                 yield node
 
 
-class Eager(Schedule):
+class EagerOrder(Schedule):
     """Everything at once."""
 
     def go_on(self) -> None:
@@ -196,7 +196,7 @@ class Eager(Schedule):
         self.run(self.waiting[-1])
 
 
-class Late(Schedule):
+class LateOrder(Schedule):
     """Only what is forced."""
 
     def go_on(self) -> None:
@@ -207,7 +207,7 @@ class Late(Schedule):
         return sorted(nodes, key=lambda node: -node.number)
 
 
-class Early(Schedule):
+class EarlyOrder(Schedule):
     """Copies and waits as soon as they may, kernels as late as they may."""
 
     def go_on(self) -> None:
@@ -235,4 +235,9 @@ class RandomOrder(Schedule):
                 self.run(other)
 
 
-SCHEDULES: dict[str, type[Schedule]] = {"eager": Eager, "late": Late, "early": Early, "random": RandomOrder}
+SCHEDULES: dict[str, type[Schedule]] = {
+    "eager": EagerOrder,
+    "late": LateOrder,
+    "early": EarlyOrder,
+    "random": RandomOrder,
+}

@@ -42,7 +42,7 @@ class WrongEntry(Exception):
     """An entry of a log that the device never writes; the message says why, in words that follow its name."""
 
 
-class Span(NamedTuple):
+class RowSpan(NamedTuple):
     """Rows `lo` to `hi` - 1 of a buffer."""
 
     buffer: int
@@ -56,7 +56,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class ModelSizes:
     """The sizes of a model and of its caches, as the handout's `cfg` has them."""
 
     num_layers: int
@@ -101,7 +101,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Call:
+class LoggedCall:
     """An entry of a log that is right: a call of the device."""
 
     name: str
@@ -112,10 +112,10 @@ class Call:
     event: int = -1
     buffer: int = -1
     """What is allocated, freed, or named to another stream."""
-    reads: tuple[Span, ...] = ()
-    writes: tuple[Span, ...] = ()
+    reads: tuple[RowSpan, ...] = ()
+    writes: tuple[RowSpan, ...] = ()
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of a kernel; ranges are `Span`s."""
+    """Of a kernel; ranges are `RowSpan`s."""
     others: tuple[int, ...] = ()
     """Of `free`: the streams for whose work so far the memory waits, besides its own."""
 
@@ -125,10 +125,10 @@ class Call:
         return self.name not in ("stream", "event", "alloc_pinned", "record_stream", "record", "sync")
 
 
-class Device:
+class LoggedDevice:
     """What the log so far has made: streams, events, buffers, and the memory in use."""
 
-    def __init__(self, config: Config, *, most_values: int = MOST_VALUES) -> None:
+    def __init__(self, config: ModelSizes, *, most_values: int = MOST_VALUES) -> None:
         self.config = config
         self.most_values = most_values
         self.streams: list[str] = []
@@ -138,7 +138,7 @@ class Device:
         self.device_values = 0
         self.pinned_values = 0
 
-    def take(self, entry: object) -> Call:
+    def take(self, entry: object) -> LoggedCall:
         """Return the call of an entry. Raises `WrongEntry`, and has changed nothing then."""
         if not isinstance(entry, list) or len(entry) != 4 or not isinstance(entry[0], str):
             raise WrongEntry("is no entry [call, ids, rows, line]")
@@ -151,7 +151,7 @@ class Device:
             raise WrongEntry("is no call of the device")
         if not isinstance(ids, list) or not isinstance(rows, list):
             raise WrongEntry("is no entry [call, ids, rows, line]")
-        call: Call = getattr(self, f"_take_{name}")(ids, rows, line)
+        call: LoggedCall = getattr(self, f"_take_{name}")(ids, rows, line)
         return call
 
     @property
@@ -166,51 +166,53 @@ class Device:
 
     # Handles
 
-    def _take_stream(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_stream(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         _sizes(ids, 2, rows, 0)
         if not _is_number(ids[0], len(self.streams), len(self.streams) + 1):
             raise WrongEntry("is not the next stream")
         if not isinstance(ids[1], str) or len(ids[1]) > _MOST_NAME:
             raise WrongEntry("has no name")
         self.streams.append(ids[1])
-        return Call(name="stream", line=line, stream=ids[0])
+        return LoggedCall(name="stream", line=line, stream=ids[0])
 
-    def _take_event(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_event(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         _sizes(ids, 1, rows, 0)
         if not _is_number(ids[0], self.events, self.events + 1):
             raise WrongEntry("is not the next event")
         self.events += 1
-        return Call(name="event", line=line, event=ids[0])
+        return LoggedCall(name="event", line=line, event=ids[0])
 
-    def _take_alloc(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_alloc(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         _sizes(ids, 2, rows, 2)
         stream = self._stream(ids[1])
         number = self._new(ids[0], rows, stream, line)
-        return Call(name="alloc", line=line, stream=stream, buffer=number, writes=(Span(number, 0, rows[0]),))
+        return LoggedCall(name="alloc", line=line, stream=stream, buffer=number, writes=(RowSpan(number, 0, rows[0]),))
 
-    def _take_alloc_pinned(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_alloc_pinned(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         _sizes(ids, 1, rows, 2)
-        return Call(name="alloc_pinned", line=line, buffer=self._new(ids[0], rows, None, line))
+        return LoggedCall(name="alloc_pinned", line=line, buffer=self._new(ids[0], rows, None, line))
 
-    def _take_free(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_free(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         _sizes(ids, 1, rows, 0)
         buffer = self._device_memory(ids[0])
         assert buffer.stream is not None
         buffer.is_freed = True
         self.device_values -= buffer.values
-        whole = Span(ids[0], 0, buffer.rows)
-        return Call(name="free", line=line, stream=buffer.stream, buffer=ids[0], writes=(whole,), others=buffer.others)
+        whole = RowSpan(ids[0], 0, buffer.rows)
+        return LoggedCall(
+            name="free", line=line, stream=buffer.stream, buffer=ids[0], writes=(whole,), others=buffer.others
+        )
 
     # Work
 
-    def _take_record_stream(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_record_stream(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         _sizes(ids, 2, rows, 0)
         buffer, stream = self._device_memory(ids[0]), self._stream(ids[1])
         if stream != buffer.stream and stream not in buffer.others:
             buffer.others = (*buffer.others, stream)
-        return Call(name="record_stream", line=line, buffer=ids[0], stream=stream)
+        return LoggedCall(name="record_stream", line=line, buffer=ids[0], stream=stream)
 
-    def _take_copy(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_copy(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         _sizes(ids, 3, rows, 4)
         to, of = self._span([ids[0], *rows[:2]]), self._span([ids[1], *rows[2:]])
         stream = self._stream(ids[2])
@@ -219,28 +221,28 @@ class Device:
             raise WrongEntry("copies between ranges of different sizes")
         if target.stream is None and source.stream is None:
             raise WrongEntry("copies from pinned memory to pinned memory")
-        return Call(name="copy", line=line, stream=stream, reads=(of,), writes=(to,))
+        return LoggedCall(name="copy", line=line, stream=stream, reads=(of,), writes=(to,))
 
-    def _take_record(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_record(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         _sizes(ids, 2, rows, 0)
-        return Call(name="record", line=line, event=self._event(ids[0]), stream=self._stream(ids[1]))
+        return LoggedCall(name="record", line=line, event=self._event(ids[0]), stream=self._stream(ids[1]))
 
-    def _take_wait(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_wait(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         _sizes(ids, 2, rows, 0)
-        return Call(name="wait", line=line, stream=self._stream(ids[0]), event=self._event(ids[1]))
+        return LoggedCall(name="wait", line=line, stream=self._stream(ids[0]), event=self._event(ids[1]))
 
-    def _take_sync(self, ids: list[Any], rows: list[Any], line: int) -> Call:
+    def _take_sync(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         if ids:
             _sizes(ids, 2, rows, 0)
             if ids[0] == "stream":
-                return Call(name="sync", line=line, stream=self._stream(ids[1]))
+                return LoggedCall(name="sync", line=line, stream=self._stream(ids[1]))
             if ids[0] == "event":
-                return Call(name="sync", line=line, event=self._event(ids[1]))
+                return LoggedCall(name="sync", line=line, event=self._event(ids[1]))
             raise WrongEntry("waits for neither a stream nor an event")
         _sizes(ids, 0, rows, 0)
-        return Call(name="sync", line=line)
+        return LoggedCall(name="sync", line=line)
 
-    def _launch(self, kernel: str, ids: object, given: object, line: int) -> Call:
+    def _launch(self, kernel: str, ids: object, given: object, line: int) -> LoggedCall:
         if not isinstance(ids, list) or len(ids) != 1 or not isinstance(given, dict):
             raise WrongEntry("is no entry of a kernel")
         stream = self._stream(ids[0])
@@ -251,7 +253,7 @@ class Device:
         inputs = [arguments[name] for name in ("x", "y", "q") if name in arguments]
         lists = [span for name in ("k", "v") if name in arguments for span in arguments[name]]
         target = arguments["x"] if kernel == "rotary" else arguments.get("out")
-        return Call(
+        return LoggedCall(
             name=kernel,
             line=line,
             stream=stream,
@@ -300,7 +302,7 @@ class Device:
             raise WrongEntry("names pinned memory, which has no stream and is never freed")
         return buffer
 
-    def _span(self, value: Any, *, on_device: bool = False) -> Span:
+    def _span(self, value: Any, *, on_device: bool = False) -> RowSpan:
         if not isinstance(value, list) or len(value) != 3:
             raise WrongEntry("has no range")
         number, lo, hi = value
@@ -309,7 +311,7 @@ class Device:
             raise WrongEntry("has a range outside its buffer")
         if on_device and buffer.stream is None:
             raise WrongEntry("works on pinned memory")
-        return Span(number, lo, hi)
+        return RowSpan(number, lo, hi)
 
     def _argument(self, name: str, value: Any) -> Any:
         if name in ("x", "y", "q", "out"):

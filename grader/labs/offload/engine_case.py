@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from grader.labs.offload.device.dense import Array, rows_of_fill
-from grader.labs.offload.judging.replay import Log, Replay
-from grader.labs.offload.judging.rows import agreeing, contents_of, held
-from grader.labs.offload.judging.sentences import CPU, DECODE, RING, Wrong
+from grader.labs.offload.dense import Array, rows_of_fill
+from grader.labs.offload.replay import CPU, DECODE, RING, Log, Replay, agreeing, contents_of, held
+from grader.labs.offload.sentences import Wrong
 
 _PARTS = {**dict.fromkeys(CPU, "cpu"), **dict.fromkeys(RING, "ring"), **dict.fromkeys(DECODE, "decode")}
 _MOST_SHOWN = 3

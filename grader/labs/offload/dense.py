@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from grader.labs.offload.device.device import Config
+from grader.labs.offload.device import ModelSizes
 
 Array = NDArray[np.float64]
 
@@ -37,10 +37,10 @@ Computed = tuple[list[Layer], Array]
 
 
 @dataclass(slots=True)
-class Model:
+class DenseModel:
     """The kernels of Part 0, and the model of Part 3 made of them."""
 
-    config: Config
+    config: ModelSizes
     embeddings: Array = field(init=False)
     norms: dict[str, Array] = field(init=False)
     weights: dict[str, Array] = field(init=False)
@@ -154,9 +154,9 @@ def _normalised(x: Array) -> Array:
 
 
 @cache
-def model_of(config: Config) -> Model:
+def model_of(config: ModelSizes) -> DenseModel:
     """The model of these sizes; its weights are drawn once."""
-    return Model(config)
+    return DenseModel(config)
 
 
 def pair_lengths(keys: Array, head_dim: int) -> Array:
