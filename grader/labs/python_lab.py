@@ -16,19 +16,25 @@ from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Charts, Lab
-from grader.core.case import EVERY, Case, Signature
+from grader.core.case import EVERY, Case, JsonValue, Number, Signature, Word
 from grader.core.errors import ToolMissing
 from grader.core.facet import Facet
 from grader.core.picture import Part, Shape
 from grader.judge.plain_judge import UNREADABLE, Invariants
-from grader.labs.load_lab import load_lab
+from grader.labs.lab_files import load_lab
 from grader.runtime.python.runtime import PythonRuntime
 from grader.runtime.python.table import CallTable, Derived
 from reference.operation import Operation
 from reference.oracle import text_of
 
 _CASES = Path(__file__).parents[2] / "cases"
+_REPLY = JsonValue("reply", "JSON without spaces")
 _NO_FILES: Mapping[str, Path] = {}
+
+
+def call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
+    """Return the signature of a call that returns any JSON value."""
+    return Signature(arguments=arguments, returns=_REPLY, refusals=refusals, task=task)
 
 
 def python_lab(

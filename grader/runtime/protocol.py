@@ -2,6 +2,7 @@
 
 Nothing above this room depends on a language.
 """
+# ruff: noqa: ARG002 - a default has arguments that only a runtime of its own needs
 
 from __future__ import annotations
 
@@ -140,7 +141,10 @@ class Advised:
 
 
 class Runtime(Protocol):
-    """One language, with what a lab's submissions in it are built with. A wrong submission raises nothing."""
+    """One language, with what a lab's submissions in it are built with. A wrong submission raises nothing.
+
+    A runtime without instruments inherits what has a default here.
+    """
 
     @property
     def source_name(self) -> str:
@@ -153,6 +157,7 @@ class Runtime(Protocol):
     @property
     def packages(self) -> tuple[str, ...]:
         """Debian's packages that it needs, besides those of the grader itself (such as a compiler)."""
+        return ()
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -161,12 +166,14 @@ class Runtime(Protocol):
     @property
     def options(self) -> frozenset[str]:
         """The names of the `GradingOptions` that mean something to it, besides the seed."""
+        return frozenset()
 
     def tools(self, options: GradingOptions) -> tuple[NeededTool, ...]:
         """The programs that must be installed for a grading with these options, such as a compiler."""
 
     def unchecked(self, options: GradingOptions) -> str:
         """What a grading with these options does not check, in sentences; empty when nothing is left out."""
+        return ""
 
     def build(
         self,
@@ -207,6 +214,7 @@ class Runtime(Protocol):
         is run by `optional`. Raises `GraderError` when an instrument on which points depend does not work on this
         machine.
         """
+        return Observations(comparisons=tuple(comparisons))
 
     def pinpoint(
         self,
@@ -225,6 +233,7 @@ class Runtime(Protocol):
         `unplaced` is what the judge found without a line, `shown` the case that the diagnosis shows. Nothing of this
         can change points, so `optional` runs it.
         """
+        return observed
 
     def advise(
         self,
@@ -236,3 +245,4 @@ class Runtime(Protocol):
         judge: Callable[[Played], Comparison],
     ) -> Advised:
         """Look for what costs no point. Raises `GraderError` when the grader's side breaks."""
+        return Advised(advice=(), cpu_seconds=0.0)

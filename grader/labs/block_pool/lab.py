@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.case import JsonValue, Number, Word
 from grader.core.facet import Facet
-from grader.labs.python_lab import python_lab
+from grader.labs.python_lab import call, python_lab
 
 _MOST = 99
 COUNT, N, SIZE = Number("count", 0, _MOST), Number("n", 0, _MOST), Number("size", 1, _MOST)
@@ -34,50 +34,45 @@ LORA, SALT = JsonValue("lora", 'a name such as "x", or null'), JsonValue("salt",
 FEATURES = JsonValue("features", 'a list of items such as [["p",2,3]]: hash, offset, length')
 ONE, OTHER = JsonValue("one", "a list of lists of tokens"), JsonValue("other", "a list of lists of tokens")
 VALUES = JsonValue("values", "a list of numbers, one for each token of a block")
-NOTHING, REPLY = JsonValue("nothing", "null"), JsonValue("reply", "JSON without spaces")
 
 _VALUE_ERROR, _RUNTIME_ERROR = ("ValueError",), ("RuntimeError",)
 
 
-def _call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
-
-
 OPERATIONS = {
-    "queue": _call(COUNT, ORDER, task="Task 1"),
-    "popleft": _call(task="Task 1", refusals=_VALUE_ERROR),
-    "popleft_n": _call(N, task="Task 1", refusals=_VALUE_ERROR),
-    "remove": _call(BLOCK, task="Task 1", refusals=_RUNTIME_ERROR),
-    "append": _call(BLOCK, task="Task 1", refusals=_RUNTIME_ERROR),
-    "append_n": _call(BLOCKS, task="Task 1", refusals=_RUNTIME_ERROR),
-    "get_all_free_blocks": _call(task="Task 1"),
-    "pool": _call(COUNT, CACHING, SIZE, task="Task 2", refusals=_VALUE_ERROR),
-    "get_new_blocks": _call(N, task="Task 2", refusals=_VALUE_ERROR),
-    "touch": _call(BLOCKS, task="Task 2"),
-    "free_blocks": _call(BLOCKS, task="Task 2", refusals=_VALUE_ERROR),
-    "free_iterator": _call(BLOCKS, task="Task 2", refusals=_VALUE_ERROR),
-    "get_num_free_blocks": _call(task="Task 2"),
-    "get_usage": _call(task="Task 2"),
-    "cache_full_blocks": _call(BLOCKS, HASHES, task="Task 3"),
-    "get_cached_block": _call(HASH, task="Task 3", refusals=("null",)),
-    "maybe_evict": _call(BLOCK, task="Task 3"),
-    "evict_blocks": _call(IDS, task="Task 3", refusals=_VALUE_ERROR),
-    "reset_prefix_cache": _call(task="Task 3"),
-    "fork_block": _call(BLOCK, task="Task 6", refusals=_VALUE_ERROR),
-    "set_payload": _call(BLOCK, VALUES, task="Task 1"),
-    "mgr": _call(COUNT, SIZE, CACHING, MAX_LEN, task="Task 5"),
-    "new": _call(NAME, LIST, task="Task 4"),
-    "new_with": _call(NAME, LIST, LORA, SALT, FEATURES, SKIP, task="Task 4"),
-    "append_tokens": _call(REQUEST, LIST, task="Task 4"),
-    "keys": _call(REQUEST, task="Task 4"),
-    "same_hash": _call(ONE, OTHER, task="Task 4"),
-    "get_computed_blocks": _call(REQUEST, task="Task 5"),
-    "admit": _call(REQUEST, TOKENS, task="Task 5", refusals=("null", "ValueError")),
-    "step": _call(REQUEST, TOKENS, task="Task 5", refusals=("null", "ValueError")),
-    "free": _call(REQUEST, task="Task 5"),
-    "preempt": _call(REQUEST, task="Task 5"),
-    "write": _call(REQUEST, POSITION, TOKEN, task="Task 6", refusals=_VALUE_ERROR),
-    "clear_lists": _call(task="Section 2"),
+    "queue": call(COUNT, ORDER, task="Task 1"),
+    "popleft": call(task="Task 1", refusals=_VALUE_ERROR),
+    "popleft_n": call(N, task="Task 1", refusals=_VALUE_ERROR),
+    "remove": call(BLOCK, task="Task 1", refusals=_RUNTIME_ERROR),
+    "append": call(BLOCK, task="Task 1", refusals=_RUNTIME_ERROR),
+    "append_n": call(BLOCKS, task="Task 1", refusals=_RUNTIME_ERROR),
+    "get_all_free_blocks": call(task="Task 1"),
+    "pool": call(COUNT, CACHING, SIZE, task="Task 2", refusals=_VALUE_ERROR),
+    "get_new_blocks": call(N, task="Task 2", refusals=_VALUE_ERROR),
+    "touch": call(BLOCKS, task="Task 2"),
+    "free_blocks": call(BLOCKS, task="Task 2", refusals=_VALUE_ERROR),
+    "free_iterator": call(BLOCKS, task="Task 2", refusals=_VALUE_ERROR),
+    "get_num_free_blocks": call(task="Task 2"),
+    "get_usage": call(task="Task 2"),
+    "cache_full_blocks": call(BLOCKS, HASHES, task="Task 3"),
+    "get_cached_block": call(HASH, task="Task 3", refusals=("null",)),
+    "maybe_evict": call(BLOCK, task="Task 3"),
+    "evict_blocks": call(IDS, task="Task 3", refusals=_VALUE_ERROR),
+    "reset_prefix_cache": call(task="Task 3"),
+    "fork_block": call(BLOCK, task="Task 6", refusals=_VALUE_ERROR),
+    "set_payload": call(BLOCK, VALUES, task="Task 1"),
+    "mgr": call(COUNT, SIZE, CACHING, MAX_LEN, task="Task 5"),
+    "new": call(NAME, LIST, task="Task 4"),
+    "new_with": call(NAME, LIST, LORA, SALT, FEATURES, SKIP, task="Task 4"),
+    "append_tokens": call(REQUEST, LIST, task="Task 4"),
+    "keys": call(REQUEST, task="Task 4"),
+    "same_hash": call(ONE, OTHER, task="Task 4"),
+    "get_computed_blocks": call(REQUEST, task="Task 5"),
+    "admit": call(REQUEST, TOKENS, task="Task 5", refusals=("null", "ValueError")),
+    "step": call(REQUEST, TOKENS, task="Task 5", refusals=("null", "ValueError")),
+    "free": call(REQUEST, task="Task 5"),
+    "preempt": call(REQUEST, task="Task 5"),
+    "write": call(REQUEST, POSITION, TOKEN, task="Task 6", refusals=_VALUE_ERROR),
+    "clear_lists": call(task="Section 2"),
 }
 
 SETUP = """\
@@ -86,6 +81,8 @@ from block_pool import extra_keys, hash_block_tokens
 """
 
 DEFINES = '''\
+from operator import is_
+
 queue = pool = manager = result = None
 all_blocks, places = [], {}  # the blocks of the start, and their places by identity
 requests, block_size = {}, 0
@@ -184,7 +181,7 @@ def pool_blocks():
     return all_blocks if pool is not None else []
 
 
-def walk(queue, first, link, last, places):
+def walk(queue, places, first="fake_free_list_head", link="next_free", last="fake_free_list_tail"):
     """The blocks of a queue along one kind of link; it stops after more steps than there are blocks."""
     if queue is None:
         return []
@@ -195,26 +192,15 @@ def walk(queue, first, link, last, places):
     return steps if block is not None else [*steps, None]
 
 
-def earlier_queues():
-    """The queues that were made before the last one, which leaves them alone."""
-    links = "fake_free_list_head", "next_free", "fake_free_list_tail"
-    return [walk(queue, *links, places) for queue, places in engines[:-1]]
-
-
 def loose_blocks():
     """The blocks outside the queue of which a link is set."""
     linked = [b for b, block in enumerate(all_blocks) if block.prev_free is not None or block.next_free is not None]
-    links = "fake_free_list_head", "next_free", "fake_free_list_tail"
-    inside = walk(the_queue(), *links, places) if linked else ()
+    inside = walk(the_queue(), places) if linked else ()
     return [b for b in linked if b not in inside]
 
 
 def lists_unchanged():
-    return all(len(items) == len(copy) and all(map(is_same, items, copy)) for items, copy in lent)
-
-
-def is_same(one, other):
-    return one is other
+    return all(len(items) == len(copy) and all(map(is_, items, copy)) for items, copy in lent)
 
 
 def name_hashes():
@@ -261,7 +247,7 @@ def ids_of_the_pool():
     if pool is None:
         return True
     numbers = [block.block_id for block in pool.blocks]
-    right = numbers == list(range(len(all_blocks))) and all(map(is_same, pool.blocks, all_blocks))
+    right = numbers == list(range(len(all_blocks))) and all(map(is_, pool.blocks, all_blocks))
     return right or numbers
 
 
@@ -273,16 +259,8 @@ def shared_payloads():
     return [[b, a] for a, b in pairs if payloads[a] is payloads[b]]
 
 
-def tables():
-    if manager is None:
-        return {}
-    return {name: ids(table) for name, table in manager.req_to_blocks.items() if len(table) > 0}
-
-
-def cached_counts():
-    if manager is None:
-        return {}
-    return {name: count for name, count in manager.num_cached_block.items() if count != 0}
+def of_manager(name):
+    return getattr(manager, name).items() if manager is not None else ()
 
 
 def requests_now():
@@ -301,10 +279,6 @@ def hits_and_tokens(value):
 def hits_and_new(value):
     hits, new = value
     return None if new is None else [ids(hits), ids(new)]
-
-
-def block_or_none(value):
-    return place(value)
 
 
 def list_of_blocks(value):
@@ -356,7 +330,7 @@ CALLS = {
 }
 TAKES = {"blocks": "[all_blocks[{}]]", "block": "all_blocks[{}]", "request": "requests[{}]"}
 GIVES = {
-    **dict.fromkeys(("popleft", "get_cached_block", "fork_block", "write"), "block_or_none"),
+    **dict.fromkeys(("popleft", "get_cached_block", "fork_block", "write"), "place"),
     **dict.fromkeys(("popleft_n", "get_all_free_blocks", "get_new_blocks", "step"), "list_of_blocks"),
     "get_computed_blocks": "hits_and_tokens",
     "admit": "hits_and_new",
@@ -364,13 +338,13 @@ GIVES = {
 
 READS = {
     "requests": "requests_now()",
-    "tables": "tables()",
-    "ncached": "cached_counts()",
-    "free": 'walk(the_queue(), "fake_free_list_head", "next_free", "fake_free_list_tail", places)',
-    "back": 'walk(the_queue(), "fake_free_list_tail", "prev_free", "fake_free_list_head", places)',
+    "tables": "{name: ids(table) for name, table in of_manager('req_to_blocks') if len(table) > 0}",
+    "ncached": "{name: count for name, count in of_manager('num_cached_block') if count != 0}",
+    "free": "walk(the_queue(), places)",
+    "back": 'walk(the_queue(), places, "fake_free_list_tail", "prev_free", "fake_free_list_head")',
     "num_free": "the_queue().num_free_blocks if all_blocks else 0",
     "loose": "loose_blocks()",
-    "earlier": "earlier_queues()",
+    "earlier": "[walk(*earlier) for earlier in engines[:-1]]",
     "args": "lists_unchanged()",
     "null": "[b for b, block in enumerate(pool_blocks()) if block.is_null]",
     "ref": "[block.ref_cnt if b else None for b, block in enumerate(pool_blocks())]",

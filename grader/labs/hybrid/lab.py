@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.case import JsonValue, Number, Word
 from grader.core.facet import Facet
 from grader.labs.hybrid.charts import charts
-from grader.labs.python_lab import python_lab
+from grader.labs.python_lab import call, python_lab
 
 COUNT, CACHING = Number("num_blocks", 1, 999), JsonValue("caching", "true or false")
 GROUPS = JsonValue("groups", 'a list of [kind,block_size,window] such as [["full",2,0]]')
@@ -29,40 +29,36 @@ BLOCK_IDS = JsonValue("block_ids", "a list of block ids such as [1,2]")
 SIZES, BUDGET = JsonValue("sizes", 'a list of [type,bytes] such as [["image",256]]'), Number("budget", -9)
 TIME, PREFIX = Number("last_access", 0, 9999), Number("prefix_length", 0, 9999)
 NEEDS = JsonValue("needs", "for each request a list of [type,pages]")
-WEIGHTS, REPLY = JsonValue("weights", "a list of [type,weight], or null"), JsonValue("reply", "JSON without spaces")
+WEIGHTS = JsonValue("weights", "a list of [type,weight], or null")
 LAYERS = JsonValue("layers", "a list of [name,[kind,block_size,window,token_bytes]]")
 AVAILABLE, OVERRIDE = Number("available"), JsonValue("override", "a number of blocks, or null")
 NUM_TOKENS, KINDS = Number("num_tokens", 0), JsonValue("kinds", "a list of [kind,count,window]")
 
 
-def _call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
-
-
 _ERROR, _OR_NONE = ("ValueError",), ("null", "ValueError")
 OPERATIONS = {
-    "manager": _call(COUNT, GROUPS, CACHING, task="Part 1", refusals=_ERROR),
-    "new": _call(NAME, TOKENS, ENCODER, task="Part 1"),
-    "append": _call(REQUEST, TOKENS, task="Part 1"),
-    "match": _call(REQUEST, task="Part 1"),
-    "admit": _call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
-    "step": _call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
-    "free": _call(REQUEST, task="Part 1"),
-    "preempt": _call(REQUEST, task="Part 1"),
-    "evict": _call(BLOCK_IDS, task="Part 1"),
-    "spoil": _call(task="Constraints"),
-    "lcm": _call(SIZES, BUDGET, task="Part 2", refusals=_ERROR),
-    "alloc": _call(OWNER, TYPE, task="Part 2", refusals=_OR_NONE),
-    "free_page": _call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
-    "release": _call(TYPE, SMALL_ID, TIME, PREFIX, task="Part 2", refusals=_ERROR),
-    "reuse": _call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
-    "remove": _call(OWNER, task="Part 2"),
-    "offset": _call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
-    "fit": _call(POLICY, BUDGET, SIZES, NEEDS, WEIGHTS, task="Part 2", refusals=_ERROR),
-    "unify": _call(LAYERS, task="Part 3", refusals=("NotImplementedError",)),
-    "group": _call(LAYERS, task="Part 3"),
-    "config": _call(LAYERS, AVAILABLE, OVERRIDE, task="Part 3", refusals=("NotImplementedError",)),
-    "waste": _call(KINDS, NUM_TOKENS, ENCODER, task="Part 3", refusals=_ERROR),
+    "manager": call(COUNT, GROUPS, CACHING, task="Part 1", refusals=_ERROR),
+    "new": call(NAME, TOKENS, ENCODER, task="Part 1"),
+    "append": call(REQUEST, TOKENS, task="Part 1"),
+    "match": call(REQUEST, task="Part 1"),
+    "admit": call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
+    "step": call(REQUEST, K, task="Part 1", refusals=_OR_NONE),
+    "free": call(REQUEST, task="Part 1"),
+    "preempt": call(REQUEST, task="Part 1"),
+    "evict": call(BLOCK_IDS, task="Part 1"),
+    "spoil": call(task="Constraints"),
+    "lcm": call(SIZES, BUDGET, task="Part 2", refusals=_ERROR),
+    "alloc": call(OWNER, TYPE, task="Part 2", refusals=_OR_NONE),
+    "free_page": call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
+    "release": call(TYPE, SMALL_ID, TIME, PREFIX, task="Part 2", refusals=_ERROR),
+    "reuse": call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
+    "remove": call(OWNER, task="Part 2"),
+    "offset": call(TYPE, SMALL_ID, task="Part 2", refusals=_ERROR),
+    "fit": call(POLICY, BUDGET, SIZES, NEEDS, WEIGHTS, task="Part 2", refusals=_ERROR),
+    "unify": call(LAYERS, task="Part 3", refusals=("NotImplementedError",)),
+    "group": call(LAYERS, task="Part 3"),
+    "config": call(LAYERS, AVAILABLE, OVERRIDE, task="Part 3", refusals=("NotImplementedError",)),
+    "waste": call(KINDS, NUM_TOKENS, ENCODER, task="Part 3", refusals=_ERROR),
 }
 
 SETUP = """\

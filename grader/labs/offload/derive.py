@@ -13,7 +13,8 @@ import numpy as np
 
 from grader.labs.offload.device import VALUE_BYTES, LoggedCall, ModelSizes, RowSpan
 from grader.labs.offload.engine_case import EngineCase
-from grader.labs.offload.replay import CannotJudge, Log, Replay, numbers_of
+from grader.labs.offload.races import Race
+from grader.labs.offload.replay import CPU, DECODE, RING, CannotJudge, Log, Replay, numbers_of
 from grader.labs.offload.runner_case import IDLE, Before, Finding, RunnerCase, loads_of
 from grader.labs.offload.sentences import Wrong, facet_of_race, garbage, race
 from grader.runtime.python.table import Derived, DerivedStep
@@ -43,7 +44,7 @@ _JUDGED = {
 }
 """What a call did not do, or an engine's call that did nothing, and the parts that are not judged then: a program that
 does nothing has no race."""
-_WRITTEN = {"offloaded": ("k_cache_cpu", "v_cache_cpu"), "stored": ("decode_k_buffer", "decode_v_buffer")}
+_WRITTEN = {"offloaded": CPU, "stored": DECODE}
 """A runner's call that wrote into these buffers did so much of its work, if at wrong places."""
 
 
@@ -163,20 +164,22 @@ class _DerivedCase:
         findings = self._content(operation, log, raw, prepared) if accepted else []
         if self.engine is not None and not accepted and operation.name in _DRIVER:
             self.engine.fills += 1  # the driver fills before it calls
-        findings += [
-            (facet_of_race(data_race, self.replay), race(data_race, self.replay))
-            for data_race in log.races[:_MOST_RACES]
-        ]
+        findings += self._races(log.races[:_MOST_RACES])
         if accepted and operation.name in ("prefill", "decode") and self.runner is not None:
             span = self.runner.host_span()
-            races = [] if span is None else [*self.replay.races.host_reads(span)]
-            findings += [(facet_of_race(data_race, self.replay), race(data_race, self.replay)) for data_race in races]
+            races = self._races([] if span is None else [*self.replay.races.host_reads(span)])
+            findings += races
             if span is not None and (log.races or races):
                 findings = self._shown_wrong(findings, span)
         findings += self._sizes(operation, log)
         words = {wrong.sentence for part, wrong in findings if part == IDLE}
         findings += [(part, _NOT_JUDGED) for word in sorted(words) for part in _JUDGED.get(word, ())]
         return findings
+
+    def _races(self, races: Sequence[Race]) -> list[Finding]:
+        replay = self.replay
+        assert replay is not None
+        return [(facet_of_race(data_race, replay), race(data_race, replay)) for data_race in races]
 
     def _shown_wrong(self, findings: list[Finding], span: RowSpan) -> list[Finding]:
         """Say with the first race of a case under which schedules the logits are wrong."""
@@ -289,9 +292,8 @@ class _DerivedCase:
             seq = operation.arguments[0]
             table, tokens, layers = self._table(self.before, seq), self._offloaded(seq), range(config.num_layers)
         for layer in layers:
-            base = layer * config.num_cpu_blocks
             wanted[layer] = [
-                (base + table[token // config.block_size]) * config.block_size + token % config.block_size
+                config.cpu_row(layer, table[token // config.block_size], token % config.block_size)
                 for token in range(min(tokens, len(table) * config.block_size))
             ]
         return loads_of(self.replay, log, wanted)
@@ -328,10 +330,7 @@ _GETTERS = {
     "prefilled": "get_prefilled_cpu_blocks",
 }
 _TRACKED = ("prefilled", "P", "start")
-_STORAGE = (
-    *("k_cache_cpu", "v_cache_cpu", "layer_k_cache", "layer_v_cache"),
-    *("decode_k_buffer", "decode_v_buffer"),
-)
+_STORAGE = (*CPU, *RING, *DECODE)
 _NOT_JUDGED = Wrong("not judged, because the call did not do its work")
 
 

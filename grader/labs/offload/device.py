@@ -16,26 +16,36 @@ MOST_VALUES = 1 << 19
 
 _MOST_LINE, _MOST_NAME, _MOST_POSITION = 10**6, 80, 1 << 30
 
-_CALLS = frozenset(
-    {"stream", "event", "alloc", "alloc_pinned", "free", "record_stream", "copy", "record", "wait", "sync"}
-)
-
-KERNELS: Mapping[str, frozenset[str]] = {
-    "embed": frozenset({"tokens", "out"}),
-    "rms_norm": frozenset({"x", "out", "layer", "which"}),
-    "q_proj": frozenset({"x", "out", "layer"}),
-    "k_proj": frozenset({"x", "out", "layer"}),
-    "v_proj": frozenset({"x", "out", "layer"}),
-    "rotary": frozenset({"x", "pos"}),
-    "attention": frozenset({"q", "k", "v", "out", "causal"}),
-    "o_proj": frozenset({"x", "out", "layer"}),
-    "mlp": frozenset({"x", "out", "layer"}),
-    "add": frozenset({"x", "y", "out"}),
-    "logits": frozenset({"x", "out"}),
-    "fill": frozenset({"out", "number"}),  # the driver's own: rows that the grader knows
-    "probe": frozenset({"k", "v"}),  # the driver's own: reads both ranges
+_CALLS = {
+    "stream": (2, 0),
+    "event": (1, 0),
+    "alloc": (2, 2),
+    "alloc_pinned": (1, 2),
+    "free": (1, 0),
+    "record_stream": (2, 0),
+    "copy": (3, 4),
+    "record": (2, 0),
+    "wait": (2, 0),
+    "sync": (2, 0),
 }
-"""The arguments of each kernel."""
+"""Of each call the number of its ids and of its rows; a sync of everything has no ids."""
+
+KERNELS: Mapping[str, Mapping[str, str]] = {
+    "embed": {"tokens": "", "out": "hidden"},
+    "rms_norm": {"x": "hidden", "out": "hidden", "layer": "", "which": ""},
+    "q_proj": {"x": "hidden", "out": "q", "layer": ""},
+    "k_proj": {"x": "hidden", "out": "kv", "layer": ""},
+    "v_proj": {"x": "hidden", "out": "kv", "layer": ""},
+    "rotary": {"x": "q or kv", "pos": ""},
+    "attention": {"q": "q", "k": "", "v": "", "out": "q", "causal": ""},
+    "o_proj": {"x": "q", "out": "hidden", "layer": ""},
+    "mlp": {"x": "hidden", "out": "hidden", "layer": ""},
+    "add": {"x": "of x", "y": "of x", "out": "of x"},
+    "logits": {"x": "hidden", "out": "vocab"},
+    "fill": {"out": "kv", "number": ""},  # the driver's own: rows that the grader knows
+    "probe": {"k": "", "v": ""},  # the driver's own: reads both ranges
+}
+"""The arguments of each kernel; of a range that has as many rows as the kernel computes the name of its width."""
 
 
 class WrongEntry(Exception):
@@ -79,6 +89,15 @@ class ModelSizes:
     def kv_width(self) -> int:
         """The values of a key or value row."""
         return self.num_kv_heads * self.head_dim
+
+    @property
+    def cpu_rows(self) -> int:
+        """The rows of a layer in a CPU cache."""
+        return self.num_cpu_blocks * self.block_size
+
+    def cpu_row(self, layer: int, block: int, row: int) -> int:
+        """The row of a CPU cache that holds a row of a block."""
+        return (layer * self.num_cpu_blocks + block) * self.block_size + row
 
 
 @dataclass(slots=True, eq=False)
@@ -151,69 +170,57 @@ class LoggedDevice:
             raise WrongEntry("is no call of the device")
         if not isinstance(ids, list) or not isinstance(rows, list):
             raise WrongEntry("is no entry [call, ids, rows, line]")
-        call: LoggedCall = getattr(self, f"_take_{name}")(ids, rows, line)
-        return call
+        if name == "sync" and not ids and not rows:
+            return LoggedCall(name="sync", line=line)
+        if (len(ids), len(rows)) != _CALLS[name]:
+            raise WrongEntry("has not the arguments of that call")
+        if name in ("stream", "event"):
+            return self._handle(name, ids, line)
+        if name in ("alloc", "alloc_pinned", "free", "record_stream"):
+            return self._memory(name, ids, rows, line)
+        if name == "copy":
+            return self._copy(ids, rows, line)
+        return self._order(name, ids, line)
 
     @property
     def device_bytes(self) -> int:
         """Device memory that is allocated and not freed."""
         return self.device_values * VALUE_BYTES
 
-    @property
-    def pinned_bytes(self) -> int:
-        """Pinned memory that is allocated."""
-        return self.pinned_values * VALUE_BYTES
-
-    # Handles
-
-    def _take_stream(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        _sizes(ids, 2, rows, 0)
-        if not _is_number(ids[0], len(self.streams), len(self.streams) + 1):
-            raise WrongEntry("is not the next stream")
+    def _handle(self, name: str, ids: list[Any], line: int) -> LoggedCall:
+        """Count a new stream or event."""
+        number = len(self.streams) if name == "stream" else self.events
+        if not _is_number(ids[0], number, number + 1):
+            raise WrongEntry(f"is not the next {name}")
+        if name == "event":
+            self.events += 1
+            return LoggedCall(name=name, line=line, event=number)
         if not isinstance(ids[1], str) or len(ids[1]) > _MOST_NAME:
             raise WrongEntry("has no name")
         self.streams.append(ids[1])
-        return LoggedCall(name="stream", line=line, stream=ids[0])
+        return LoggedCall(name=name, line=line, stream=number)
 
-    def _take_event(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        _sizes(ids, 1, rows, 0)
-        if not _is_number(ids[0], self.events, self.events + 1):
-            raise WrongEntry("is not the next event")
-        self.events += 1
-        return LoggedCall(name="event", line=line, event=ids[0])
-
-    def _take_alloc(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        _sizes(ids, 2, rows, 2)
-        stream = self._stream(ids[1])
-        number = self._new(ids[0], rows, stream, line)
-        return LoggedCall(name="alloc", line=line, stream=stream, buffer=number, writes=(RowSpan(number, 0, rows[0]),))
-
-    def _take_alloc_pinned(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        _sizes(ids, 1, rows, 2)
-        return LoggedCall(name="alloc_pinned", line=line, buffer=self._new(ids[0], rows, None, line))
-
-    def _take_free(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        _sizes(ids, 1, rows, 0)
-        buffer = self._device_memory(ids[0])
+    def _memory(self, name: str, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
+        """Allocate or free a buffer, or name it to another stream."""
+        if name == "alloc_pinned":
+            return LoggedCall(name=name, line=line, buffer=self._new(ids[0], rows, None, line))
+        if name == "alloc":
+            stream = self._stream(ids[1])
+            number = self._new(ids[0], rows, stream, line)
+            return LoggedCall(name=name, line=line, stream=stream, buffer=number, writes=(RowSpan(number, 0, rows[0]),))
+        number, buffer = ids[0], self._device_memory(ids[0])
         assert buffer.stream is not None
+        if name == "record_stream":
+            stream = self._stream(ids[1])
+            if stream != buffer.stream and stream not in buffer.others:
+                buffer.others = (*buffer.others, stream)
+            return LoggedCall(name=name, line=line, buffer=number, stream=stream)
         buffer.is_freed = True
         self.device_values -= buffer.values
-        whole = RowSpan(ids[0], 0, buffer.rows)
-        return LoggedCall(
-            name="free", line=line, stream=buffer.stream, buffer=ids[0], writes=(whole,), others=buffer.others
-        )
+        whole, owner = RowSpan(number, 0, buffer.rows), buffer.stream
+        return LoggedCall(name=name, line=line, stream=owner, buffer=number, writes=(whole,), others=buffer.others)
 
-    # Work
-
-    def _take_record_stream(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        _sizes(ids, 2, rows, 0)
-        buffer, stream = self._device_memory(ids[0]), self._stream(ids[1])
-        if stream != buffer.stream and stream not in buffer.others:
-            buffer.others = (*buffer.others, stream)
-        return LoggedCall(name="record_stream", line=line, buffer=ids[0], stream=stream)
-
-    def _take_copy(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        _sizes(ids, 3, rows, 4)
+    def _copy(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
         to, of = self._span([ids[0], *rows[:2]]), self._span([ids[1], *rows[2:]])
         stream = self._stream(ids[2])
         target, source = self.buffers[to.buffer], self.buffers[of.buffer]
@@ -223,30 +230,23 @@ class LoggedDevice:
             raise WrongEntry("copies from pinned memory to pinned memory")
         return LoggedCall(name="copy", line=line, stream=stream, reads=(of,), writes=(to,))
 
-    def _take_record(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        _sizes(ids, 2, rows, 0)
-        return LoggedCall(name="record", line=line, event=self._event(ids[0]), stream=self._stream(ids[1]))
-
-    def _take_wait(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        _sizes(ids, 2, rows, 0)
-        return LoggedCall(name="wait", line=line, stream=self._stream(ids[0]), event=self._event(ids[1]))
-
-    def _take_sync(self, ids: list[Any], rows: list[Any], line: int) -> LoggedCall:
-        if ids:
-            _sizes(ids, 2, rows, 0)
-            if ids[0] == "stream":
-                return LoggedCall(name="sync", line=line, stream=self._stream(ids[1]))
-            if ids[0] == "event":
-                return LoggedCall(name="sync", line=line, event=self._event(ids[1]))
-            raise WrongEntry("waits for neither a stream nor an event")
-        _sizes(ids, 0, rows, 0)
-        return LoggedCall(name="sync", line=line)
+    def _order(self, name: str, ids: list[Any], line: int) -> LoggedCall:
+        """Record an event, or let a stream or the host wait."""
+        if name == "record":
+            return LoggedCall(name=name, line=line, event=self._event(ids[0]), stream=self._stream(ids[1]))
+        if name == "wait":
+            return LoggedCall(name=name, line=line, stream=self._stream(ids[0]), event=self._event(ids[1]))
+        if ids[0] == "stream":
+            return LoggedCall(name=name, line=line, stream=self._stream(ids[1]))
+        if ids[0] == "event":
+            return LoggedCall(name=name, line=line, event=self._event(ids[1]))
+        raise WrongEntry("waits for neither a stream nor an event")
 
     def _launch(self, kernel: str, ids: object, given: object, line: int) -> LoggedCall:
         if not isinstance(ids, list) or len(ids) != 1 or not isinstance(given, dict):
             raise WrongEntry("is no entry of a kernel")
         stream = self._stream(ids[0])
-        if given.keys() != KERNELS[kernel]:
+        if given.keys() != KERNELS[kernel].keys():
             raise WrongEntry("has not the arguments of that kernel")
         arguments = {name: self._argument(name, value) for name, value in given.items()}
         self._check_sizes(kernel, arguments)
@@ -338,27 +338,19 @@ class LoggedDevice:
     def _check_sizes(self, kernel: str, arguments: Mapping[str, Any]) -> None:
         """Raise `WrongEntry` unless the ranges have the sizes that the kernel wants."""
         config = self.config
-        hidden, wide, narrow = (config.hidden,), (config.q_width,), (config.kv_width,)
-        same = (self.buffers[arguments["x"].buffer].width,) if kernel == "add" else ()
-        widths: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-            "embed": {"out": hidden},
-            "rms_norm": {"x": hidden, "out": hidden},
-            "q_proj": {"x": hidden, "out": wide},
-            "k_proj": {"x": hidden, "out": narrow},
-            "v_proj": {"x": hidden, "out": narrow},
-            "rotary": {"x": wide + narrow},
-            "attention": {"q": wide, "out": wide},
-            "o_proj": {"x": wide, "out": hidden},
-            "mlp": {"x": hidden, "out": hidden},
-            "add": {"x": same, "y": same, "out": same},
-            "logits": {"x": hidden, "out": (config.vocab,)},
-            "fill": {"out": narrow},
-            "probe": {},
+        widths = {
+            "hidden": (config.hidden,),
+            "q": (config.q_width,),
+            "kv": (config.kv_width,),
+            "q or kv": (config.q_width, config.kv_width),
+            "vocab": (config.vocab,),
+            "of x": (self.buffers[arguments["x"].buffer].width,) if kernel == "add" else (),
         }
         rows = _rows(kernel, arguments)
-        for name, allowed in widths[kernel].items():
-            span = arguments[name]
-            if span.rows != rows or self.buffers[span.buffer].width not in allowed:
+        for name, width in KERNELS[kernel].items():
+            if width and (
+                arguments[name].rows != rows or self.buffers[arguments[name].buffer].width not in widths[width]
+            ):
                 raise WrongEntry(f"has a wrong size of {name}")
         if kernel == "logits" and rows != 1:
             raise WrongEntry("has a wrong size of x")
@@ -376,11 +368,6 @@ def _rows(kernel: str, arguments: Mapping[str, Any]) -> int:
         return len(arguments["tokens"])
     first = next((arguments[name] for name in ("q", "x", "out") if name in arguments), None)
     return 0 if first is None else int(first.rows)
-
-
-def _sizes(ids: list[Any], wanted: int, rows: list[Any], wanted_rows: int) -> None:
-    if len(ids) != wanted or len(rows) != wanted_rows:
-        raise WrongEntry("has not the arguments of that call")
 
 
 def _is_number(value: Any, least: int, end: int | None) -> bool:

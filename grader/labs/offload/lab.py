@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Signature
+from grader.core.case import JsonValue, Number
 from grader.core.chart import Arrow, Chart, Level, Place, Track
 from grader.core.facet import Facet
-from grader.labs.python_lab import python_lab
+from grader.labs.python_lab import call, python_lab
 from reference.operation import Argument, Trace
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -40,38 +40,33 @@ LAYER, BUFFER, BLOCK = Number("layer", 0, 7), Number("buffer", 0, 11), Number("b
 POS, START, END = Number("pos", -9, 99), Number("start", -9, 99), Number("end", 0, 99)
 IDS, TOKENS = JsonValue("ids", "a list of blocks", _ints), JsonValue("tokens", "a list of tokens", _ints)
 TOKEN = Number("token", 0, 22)
-REPLY = JsonValue("reply", "JSON without spaces")
-
-
-def _call(*arguments: Number | JsonValue, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
 
 
 _UNKNOWN, _VALUE = ("KeyError",), ("ValueError",)
 OPERATIONS = {
-    "manager": _call(BLOCKS, SIZE, task="Part 1", refusals=_VALUE),
-    "another_manager": _call(BLOCKS, SIZE, COUNT, task="Part 1"),
-    "allocate": _call(SEQ, COUNT, task="Part 1", refusals=("ValueError", "RuntimeError")),
-    "can_append": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "may_append": _call(SEQ, task="Part 1", refusals=("KeyError", "RuntimeError")),
-    "mark": _call(SEQ, COUNT, task="Part 1", refusals=("KeyError", "ValueError")),
-    "deallocate": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "blocks": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "prefilled": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "prefill_len": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "decode_start": _call(SEQ, task="Part 1", refusals=_UNKNOWN),
-    "engine": _call(LAYERS, ROOM, ROWS, BUFFERS, LONGEST, task="Part 2"),
-    "offload": _call(LAYER, COUNT, IDS, task="Part 2", refusals=_VALUE),
-    "load": _call(BUFFER, LAYER, IDS, COUNT, task="Part 2", refusals=_VALUE),
-    "use": _call(BUFFER, COUNT, task="Part 2"),
-    "store": _call(LAYER, POS, task="Part 2", refusals=_VALUE),
-    "decode_rows": _call(LAYER, START, END, task="Part 2"),
-    "flush": _call(BLOCK, START, task="Part 2", refusals=_VALUE),
-    "runner": _call(LAYERS, ROOM, ROWS, BUFFERS, LONGEST, task="Part 3"),
-    "another_runner": _call(SEQ, TOKENS, task="Part 3"),
-    "prefill": _call(SEQ, TOKENS, task="Part 3", refusals=("RuntimeError", "ValueError")),
-    "decode": _call(SEQ, TOKEN, task="Part 3", refusals=("KeyError", "ValueError", "RuntimeError")),
-    "finish": _call(SEQ, task="Part 3", refusals=_UNKNOWN),
+    "manager": call(BLOCKS, SIZE, task="Part 1", refusals=_VALUE),
+    "another_manager": call(BLOCKS, SIZE, COUNT, task="Part 1"),
+    "allocate": call(SEQ, COUNT, task="Part 1", refusals=("ValueError", "RuntimeError")),
+    "can_append": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "may_append": call(SEQ, task="Part 1", refusals=("KeyError", "RuntimeError")),
+    "mark": call(SEQ, COUNT, task="Part 1", refusals=("KeyError", "ValueError")),
+    "deallocate": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "blocks": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "prefilled": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "prefill_len": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "decode_start": call(SEQ, task="Part 1", refusals=_UNKNOWN),
+    "engine": call(LAYERS, ROOM, ROWS, BUFFERS, LONGEST, task="Part 2"),
+    "offload": call(LAYER, COUNT, IDS, task="Part 2", refusals=_VALUE),
+    "load": call(BUFFER, LAYER, IDS, COUNT, task="Part 2", refusals=_VALUE),
+    "use": call(BUFFER, COUNT, task="Part 2"),
+    "store": call(LAYER, POS, task="Part 2", refusals=_VALUE),
+    "decode_rows": call(LAYER, START, END, task="Part 2"),
+    "flush": call(BLOCK, START, task="Part 2", refusals=_VALUE),
+    "runner": call(LAYERS, ROOM, ROWS, BUFFERS, LONGEST, task="Part 3"),
+    "another_runner": call(SEQ, TOKENS, task="Part 3"),
+    "prefill": call(SEQ, TOKENS, task="Part 3", refusals=("RuntimeError", "ValueError")),
+    "decode": call(SEQ, TOKEN, task="Part 3", refusals=("KeyError", "ValueError", "RuntimeError")),
+    "finish": call(SEQ, task="Part 3", refusals=_UNKNOWN),
 }
 
 SETUP = "from offload import HybridKVCacheManager, ModelRunner, OffloadEngine"

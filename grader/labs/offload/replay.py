@@ -263,7 +263,7 @@ def _rows(replay: Replay, name: str, places: _Places) -> Array:
 def contents_of(replay: Replay, name: str) -> Array | None:
     """All rows of a buffer of the storage; None where the program has none of the right size."""
     config, number = replay.config, replay.storage.get(name)
-    per_layer = config.num_cpu_blocks * config.block_size if name in CPU else config.block_size
+    per_layer = config.cpu_rows if name in CPU else config.block_size
     rows = config.num_kv_buffers * config.max_seq_len if name in RING else config.num_layers * per_layer
     contents = None if number is None else replay.memory.contents[number]
     return None if contents is None or contents.shape != (rows, config.kv_width) else contents
@@ -276,8 +276,7 @@ def _cpu_places(replay: Replay, layer: int, table: Sequence[int], tokens: range)
     for token in tokens:
         number, row = divmod(token, config.block_size)
         block = table[number] if number < len(table) else -1
-        known = 0 <= block < config.num_cpu_blocks
-        places.append((layer * config.num_cpu_blocks + block) * config.block_size + row if known else -1)
+        places.append(config.cpu_row(layer, block, row) if 0 <= block < config.num_cpu_blocks else -1)
     return np.array(places, dtype=np.int64)
 
 

@@ -242,8 +242,7 @@ def _load(replay: Replay, work: StreamWork) -> tuple[int, int, str, range] | Non
     source = replay.name_of(of.buffer)
     if source not in CPU or replay.name_of(to.buffer) not in RING or not of.rows:
         return None
-    layer = of.lo // (replay.config.num_cpu_blocks * replay.config.block_size)
-    return layer, to.lo // replay.config.max_seq_len, source[0], range(of.lo, of.hi)
+    return of.lo // replay.config.cpu_rows, to.lo // replay.config.max_seq_len, source[0], range(of.lo, of.hi)
 
 
 def loads_of(replay: Replay, log: Log, wanted: dict[int, list[int]]) -> tuple[list[Any], dict[str, Any]]:

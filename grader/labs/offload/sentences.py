@@ -43,7 +43,7 @@ def race(data_race: Race, replay: Replay) -> Wrong:
     lo = max(data_race.first.span.lo, data_race.second.span.lo)
     hi = min(data_race.first.span.hi, data_race.second.span.hi)
     where = f"{_rows(lo, hi)} of {buffer}"
-    does, did = _verb(is_write=data_race.second.is_write), _verb(is_write=data_race.first.is_write)
+    does, did = ("writes" if access.is_write else "reads" for access in (data_race.second, data_race.first))
     text = f"{_who(second, replay)} {does} {where} and may run before {_who(first, replay)}, which {did}: "
     return Wrong(f"{text}{_edge(first, second, replay)}", (second.line, first.line), (first, second))
 
@@ -59,17 +59,14 @@ def serial(pair: Serial, replay: Replay) -> Wrong:
     first, second = pair.first.call, pair.second.call
     layers = f" (layer {pair.second_layer})" if second.name == "attention" else ""
     text = f"{_who(second, replay)}{layers} comes after {_who(first, replay)}"
+    why = "wait only for the load of its own layer"
+    if first.name != "copy":
+        why = "a load waits for the last reader of its own buffer only"
     edge = edge_of(pair, replay.calls)
     if edge is None:
-        return Wrong(f"{text}, on one stream: {_why(first)}", (second.line, first.line), (first, second))
+        return Wrong(f"{text}, on one stream: {why}", (second.line, first.line), (first, second))
     by = f"by the {'host wait' if edge.name == 'sync' else 'wait'} of line {edge.line}"
-    return Wrong(f"{text} {by}: {_why(first)}", (edge.line, second.line, first.line), (first, second))
-
-
-def _why(first: LoggedCall) -> str:
-    if first.name == "copy":
-        return "wait only for the load of its own layer"
-    return "a load waits for the last reader of its own buffer only"
+    return Wrong(f"{text} {by}: {why}", (edge.line, second.line, first.line), (first, second))
 
 
 def _edge(first: LoggedCall, second: LoggedCall, replay: Replay) -> str:
@@ -95,10 +92,6 @@ def _early_event(first: LoggedCall, second: LoggedCall, calls: Sequence[LoggedCa
             if record is not None and record.stream == first.stream and record.line:
                 return f" (the event that line {wait.line} waits for was recorded earlier, by line {record.line})"
     return ""
-
-
-def _verb(*, is_write: bool) -> str:
-    return "writes" if is_write else "reads"
 
 
 def _rows(lo: int, hi: int) -> str:
@@ -130,10 +123,10 @@ def _copy(call: LoggedCall, replay: Replay) -> str:
     config = replay.config
     to, of = replay.name_of(call.writes[0].buffer), replay.name_of(call.reads[0].buffer)
     if of in CPU and to in RING:
-        layer = call.reads[0].lo // (config.num_cpu_blocks * config.block_size)
+        layer = call.reads[0].lo // config.cpu_rows
         return f"load of layer {layer} into buffer {call.writes[0].lo // config.max_seq_len}"
     if to in CPU:
-        layer, row = divmod(call.writes[0].lo, config.num_cpu_blocks * config.block_size)
+        layer, row = divmod(call.writes[0].lo, config.cpu_rows)
         kind = "flush" if of in DECODE else "copy"
         return f"{kind} to block {row // config.block_size} of layer {layer} in {to}"
     return f"copy to {to}" if to else f"copy from {of}" if of else "copy"

@@ -11,7 +11,7 @@ from grader.assignment.lab import Lab, Predicate
 from grader.core.case import Number, Signature
 from grader.core.difference import Judgement
 from grader.core.facet import Facet
-from grader.labs.load_lab import load_lab
+from grader.labs.lab_files import load_lab
 from grader.labs.paged_kv.drawing import NOTATION, describe_poke, draw
 from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.judging.record import word_offsets

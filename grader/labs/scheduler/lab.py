@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from grader.assignment.lab import Lab
-from grader.core.case import JsonValue, Number, Signature, Word
+from grader.core.case import JsonValue, Number, Word
 from grader.core.chart import Chart, Level, Shares, Track
 from grader.core.facet import Facet
-from grader.labs.python_lab import Described, as_list, as_mapping, python_lab, reply_of, state_of
+from grader.labs.python_lab import Described, as_list, as_mapping, call, python_lab, reply_of, state_of
 from reference.operation import Trace
 
 _BYTES = 2**62
@@ -27,7 +27,6 @@ PREEMPT = JsonValue("preempt_running", "true or false")
 AVAILABLE = JsonValue("available", "a list of bytes for each worker")
 OVERRIDE = JsonValue("override", "a number of blocks, or null")
 LENGTHS = JsonValue("lengths", "a list of [prompt,output]")
-REPLY = JsonValue("reply", "JSON without spaces")
 
 
 def _big(name: str) -> JsonValue:
@@ -35,31 +34,25 @@ def _big(name: str) -> JsonValue:
     return JsonValue(name, "a whole number", lambda value: isinstance(value, int) and abs(value) < _BYTES)
 
 
-def _call(*arguments: Number | JsonValue | Word, task: str, refusals: tuple[str, ...] = ()) -> Signature:
-    return Signature(arguments=arguments, returns=REPLY, refusals=refusals, task=task)
-
-
 _ERROR = ("ValueError",)
 _LIMITS = tuple(map(_big, ("memory", "max_model_len", "tokens_a_block", "page_bytes", "num_layers")))
 OPERATIONS = {
-    "scheduler": _call(COUNT, SIZE, CACHING, SEQS, BUDGET, THRESHOLD, POLICY, RESERVE, task="Task 1", refusals=_ERROR),
-    "add": _call(NAME, TOKENS, MAX_TOKENS, PRIORITY, ARRIVAL, task="Task 1", refusals=_ERROR),
-    "schedule": _call(task="Task 2"),
-    "update": _call(task="Task 3"),
-    "abort": _call(NAME, task="Task 4", refusals=("false",)),
-    "reset": _call(PREEMPT, task="Task 4"),
-    "spoil": _call(task="Section 2"),
-    "page_size_bytes": _call(*map(_big, ("tokens_a_block", "num_kv_heads", "head_size", "itemsize")), task="Task 5"),
-    "available_kv_memory": _call(
+    "scheduler": call(COUNT, SIZE, CACHING, SEQS, BUDGET, THRESHOLD, POLICY, RESERVE, task="Task 1", refusals=_ERROR),
+    "add": call(NAME, TOKENS, MAX_TOKENS, PRIORITY, ARRIVAL, task="Task 1", refusals=_ERROR),
+    "schedule": call(task="Task 2"),
+    "update": call(task="Task 3"),
+    "abort": call(NAME, task="Task 4", refusals=("false",)),
+    "reset": call(PREEMPT, task="Task 4"),
+    "spoil": call(task="Section 2"),
+    "page_size_bytes": call(*map(_big, ("tokens_a_block", "num_kv_heads", "head_size", "itemsize")), task="Task 5"),
+    "available_kv_memory": call(
         *map(_big, ("total", "percent", "weights", "peak", "other")), task="Task 5", refusals=_ERROR
     ),
-    "get_num_blocks": _call(
-        AVAILABLE, _big("page_bytes"), _big("num_layers"), OVERRIDE, task="Task 5", refusals=_ERROR
-    ),
-    "check_enough_memory": _call(*_LIMITS, task="Task 5", refusals=_ERROR),
-    "estimate_max_model_len": _call(*_LIMITS, task="Task 5"),
-    "max_concurrency": _call(*map(_big, ("blocks", "max_model_len", "tokens_a_block")), task="Task 5"),
-    "simulate": _call(
+    "get_num_blocks": call(AVAILABLE, _big("page_bytes"), _big("num_layers"), OVERRIDE, task="Task 5", refusals=_ERROR),
+    "check_enough_memory": call(*_LIMITS, task="Task 5", refusals=_ERROR),
+    "estimate_max_model_len": call(*_LIMITS, task="Task 5"),
+    "max_concurrency": call(*map(_big, ("blocks", "max_model_len", "tokens_a_block")), task="Task 5"),
+    "simulate": call(
         POLICY, *map(_big, ("slots", "max_len", "tokens_a_block")), LENGTHS, task="Task 6", refusals=_ERROR
     ),
 }

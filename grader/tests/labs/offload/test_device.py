@@ -63,7 +63,7 @@ def test_the_grader_takes_what_the_device_logs() -> None:
     assert [entry[0] for entry in dev._log] == [call.name for call in calls]
     assert [(MOST_VALUES - dev._left[False]) * 8, (MOST_VALUES - dev._left[True]) * 8] == [
         device.device_bytes,
-        device.pinned_bytes,
+        8 * device.pinned_values,
     ]
 
 
