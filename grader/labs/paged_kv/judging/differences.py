@@ -256,22 +256,16 @@ def _table_pointer(field: str, want: Pointer, have: Pointer) -> Difference:
 
 @lru_cache(maxsize=1024)
 def _entries(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> tuple[Difference, ...]:
-    """Of one L2 table. A wrong one mostly stays as it is from call to call, so the last ones are kept."""
-    return tuple(_each_entry(field, want, have))
-
-
-def _each_entry(field: str, want: tuple[int, ...], have: tuple[int, ...]) -> Iterator[Difference]:
+    """Of one L2 table. A wrong one mostly stays as it is from call to call, so the last ones are cached."""
+    results = []
     for entry, (wanted, actual) in enumerate(zip(want, have, strict=True)):
         if wanted != actual:
             place, right = f"{field}[{entry}]", "-1" if wanted == UNMAPPED else f"block {wanted}"
-            yield Difference(
-                facet="tables",
-                field=place,
-                expected=right,
-                actual=str(actual),
-                tags=frozenset(_entry_tags(wanted, actual)),
-                said=never_set(place, right, actual),
+            tags, sentence = frozenset(_entry_tags(wanted, actual)), never_set(place, right, actual)
+            results.append(
+                Difference(facet="tables", field=place, expected=right, actual=str(actual), tags=tags, said=sentence)
             )
+    return tuple(results)
 
 
 def _entry_tags(want: int, have: int) -> Iterator[str]:
