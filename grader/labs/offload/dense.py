@@ -76,11 +76,11 @@ class DenseModel:
         rows: Array = x @ self.weights[name][layer]
         return rows
 
-    def rotary(self, x: Array, position: int) -> Array:
-        """Rows, row i rotated for position + i: in each head value d forms a pair with value d + head_dim / 2."""
+    def rotary(self, x: Array, pos: int) -> Array:
+        """Rows, row i rotated for position pos + i: in each head value d forms a pair with value d + head_dim / 2."""
         half = self.config.head_dim // 2
         heads = x.reshape(len(x), -1, self.config.head_dim)
-        cosine, sine = self._turns(position, len(x))
+        cosine, sine = self._turns(pos, len(x))
         first, second = heads[..., :half], heads[..., half : 2 * half]
         turned = np.concatenate(
             [first * cosine - second * sine, first * sine + second * cosine, heads[..., 2 * half :]], axis=-1

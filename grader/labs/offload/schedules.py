@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -60,37 +61,29 @@ class Memory:
         return None
 
     def _computed(self, call: LoggedCall) -> Array:
-        arguments, model = call.arguments, self.model
-        x = self.rows(arguments["x"]) if "x" in arguments else None
+        model = self.model
+        result: Array
+        inputs = {name: self._input(value) for name, value in call.arguments.items() if name != "out"}
         match call.name:
             case "embed":
-                result = model.embeddings[list(arguments["tokens"])]
+                result = model.embeddings[inputs["tokens"]]
             case "fill":
-                result = rows_of_fill(arguments["number"], arguments["out"].rows, model.config.kv_width)
-            case "attention":
-                k, v = (np.concatenate([self.rows(span) for span in arguments[name]]) for name in "kv")
-                result = model.attention(self.rows(arguments["q"]), k, v, causal=arguments["causal"])
+                result = rows_of_fill(inputs["number"], call.writes[0].rows, model.config.kv_width)
+            case "add":
+                result = inputs["x"] + inputs["y"]
+            case "q_proj" | "k_proj" | "v_proj" | "o_proj":
+                result = model.project(call.name, **inputs)
             case _:
-                assert x is not None
-                result = self._of_rows(call, x)
+                result = getattr(model, call.name)(**inputs)
         return result
 
-    def _of_rows(self, call: LoggedCall, x: Array) -> Array:
-        arguments, model = call.arguments, self.model
-        match call.name:
-            case "rms_norm":
-                result = model.rms_norm(x, arguments["layer"], arguments["which"])
-            case "rotary":
-                result = model.rotary(x, arguments["pos"])
-            case "mlp":
-                result = model.mlp(x, arguments["layer"])
-            case "add":
-                result = x + self.rows(arguments["y"])
-            case "logits":
-                result = model.logits(x)
-            case _:
-                result = model.project(call.name, x, arguments["layer"])
-        return result
+    def _input(self, value: Any) -> Any:
+        """An argument as the model takes it: ranges as rows, joined where there are several."""
+        if isinstance(value, RowSpan):
+            return self.rows(value)
+        if isinstance(value, tuple) and value and isinstance(value[0], RowSpan):
+            return np.concatenate([self.rows(part) for part in value])
+        return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(slots=True, eq=False)

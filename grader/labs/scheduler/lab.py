@@ -6,6 +6,7 @@ The manager that a submission gets is the given one, which notes its calls. Requ
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -356,47 +357,45 @@ Of vLLM it gives the first share only."""
 
 def charts(trace: Trace, records: Sequence[Described], _: int) -> Iterator[Chart]:
     """Yield a chart of the steps, if there are any, and one of the simulations, if there are any."""
-    played = list(zip(trace.operations, records, strict=False))
-    steps = [(place, record) for place, (operation, record) in enumerate(played) if operation.name == "schedule"]
-    if any(operation.name == "schedule" for operation in trace.operations):
-        yield _schedule(steps, records)
-    bars = [
-        Shares(label=f"{number}: {operation.arguments[0]}", parts=_totals(record))
-        for number, (operation, record) in enumerate(played, start=1)
-        if operation.name == "simulate" and any(_totals(record))
-    ]
-    if any(operation.name == "simulate" for operation in trace.operations):
-        used = {str(operation.arguments[0]) for operation in trace.operations if operation.name == "simulate"}
-        known = tuple(Shares(label=label, parts=parts) for policy, (label, parts) in _PAPER.items() if policy in used)
-        yield Chart(title="Where the memory went, all steps together", legend=_PARTS, bars=tuple(bars), known=known)
+    places: dict[str, list[int]] = {}
+    for place, operation in enumerate(trace.operations):
+        places.setdefault(operation.name, []).append(place)
+    if "schedule" in places:
+        yield _schedule([place for place in places["schedule"] if place < len(records)], records)
+    if "simulate" in places:
+        policies = {place: str(trace.operations[place].arguments[0]) for place in places["simulate"]}
+        totals = {place: _totals(records[place]) for place in policies if place < len(records)}
+        yield Chart(
+            title="Where the memory went, all steps together",
+            legend=_PARTS,
+            bars=tuple(
+                Shares(label=f"{place + 1}: {policies[place]}", parts=parts)
+                for place, parts in totals.items()
+                if any(parts)
+            ),
+            known=tuple(
+                Shares(label=label, parts=parts)
+                for policy, (label, parts) in _PAPER.items()
+                if policy in policies.values()
+            ),
+        )
 
 
-def _schedule(steps: Sequence[tuple[int, Described]], records: Sequence[Described]) -> Chart:
+def _schedule(places: Sequence[int], records: Sequence[Described]) -> Chart:
     """Draw requests as rows and steps as columns; below them the blocks in use."""
-    names = dict.fromkeys(name for _, record in steps for name in as_mapping(state_of(record, "req")))
-    before = [records[place - 1] if place else record for place, record in steps]
-    usable = [_usable(record) for _, record in steps]
+    steps = [records[place] for place in places]
+    before = [records[max(0, place - 1)] for place in places]
+    names = dict.fromkeys(name for record in steps for name in as_mapping(state_of(record, "req")))
+    in_use = Level(
+        label="blocks in use", values=tuple(map(_blocks_in_use, steps)), most=max(map(_usable, steps), default=0)
+    )
     return Chart(
         title="Schedule",
         legend=_SIGNS,
-        columns=tuple(str(number) for number in range(1, len(steps) + 1)),
-        operations=tuple(place + 1 for place, _ in steps),
-        tracks=tuple(
-            Track(
-                label=name,
-                cells=tuple(_cell(name, record, earlier) for (_, record), earlier in zip(steps, before, strict=True)),
-            )
-            for name in names
-        ),
-        levels=(
-            Level(
-                label="blocks in use",
-                values=tuple(_blocks_in_use(record) for _, record in steps),
-                most=max(usable, default=0),
-            ),
-        )
-        if steps
-        else (),
+        columns=tuple(str(number) for number, _ in enumerate(steps, 1)),
+        operations=tuple(place + 1 for place in places),
+        tracks=tuple(Track(label=name, cells=tuple(map(_cell, repeat(name), steps, before))) for name in names),
+        levels=(in_use,) if steps else (),
     )
 
 
