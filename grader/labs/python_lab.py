@@ -44,7 +44,6 @@ def python_lab(
     oracle: str,
     *,
     cases: Path | None = None,
-    starter: Path | None = None,
     given: Mapping[str, Path] = _NO_FILES,
     invariants: Invariants | None = None,
     charts: Charts | None = None,
@@ -54,9 +53,9 @@ def python_lab(
 
     The module defines OPERATIONS (a `Signature` for each operation), SETUP, CALLS, READS, FACETS, and where it needs
     them TAKES, GIVES and DEFINES (see `CallTable`). `oracle` is "module:factory", `cases` the folder of cases (default:
-    `cases/NAME`), `starter` the file that students begin with (default: `starter.py` beside the module), `given` maps
-    the names of modules that submissions may import to their files, `charts` draws a whole run. `derive` is
-    "module:function" of a `Derive`, which makes the states of FACETS of what READS reads, imported when it is needed.
+    `cases/NAME`), `given` maps the names of modules that submissions may import to their files, `charts` draws a whole
+    run. `derive` is "module:function" of a `Derive`, which makes the states of FACETS of what READS reads; it is
+    imported when it is needed. Students begin with the file `starter.py` beside the module.
 
     Raises `ValueError` for a table that does not fit together, `RubricError` for wrong files.
     """
@@ -76,7 +75,7 @@ def python_lab(
     )
     _check(calls, operations, is_derived=bool(derive))
     module = Path(table["__file__"])
-    files = {calls.module: starter or module.with_name("starter.py"), **given}
+    files = {calls.module: module.with_name("starter.py"), **given}
     return load_lab(
         name=name,
         title=title,

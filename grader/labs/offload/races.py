@@ -178,7 +178,6 @@ class Serial(NamedTuple):
 
     first: StreamWork
     second: StreamWork
-    first_layer: int
     second_layer: int
 
 
@@ -196,11 +195,11 @@ def serialised(
         for before, attention in attentions.items():
             late = next((copy for copy in copies if is_before(copy, attention)), None)
             if before < layer and late is not None:
-                yield Serial(late, attention, layer, before)
+                yield Serial(late, attention, before)
         for before, end in ends.items():
             late = next((copy for copy in copies if is_before(end, copy)), None)
             if layer - num_buffers < before < layer and late is not None:
-                yield Serial(end, late, before, layer)
+                yield Serial(end, late, layer)
 
 
 def edge_of(pair: Serial, calls: Sequence[LoggedCall]) -> LoggedCall | None:

@@ -29,6 +29,7 @@ from reference.paged_kv.sequence import UNMAPPED, Sequence
 COMMAND = "gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb llm_memory.c repro.c -o repro"
 """The handout's link command (Compilation Standard)."""
 
+_POKES = frozenset({"move_l2", "unmap", "set_kv_count"})
 _TEMPLATE = Path(__file__).with_name("program.c.jinja")
 _HELPERS = re.compile(r"\b(CHECK|EQUAL|SEQUENCE|ARRAY|LIST|NULLS|NOTHING_ALLOCATED|POOL|sequence)\(")
 
@@ -138,7 +139,7 @@ def _call(step: ReferenceStep, numbers: list[str]) -> Iterator[str]:
     if name == "llm_init":
         yield from _init(step, engine)
     elif name in _POKES:
-        yield from _POKES[name](step, engine, numbers)
+        yield from _poke(step, engine, numbers)
     elif reply == "seq":
         yield f"SEQUENCE({call}, {numbers[1 if name == 'fork_sequence' else 0]});"
     elif reply == "NULL":
@@ -164,30 +165,23 @@ def _init(step: ReferenceStep, engine: str) -> Iterator[str]:
         yield f"CHECK({engine} != NULL);"
 
 
-def _move_l2(_: ReferenceStep, engine: str, numbers: list[str]) -> Iterator[str]:
-    seq_id, source, target = numbers
-    table = f"sequence({engine}, {seq_id})->block_table"
-    yield f"{table}[{target}] = {table}[{source}];"
-    yield f"{table}[{source}] = NULL;"
-
-
-def _unmap(step: ReferenceStep, engine: str, numbers: list[str]) -> Iterator[str]:
-    assert step.unmapped is not None
-    seq_id, logical = numbers
-    block, last = step.unmapped
-    l1, l2 = divmod(int(logical), L2_PT_SIZE)
-    yield f"sequence({engine}, {seq_id})->block_table[{l1}][{l2}] = -1;"
-    yield f"{engine}->ref_count[{block}]--;"
-    if last:
-        yield f"{engine}->free_local_blocks++;"
-
-
-def _set_kv_count(_: ReferenceStep, engine: str, numbers: list[str]) -> Iterator[str]:
-    seq_id, kv_count = numbers
-    yield f"sequence({engine}, {seq_id})->kv_count = {kv_count};"
-
-
-_POKES = {"move_l2": _move_l2, "unmap": _unmap, "set_kv_count": _set_kv_count}
+def _poke(step: ReferenceStep, engine: str, numbers: list[str]) -> Iterator[str]:
+    """Yield what a poke changes by hand."""
+    seq_id, *places = numbers
+    sequence = f"sequence({engine}, {seq_id})"
+    if step.operation.name == "set_kv_count":
+        yield f"{sequence}->kv_count = {places[0]};"
+    elif step.unmapped is None:
+        source, target = places
+        yield f"{sequence}->block_table[{target}] = {sequence}->block_table[{source}];"
+        yield f"{sequence}->block_table[{source}] = NULL;"
+    else:
+        block, last = step.unmapped
+        l1, l2 = divmod(int(places[0]), L2_PT_SIZE)
+        yield f"{sequence}->block_table[{l1}][{l2}] = -1;"
+        yield f"{engine}->ref_count[{block}]--;"
+        if last:
+            yield f"{engine}->free_local_blocks++;"
 
 
 class ProgramPool(NamedTuple):

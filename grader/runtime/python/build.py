@@ -109,10 +109,5 @@ def _finding(message: str, *source: SourceLine) -> Finding:
         tool=Tool.BUILD,
         kind=NOT_IMPORTED,
         message=message,
-        source=tuple(_innermost_first(source)),
+        source=source[::-1],  # the innermost line first
     )
-
-
-def _innermost_first(lines: Sequence[SourceLine]) -> Sequence[SourceLine]:
-    """The order of a build's lines: where it stands comes first."""
-    return lines[::-1]

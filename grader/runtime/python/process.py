@@ -35,7 +35,7 @@ _OPTIONS = ("-s", "-S", "-P", "-B")
 _CHILD_SECONDS = 3
 """CPU seconds after which the kernel ends a child, whatever else fails."""
 _MOST_BYTES = 8 << 20
-"""Of all messages of one case; of a batch of traces as many for each."""
+"""Of all messages of one child."""
 
 
 class HarnessFrame(NamedTuple):
@@ -56,7 +56,6 @@ def run(
     modules: Iterable[str] = (),
     check: bool = False,
     total: float,
-    most_bytes: int = _MOST_BYTES,
 ) -> Completed:
     """Run one harness on a source with these lines of its plan, at most `total` seconds of its own time."""
     limits = work.budget.limits
@@ -78,7 +77,7 @@ def run(
             "hangs": limits.hangs,
             "total": total,
             "child": _CHILD_SECONDS,
-            "bytes": most_bytes,
+            "bytes": _MOST_BYTES,
         },
     }
     work.clear()
@@ -187,24 +186,24 @@ def ending(
         return _ending("hang", f"{call} does not come back within its time limit", lines, Verdict.TIME_LIMIT_EXCEEDED)
     if error is not None:
         return _error(call, file, error)
-    return _of_a_process(call, end)
+    return _ending(*_end_of_process(call, end))
 
 
-def _of_a_process(call: str, end: dict[str, Any]) -> Ending:
-    """Describe the end of a case whose process reported nothing."""
+def _end_of_process(call: str, end: dict[str, Any]) -> tuple[str, str]:
+    """Return kind and sentence for the end of a process that reported nothing."""
     if end.get("flood"):
-        return _ending("stopped", f"{call} leaves a state of more than a thousand times the size of any right one")
+        return "stopped", f"{call} leaves a state of more than a thousand times the size of any right one"
     if end.get("large"):
-        return _ending("stopped", f"{call} {_PHRASES['MemoryError']}")
+        return "stopped", f"{call} {_PHRASES['MemoryError']}"
     status = end.get("status")
     if not isinstance(status, int):
-        return _ending("stopped", f"the program ends in {call}, and the grader's harness with it")
-    if os.WIFSIGNALED(status):
-        return _ending("crash", f"{call} crashes the interpreter ({_signal(os.WTERMSIG(status))})")
+        return "stopped", f"the program ends in {call}, and the grader's harness with it"
     code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        return "crash", f"{call} crashes the interpreter ({signal.strsignal(-code) or f'signal {-code}'})"
     if code == _STUMBLED:
-        return _ending("stopped", f"{call} leaves the interpreter in a state in which nothing more can be called")
-    return _ending("left", f"{call} ends the whole program with exit code {code}")
+        return "stopped", f"{call} leaves the interpreter in a state in which nothing more can be called"
+    return "left", f"{call} ends the whole program with exit code {code}"
 
 
 def _ending(
@@ -222,10 +221,3 @@ def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
     if error.get("where") == "argument":
         return _ending(EXCEPTION, f"{call} cannot be called: its arguments are not there ({raised})", lines)
     return _ending(EXCEPTION, f"{call} {_PHRASES.get(name) or f'raises {raised}'}", lines)
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.strsignal(number) or signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -64,16 +64,8 @@ class CallTable:
 
     def described(self) -> dict[str, object]:
         """The table as the harness reads it."""
-        return {
-            "setup": self.setup,
-            "defines": self.defines,
-            "calls": dict(self.calls),
-            "parameters": {name: list(names) for name, names in self.parameters.items()},
-            "takes": dict(self.takes),
-            "gives": dict(self.gives),
-            "reads": dict(self.reads),
-            "errors": list(self.errors),
-        }
+        names = ("setup", "defines", "calls", "parameters", "takes", "gives", "reads", "errors")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ def test_the_first_wait_that_orders_the_two_is_named(
     _, calls = calls_of(dev._log)
     clocks = Clocks()
     works = {call.name: work for call in calls if isinstance(work := clocks.take(call), StreamWork)}
-    edge = edge_of(Serial(works["copy"], works["rotary"], 1, 0), calls)
+    edge = edge_of(Serial(works["copy"], works["rotary"], 0), calls)
 
     assert edge is [call for call in calls if call.name == name][number]
 
@@ -241,4 +241,4 @@ def test_work_of_one_stream_needs_no_wait() -> None:
     clocks = Clocks()
     works = {call.name: work for call in calls if (work := clocks.take(call)) is not None}
 
-    assert edge_of(Serial(works["copy"], works["rotary"], 1, 0), calls) is None
+    assert edge_of(Serial(works["copy"], works["rotary"], 0), calls) is None
