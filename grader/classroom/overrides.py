@@ -14,6 +14,7 @@ from grader.assignment import toml_source
 from grader.assignment.toml_table import Table
 from grader.core.case import Number
 from grader.core.errors import ClassFileError
+from grader.core.losses import weighed
 from grader.core.record import Override, Record
 from grader.core.rubric import Rubric
 from grader.core.verdict import Verdict
@@ -59,7 +60,7 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
         verdict = Verdict.ACCEPTED
     elif verdict is Verdict.ACCEPTED:
         verdict = Verdict.WRONG_ANSWER
-    return replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded)
+    return weighed(replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded))
 
 
 def _override(table: Table, rubric: Rubric, submissions: Collection[str]) -> Override:
