@@ -234,7 +234,7 @@ def test_imports_that_use_up_all_time_are_told_so() -> None:
     """A case for which no time is left says what to do about it."""
     end = ending("take", "shelf.py", error=None, asked=None, end={"no_time": True}, slow_import=True)
 
-    assert "imports of shelf.py that are far too slow" in end.sentence
+    assert "shelf.py takes so long to import" in end.sentence
     assert "if __name__ == '__main__'" in end.sentence
 
 

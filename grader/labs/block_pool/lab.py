@@ -87,7 +87,7 @@ queue = pool = manager = result = None
 all_blocks, places = [], {}  # the blocks of the start, and their places by identity
 requests, block_size = {}, 0
 settings = [0, 0, True]  # block size and maximal length of a manager, and whether caching is on
-said = {}  # of each request its tokens; if there is more to say, LoRA name, salt, items, and whether it skips reading
+request_facts = {}  # of each request its tokens, and if it has them LoRA name, salt, items, and whether it skips reading
 names = {}  # of each hash value what it was made of when it first was in a request: "h1.1/2.2" for two blocks of tokens
 engines = []  # the queues that were made, those before the last one with the places of their blocks
 lent = []  # the lists that went into the last call, each with a copy
@@ -95,13 +95,13 @@ lent = []  # the lists that went into the last call, each with a copy
 
 def begin(blocks, queue):
     """Remember the blocks of a new queue or pool, and forget the requests of the manager before."""
-    global all_blocks, places, requests, said, names
+    global all_blocks, places, requests, request_facts, names
     if engines:
         engines[-1] = (*engines[-1], places)
     engines.append((queue,))
     all_blocks = list(blocks)
     places = {id(block): place for place, block in enumerate(all_blocks)}
-    requests, said, names = {}, {}, {}
+    requests, request_facts, names = {}, {}, {}
     return all_blocks
 
 
@@ -121,9 +121,9 @@ def lend(items):
 
 
 def new_request(name, tokens, lora=None, salt=None, features=(), skip=False):
-    said[name] = [list(tokens)]
+    request_facts[name] = [list(tokens)]
     if lora or salt or features or skip:
-        said[name] += [lora, salt, [list(item) for item in features], skip]
+        request_facts[name] += [lora, salt, [list(item) for item in features], skip]
     extras = {"lora_name": lora, "cache_salt": salt, "mm_features": [tuple(item) for item in features]}
     if skip:
         extras["skip_reading_prefix_cache"] = True
@@ -132,7 +132,7 @@ def new_request(name, tokens, lora=None, salt=None, features=(), skip=False):
 
 def append_tokens(request, tokens):
     request.append_token_ids(lend(tokens))
-    said[name_of(request)][0].extend(tokens)
+    request_facts[name_of(request)][0].extend(tokens)
 
 
 def name_of(request):
@@ -149,7 +149,7 @@ def after(request, num_new_tokens, hits, new):
 def forget(request):
     name_hashes()
     name = name_of(request)
-    del requests[name], said[name]
+    del requests[name], request_facts[name]
 
 
 def clear_lists(result):
@@ -169,7 +169,7 @@ def chain(blocks):
 
 
 def full_blocks(request):
-    count = len(said[name_of(request)][0])
+    count = len(request_facts[name_of(request)][0])
     return [(start, start + block_size) for start in range(0, count - block_size + 1, block_size)]
 
 
@@ -209,8 +209,8 @@ def name_hashes():
         for number, value in enumerate(request.block_hashes):
             if value not in names:
                 start, end = number * block_size, (number + 1) * block_size
-                made_of = ".".join(map(str, said[name][0][start:end]))
-                if len(said[name]) > 1:
+                made_of = ".".join(map(str, request_facts[name][0][start:end]))
+                if len(request_facts[name]) > 1:
                     keys = extra_keys(request, start, end)
                     made_of += f"+{keys}" if keys is not None else ""
                 parent = f"{names[request.block_hashes[number - 1]]}/" if number else "h"
@@ -356,7 +356,7 @@ READS = {
     "num_blocks": "len(all_blocks)",
     "caching": "settings[2]",
     "sizes": "settings[:2]",
-    "texts": "repr(said)",
+    "texts": "repr(request_facts)",
 }
 
 _ALLOCATING = ("admit", "step")

@@ -134,19 +134,19 @@ def new_blocks(value):
     return None if value is None else read(value, numbers_of)
 
 
-def hits_and_tokens(found):
-    return read(found, lambda pair: [numbers_of(pair[0]), pair[1]])
+def hits_and_tokens(value):
+    return read(value, lambda pair: [numbers_of(pair[0]), pair[1]])
 
 
-def kept(request, found):
+def remembered(request, result):
     """What get_computed_blocks returned is for admit; what is no such thing counts as nothing found."""
     global looked
     try:
-        hits, tokens = found
+        hits, tokens = result
         looked = [request.request_id, [list(blocks) for blocks in hits], tokens + 0]
     except Exception:
         looked = [request.request_id, [[] for _ in settings[1]], 0]
-    return found
+    return result
 
 
 def tables():
@@ -170,10 +170,10 @@ CALLS = {
     "numbers = {id(block): number for number, block in enumerate(new_pool._blocks)}",
     "new": "requests[name] = Request(name, tokens, encoder_tokens)",
     "append": "request._tokens += tokens",
-    "match": "kept(request, manager.get_computed_blocks(request))",
-    "admit": "_, hits, found = looked\nbegin()\nmore = min(k, request.num_tokens - found)\n"
-    "new = manager.allocate_slots(request, more, lend(hits), found)\n"
-    "request._num_computed_tokens += 0 if new is None else found + more\nnew",
+    "match": "remembered(request, manager.get_computed_blocks(request))",
+    "admit": "_, hits, hit_tokens = looked\nbegin()\nmore = min(k, request.num_tokens - hit_tokens)\n"
+    "new = manager.allocate_slots(request, more, lend(hits), hit_tokens)\n"
+    "request._num_computed_tokens += 0 if new is None else hit_tokens + more\nnew",
     "step": "more = min(k, request.num_tokens - request.num_computed_tokens)\n"
     "new = manager.allocate_slots(request, more)\n"
     "request._num_computed_tokens += 0 if new is None else more\nnew",

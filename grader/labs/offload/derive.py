@@ -82,7 +82,7 @@ class _DerivedCase:
         """Return the state after an operation. Raises `CannotJudge`."""
         raw, reply = record.get("state"), record.get("reply")
         if not isinstance(raw, dict) or not isinstance(reply, dict):
-            raise CannotJudge("what it reports is no state")
+            raise CannotJudge("its report is not a state")
         accepted = "raised" not in reply
         if operation.name in ("manager", "engine", "runner") and accepted:
             self._begin(operation)

@@ -160,20 +160,20 @@ class LoggedDevice:
     def take(self, entry: object) -> LoggedCall:
         """Return the call of an entry. Raises `WrongEntry`, and has changed nothing then."""
         if not isinstance(entry, list) or len(entry) != 4 or not isinstance(entry[0], str):
-            raise WrongEntry("is no entry [call, ids, rows, line]")
+            raise WrongEntry("is not an entry [call, ids, rows, line]")
         name, ids, rows, line = entry
         if not _is_number(line, 0, _MOST_LINE):
             raise WrongEntry("has no line")
         if name in KERNELS:
             return self._launch(name, ids, rows, line)
         if name not in _CALLS:
-            raise WrongEntry("is no call of the device")
+            raise WrongEntry("is not a call of the device")
         if not isinstance(ids, list) or not isinstance(rows, list):
-            raise WrongEntry("is no entry [call, ids, rows, line]")
+            raise WrongEntry("is not an entry [call, ids, rows, line]")
         if name == "sync" and not ids and not rows:
             return LoggedCall(name="sync", line=line)
         if (len(ids), len(rows)) != _CALLS[name]:
-            raise WrongEntry("has not the arguments of that call")
+            raise WrongEntry("does not have the arguments of that call")
         if name in ("stream", "event"):
             return self._handle(name, ids, line)
         if name in ("alloc", "alloc_pinned", "free", "record_stream"):
@@ -244,10 +244,10 @@ class LoggedDevice:
 
     def _launch(self, kernel: str, ids: object, given: object, line: int) -> LoggedCall:
         if not isinstance(ids, list) or len(ids) != 1 or not isinstance(given, dict):
-            raise WrongEntry("is no entry of a kernel")
+            raise WrongEntry("is not an entry of a kernel")
         stream = self._stream(ids[0])
         if given.keys() != KERNELS[kernel].keys():
-            raise WrongEntry("has not the arguments of that kernel")
+            raise WrongEntry("does not have the arguments of that kernel")
         arguments = {name: self._argument(name, value) for name, value in given.items()}
         self._check_sizes(kernel, arguments)
         inputs = [arguments[name] for name in ("x", "y", "q") if name in arguments]
@@ -268,7 +268,7 @@ class LoggedDevice:
         if not _is_number(number, len(self.buffers), len(self.buffers) + 1):
             raise WrongEntry("is not the next buffer")
         if not _is_number(rows[0], 0, None) or not _is_number(rows[1], 1, None):
-            raise WrongEntry("has sizes that no buffer has")
+            raise WrongEntry("has sizes that no buffer can have")
         buffer = Buffer(rows[0], rows[1], stream, line)
         used = self.pinned_values if stream is None else self.device_values
         if buffer.values > self.most_values - used:
@@ -282,18 +282,18 @@ class LoggedDevice:
 
     def _stream(self, number: Any) -> int:
         if not _is_number(number, 0, len(self.streams)):
-            raise WrongEntry("names a stream that is none")
+            raise WrongEntry("names a stream that does not exist")
         return int(number)
 
     def _event(self, number: Any) -> int:
         if not _is_number(number, 0, self.events):
-            raise WrongEntry("names an event that is none")
+            raise WrongEntry("names an event that does not exist")
         return int(number)
 
     def _buffer(self, number: Any) -> Buffer:
         buffer: Buffer | None = self.buffers[number] if _is_number(number, 0, len(self.buffers)) else None
         if buffer is None or buffer.is_freed:
-            raise WrongEntry("names a buffer that is none, or was freed")
+            raise WrongEntry("names a buffer that does not exist or was freed")
         return buffer
 
     def _device_memory(self, number: Any) -> Buffer:
@@ -359,7 +359,7 @@ class LoggedDevice:
             if any(self.buffers[span.buffer].width != config.kv_width for name in "kv" for span in arguments[name]):
                 raise WrongEntry("has a wrong width of k or v")
             if keys[0] != keys[1] or keys[0] < 1:
-                raise WrongEntry("has not equally many rows of k and v")
+                raise WrongEntry("has different numbers of rows of k and v")
 
 
 def _rows(kernel: str, arguments: Mapping[str, Any]) -> int:

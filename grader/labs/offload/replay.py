@@ -93,7 +93,7 @@ class Replay:
             except WrongEntry as error:
                 name = entry[0] if isinstance(entry, list) and entry and isinstance(entry[0], str) else "it"
                 raise CannotJudge(
-                    f"entry {number + 1} of its log is none that the device writes: {name[:20]} {error}"
+                    f"entry {number + 1} of its log is not one that the device writes: {name[:20]} {error}"
                 ) from error
             self._pay(call)
             self._do(call, log)

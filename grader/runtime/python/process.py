@@ -140,7 +140,7 @@ _OF_A_TABLE = "BufferError"
 
 _PHRASES = {
     "MemoryError": f"needs more than {_MEGABYTES} MB of memory",
-    "RecursionError": "calls itself again and again until no room is left",
+    "RecursionError": "calls itself again and again until the stack is full",
     "SystemExit": "ends the whole program (SystemExit)",
     "KeyboardInterrupt": "raises KeyboardInterrupt, as if somebody had pressed Ctrl-C",
 }
@@ -176,10 +176,12 @@ def ending(
     `error` is the child's report of an error, `asked` its answer to where it was, `end` how the harness saw it end.
     """
     if end.get("no_time"):
-        slow = f"imports of {file}" if slow_import else "calls"
-        sentence = f"not run: {slow} that are far too slow used up the time for all cases"
+        sentence = "not run: calls that are far too slow used up the time for all cases"
         if slow_import:
-            sentence += "; put what computes or tests there below if __name__ == '__main__':"
+            sentence = (
+                f"not run: {file} takes so long to import that the time for all cases was used up; move code that "
+            )
+            sentence += "computes or tests below if __name__ == '__main__':"
         return Ending(kind=NO_TIME, verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence=sentence)
     if end.get("hang"):
         lines = lines_of(asked.get("lines"), file) if asked is not None else ()
@@ -192,7 +194,7 @@ def ending(
 def _end_of_process(call: str, end: dict[str, Any]) -> tuple[str, str]:
     """Return kind and sentence for the end of a process that reported nothing."""
     if end.get("flood"):
-        return "stopped", f"{call} leaves a state of more than a thousand times the size of any right one"
+        return "stopped", f"{call} leaves a state more than a thousand times larger than any correct one"
     if end.get("large"):
         return "stopped", f"{call} {_PHRASES['MemoryError']}"
     status = end.get("status")
@@ -219,5 +221,5 @@ def _error(call: str, file: str, error: dict[str, Any]) -> Ending:
     if error.get("where") == "import":
         return _ending(EXCEPTION, f"{file} cannot be imported: {raised}", lines)
     if error.get("where") == "argument":
-        return _ending(EXCEPTION, f"{call} cannot be called: its arguments are not there ({raised})", lines)
+        return _ending(EXCEPTION, f"{call} cannot be called, because an argument does not exist ({raised})", lines)
     return _ending(EXCEPTION, f"{call} {_PHRASES.get(name) or f'raises {raised}'}", lines)

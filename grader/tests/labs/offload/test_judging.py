@@ -162,7 +162,7 @@ def test_records_of_anything_are_judged(name: str) -> None:
     ("entries", "why"),
     [
         ([["alloc", [9, 0], [1 << 40, 1], 3]], "is not the next buffer"),
-        ([["gemm", [0], {}, 3]], "is no call of the device"),
+        ([["gemm", [0], {}, 3]], "is not a call of the device"),
         ("log", "its log cannot be read"),
         ([["sync", [], [], 1]] * 30_000, "a thousand times"),
     ],
