@@ -87,7 +87,7 @@ queue = pool = manager = result = None
 all_blocks, places = [], {}  # the blocks of the start, and their places by identity
 requests, block_size = {}, 0
 settings = [0, 0, True]  # block size and maximal length of a manager, and whether caching is on
-request_facts = {}  # of each request its tokens, and if there are any LoRA name, salt, items, and whether it skips reading
+request_facts = {}  # of each request its tokens; where there are any, LoRA name, salt, items, whether it skips reading
 names = {}  # of each hash value what it was made of when it first was in a request: "h1.1/2.2" for two blocks of tokens
 engines = []  # the queues that were made, those before the last one with the places of their blocks
 lent = []  # the lists that went into the last call, each with a copy
