@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from grader.core.case import Case
 from grader.labs.paged_kv.judging import effects
-from grader.runtime.native.c_program import Run, c_call, c_comment, c_string, fold, render
+from grader.runtime.native.c_program import FoldedRun, c_call, c_comment, c_string, fold, render
 from reference.operation import NULL, Operation, Reply
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, KV_SIZE, L2_PT_SIZE
 from reference.paged_kv.engine import Engine
@@ -90,7 +90,7 @@ class _Body:
                 yield from checks
         yield from self._closing()
 
-    def _step(self, run: Run[ReferenceStep]) -> Iterator[str]:
+    def _step(self, run: FoldedRun[ReferenceStep]) -> Iterator[str]:
         """Yield the lines of one operation, or of several that come from one line of the case file."""
         first, operation = run.items[0], run.items[0].operation
         text = f"{first.text} and so on to {run.items[-1].operation}" if run.folded else first.text
@@ -128,7 +128,7 @@ def _cited(clauses: Mapping[str, str], clause: str) -> str:
     return f"{clause.partition('/')[0]}: {clauses[clause]}"
 
 
-def _runs(played: list[ReferenceStep]) -> Iterator[Run[ReferenceStep]]:
+def _runs(played: list[ReferenceStep]) -> Iterator[FoldedRun[ReferenceStep]]:
     return fold(played, lambda step: step.shape, lambda step: step.numbers)
 
 

@@ -1,17 +1,22 @@
-"""Read Valgrind's XML: its errors, each with the case and operation that the harness's client messages report, and its
-lists of memory that was never freed.
+"""What one process under Valgrind reports: frames that say how far it came, and Valgrind's XML.
 
-The document may end anywhere (a crash, a hostile program), and student code may write into it. Therefore it is read
-piece by piece, once, up to stated sizes. A message counts when it has the run's token and fits how far the program
-came. Function names are written as in the student's object, with bytes that XML does not allow. So each piece is
-decoded as plain text first, because an error that cannot be read would be hidden.
+All cases share the process with student code, which can find the token and send frames of its own. A frame of a case
+that is not running, or of another operation than the next one, is ignored. So only cases and operations of the plan are
+ever recorded, each once.
+
+The XML has errors, each with the case and operation that the harness's client messages report, and lists of memory that
+was never freed. The document may end anywhere (a crash, a hostile program), and student code may write into it.
+Therefore it is read piece by piece, once, up to stated sizes. A message counts when it has the run's token and fits how
+far the program came. Function names are written as in the student's object, with bytes that XML does not allow. So each
+piece is decoded as plain text first, because an error that cannot be read would be hidden.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -20,10 +25,97 @@ from xml.etree import ElementTree as ET
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
-from grader.runtime.native.valgrind.kinds import LEAK, STORE, UNSET, explains_state, in_clues, in_words, origin
+from grader.runtime.native.replay import FrameKind, HarnessFrame
 from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
-from grader.runtime.native.valgrind.progress import RunProgress
 from grader.runtime.protocol import Place
+
+_COUNT = struct.Struct("<i")
+
+Heap = tuple[int, int, int]
+"""Allocations and frees of an operation, and what was live after it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunProgress:
+    """The progress by the frames that fitted so far."""
+
+    planned: Mapping[int, int]
+    """The cases in their order, each with the number of its operations."""
+    token: int
+    begun: list[int] = field(default_factory=list)
+    ended: set[int] = field(default_factory=set)
+    counted: dict[Place, int] = field(default_factory=dict)
+    """The number of errors that Valgrind counted in each operation that returned, also where it is 0."""
+    did: dict[int, list[Heap]] = field(default_factory=dict)
+    """By case, what each operation did to the heap."""
+    left: dict[int, int] = field(default_factory=dict)
+    """By case that ended, how many allocations the harness reports as left."""
+    _running: int | None = None
+
+    @property
+    def at(self) -> Place:
+        """The case and operation that the program reached."""
+        return (self.begun[-1], len(self.did[self.begun[-1]])) if self.begun else (-1, 0)
+
+    @property
+    def through(self) -> bool:
+        """Whether all cases came to their end."""
+        return len(self.ended) == len(self.planned)
+
+    def did_all(self, case: int) -> bool:
+        """Whether it did all operations of the case; it stops before a poke that does not fit the program's state."""
+        return len(self.did[case]) == self.planned[case]
+
+    def fits(self, place: Place, *, after: Place | None, leaks: bool) -> bool:
+        """Whether the harness can have marked errors (or `leaks`) at this place, and the place comes after `after`."""
+        case, operation = place
+        if case not in self.did:
+            return False
+        is_last = operation == self.planned[case]
+        was_there = is_last if leaks else bool(self.counted.get(place)) or place == self.at
+        return was_there and (after is None or self._order(after) < self._order(place))
+
+    def between(self, first: int, last: int) -> tuple[int, ...]:
+        """Return the cases from `first` to `last`; none unless the program came from one to the end of the other."""
+        if first not in self.did or last not in self.ended:
+            return ()
+        return tuple(self.begun[self.begun.index(first) : self.begun.index(last) + 1])
+
+    def _order(self, place: Place) -> Place:
+        return self.begun.index(place[0]), place[1]
+
+    def take(self, frame: HarnessFrame) -> None:
+        """Process one more frame; frames are passed in the order in which they came."""
+        running = self._running
+        if frame.kind == FrameKind.BEGIN and running is None:
+            coming = list(self.planned)[len(self.begun) :][:1]
+            if coming == [frame.case]:
+                self.begun.append(frame.case)
+                self.did[frame.case] = []
+                self._running = frame.case
+        if running is None or frame.case != running:
+            return
+        did = self.did[running]
+        if frame.kind == FrameKind.END:
+            self.ended.add(running)
+            self.left[running] = did[-1][-1] if len(did) == self.planned[running] else frame.live
+            self._running = None
+        elif (
+            frame.kind == FrameKind.STEP
+            and frame.operation == len(did) < self.planned[running]
+            and len(frame.body) == _COUNT.size  # the harness sends no other body
+        ):
+            self.counted[running, len(did)] = max(0, _COUNT.unpack(frame.body)[0])
+            did.append((frame.allocations, frame.frees, frame.live))
+
+
+def followed(frames: Iterable[HarnessFrame], planned: Mapping[int, int], token: int) -> RunProgress:
+    """Return the progress of a program that was to run these cases."""
+    course = RunProgress(planned=planned, token=token)
+    for frame in frames:
+        course.take(frame)
+    return course
+
 
 MOST_XML = 4_000_000
 """Bytes; the largest document of any sample has 440,000."""
@@ -42,6 +134,14 @@ _MOST_STACKS, _MOST_FRAMES = 3, 32
 
 _MOST_FORBIDDEN = 16
 """Forbidden ranges of one operation; harness.c reports no more."""
+
+_LEAK, _UNSET, _STORE = "Leak", "Uninit", "InvalidWrite"
+"""Kinds of errors, or their beginnings: lost memory, values that were never set, stores to what is no memory."""
+_OF_FREED = {"FreedRead": "reads memory that was freed", "FreedWrite": "writes to memory that was freed"}
+_EXPLAIN_STATE = frozenset(
+    {"InvalidRead", "InvalidWrite", "InvalidFree", "FreedRead", "FreedWrite", "UninitCondition", "UninitValue"}
+)
+"""Kinds of errors that probably caused a wrong state of the same call."""
 
 _MOST_NAMED = 2000
 _VALGRINDS_OWN = "vgpreload_"
@@ -82,13 +182,7 @@ class _Error:
     """Of a leak: how many allocations of the student's, as opposed to those of libc, were never freed."""
 
 
-@dataclass(slots=True)
-class _Listed:
-    """The last list of unfreed memory: what later lists contain too, as long as they begin with the same case."""
-
-    cases: tuple[int, ...] = ()
-    unreported: int = 0
-    by_function: Counter[str] = field(default_factory=Counter)
+_NOTHING_LISTED = Unfreed(cases=(), unreported=0, by_function={})
 
 
 @dataclass(slots=True)
@@ -103,7 +197,8 @@ class _Reading:
     after: Place | None = None
     where: tuple[SourceLine, ...] = ()
     unfreed: list[Unfreed] = field(default_factory=list)
-    listed: _Listed = field(default_factory=_Listed)
+    listed: Unfreed = _NOTHING_LISTED
+    """The last list of unfreed memory: later lists contain it too, as long as they begin with the same case."""
 
     def message(self, element: ET.Element) -> None:
         """Process a client message of the harness."""
@@ -127,10 +222,10 @@ class _Reading:
         """Compare the waiting leaks, which are all of these cases, with what the harness reported as left."""
         before = self.listed
         if before.cases[:1] != cases[:1]:
-            before = _Listed()
+            before = _NOTHING_LISTED
         if len(cases) <= len(before.cases):
             return
-        leaks = [error for error in self.waiting if error.kind.startswith(LEAK)]
+        leaks = [error for error in self.waiting if error.kind.startswith(_LEAK)]
         by_function: Counter[str] = Counter()
         for leak in leaks:
             by_function[leak.lines[0][-1].function if any(leak.lines[:1]) else ""] += leak.blocks
@@ -139,11 +234,11 @@ class _Reading:
             Unfreed(
                 cases=cases[len(before.cases) :],
                 unreported=max(0, unreported - before.unreported),
-                by_function=by_function - before.by_function,
+                by_function=by_function - Counter(before.by_function),
             )
         )
-        self.listed = _Listed(cases, unreported, by_function)
-        self.waiting = [error for error in self.waiting if not error.kind.startswith(LEAK)]
+        self.listed = Unfreed(cases=cases, unreported=unreported, by_function=by_function)
+        self.waiting = [error for error in self.waiting if not error.kind.startswith(_LEAK)]
 
     def place(self, place: Place) -> None:
         """Assign the waiting errors to this place."""
@@ -187,7 +282,7 @@ def read(
     if not unread and course.through and not (reading.listed.cases and reading.listed.cases[-1] == course.at[0]):
         unread = "lacks the list of memory that was never freed"
     # a case that was cut off could not free its memory: leaks that Valgrind reports at the end do not count
-    reading.waiting = [error for error in reading.waiting if not error.kind.startswith(LEAK)]
+    reading.waiting = [error for error in reading.waiting if not error.kind.startswith(_LEAK)]
     reading.forbidden.clear()
     reading.place(course.at)
     faults = list(_faults(reading.placed, look_up, optional))
@@ -248,21 +343,29 @@ def _faults(
         ]
         if not any(lines):
             lines = [lines_by_stack.get(stack, ()) for stack in error.stacks]
-        freed = error.beside.endswith("free'd")
+        freed, leak, unset = (
+            error.beside.endswith("free'd"),
+            error.kind.startswith(_LEAK),
+            error.kind.startswith(_UNSET),
+        )
+        # Memcheck has one kind for freed memory and for memory that was never allocated
+        symptom = "leak" if leak else error.kind.replace("Invalid", "Freed") if freed else error.kind
+        allocated = "the value comes from memory allocated" if unset else "the memory was allocated"
+        message = "memory that was allocated here is never freed" if leak else _OF_FREED.get(symptom, error.message)
         yield MemoryFault(
             case=case,
             operation=operation,
-            kind="leak" if error.kind.startswith(LEAK) else error.kind,
-            symptom=in_clues(error.kind, freed=freed),
-            message=in_words(error.kind, error.message, freed=freed),
+            kind="leak" if leak else error.kind,
+            symptom=symptom,
+            message=message,
             lines=lines[0] if lines else (),
             auxiliary=lines[1] if len(lines) > 1 else (),
-            origin=origin(error.kind, freed=freed),
-            leak=error.kind.startswith(LEAK),
-            unset=error.kind.startswith(UNSET),
-            stores=error.kind == STORE,
+            origin="it was freed" if freed else allocated,
+            leak=leak,
+            unset=unset,
+            stores=error.kind == _STORE,
             breach=breach,
-            explains_state=explains_state(error.kind, freed=freed),
+            explains_state=symptom in _EXPLAIN_STATE,
         )
 
 

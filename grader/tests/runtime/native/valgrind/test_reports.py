@@ -10,11 +10,10 @@ import pytest
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import SourceLine, Verdict
 from grader.runtime.native import runtime
+from grader.runtime.native.replay import FrameKind, Frames
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.native.valgrind.progress import followed
-from grader.runtime.native.valgrind.xml import read
-from grader.runtime.native.wire import Frames, Kind
+from grader.runtime.native.valgrind.reports import followed, read
 from grader.tests.runtime.native.test_replay import TOKEN, frame
 from grader.tests.support.hostile_input import ERROR, WELL, course, mark, quickly, said
 from grader.tests.support.programs import (
@@ -69,15 +68,15 @@ def test_marks_of_operations_without_errors_say_nothing() -> None:
 @pytest.mark.parametrize(
     ("planned", "stream"),
     [
-        ("other case", frame(Kind.BEGIN, 2, -1)),
-        ("no case", frame(Kind.BEGIN, 77, -1)),
-        ("twice", frame(Kind.BEGIN, 4, -1) * 2),
-        ("not running", frame(Kind.STEP, 4, 0, bytes(4))),
-        ("too far", frame(Kind.BEGIN, 4, -1) + frame(Kind.STEP, 4, 1, bytes(4))),
-        ("body", frame(Kind.BEGIN, 4, -1) + frame(Kind.STEP, 4, 0, bytes(5))),
-        ("steps", frame(Kind.BEGIN, 4, -1) + b"".join(frame(Kind.STEP, 4, n, bytes(4)) for n in range(9))),
-        ("next", frame(Kind.BEGIN, 4, -1) + frame(Kind.BEGIN, 2, -1) + frame(Kind.STEP, 2, 0, bytes(4))),
-        ("end", frame(Kind.END, 4, -1, _END) + frame(Kind.END, 2, -1, _END)),
+        ("other case", frame(FrameKind.BEGIN, 2, -1)),
+        ("no case", frame(FrameKind.BEGIN, 77, -1)),
+        ("twice", frame(FrameKind.BEGIN, 4, -1) * 2),
+        ("not running", frame(FrameKind.STEP, 4, 0, bytes(4))),
+        ("too far", frame(FrameKind.BEGIN, 4, -1) + frame(FrameKind.STEP, 4, 1, bytes(4))),
+        ("body", frame(FrameKind.BEGIN, 4, -1) + frame(FrameKind.STEP, 4, 0, bytes(5))),
+        ("steps", frame(FrameKind.BEGIN, 4, -1) + b"".join(frame(FrameKind.STEP, 4, n, bytes(4)) for n in range(9))),
+        ("next", frame(FrameKind.BEGIN, 4, -1) + frame(FrameKind.BEGIN, 2, -1) + frame(FrameKind.STEP, 2, 0, bytes(4))),
+        ("end", frame(FrameKind.END, 4, -1, _END) + frame(FrameKind.END, 2, -1, _END)),
     ],
 )
 def test_frames_of_cases_that_do_not_run_are_dropped(planned: str, stream: bytes) -> None:

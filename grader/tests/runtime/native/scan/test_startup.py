@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from grader.core.verdict import Verdict
-from grader.runtime.native.compile import scan
-from grader.runtime.native.compile.elf import Elf
 from grader.runtime.native.compile.harness_objects import HarnessObjects, harness_objects
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.scan import Suspect
+from grader.runtime.native.project import CProject
+from grader.runtime.native.scan import rejected
+from grader.runtime.native.scan.elf import Elf
+from grader.runtime.native.scan.suspects import Suspect
 from grader.system.process import Completed
 from grader.system.sandbox import Workspace
 from grader.tests.support.command import SAMPLES
@@ -48,7 +48,7 @@ def _none(_: Elf) -> tuple[str, ...]:
 def test_a_program_is_compared_with_a_known_good_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what the loader does, and what is called before main and after it; a difference is the file's fault."""
     source, kinds, words = _OVERTAKEN[name]
-    monkeypatch.setattr(scan, "suspects", _blind)
+    monkeypatch.setattr(rejected, "suspects", _blind)
     record = graded(source)
 
     assert (record.verdict, record.outcomes) == (Verdict.REJECTED, ())
@@ -59,8 +59,8 @@ def test_a_program_is_compared_with_a_known_good_one(name: str, monkeypatch: pyt
 @on_x86
 def test_a_name_that_others_see_is_found_after_objcopy(monkeypatch: pytest.MonkeyPatch) -> None:
     """It hides all but the six functions; one that it left would take the place of libc's."""
-    monkeypatch.setattr(scan, "suspects", _blind)
-    monkeypatch.setattr("grader.runtime.native.compile.recheck.unexpected_symbols", _none)
+    monkeypatch.setattr(rejected, "suspects", _blind)
+    monkeypatch.setattr("grader.runtime.native.scan.suspects.unexpected_symbols", _none)
     record = graded(_UNIQUE)
 
     assert record.verdict is Verdict.REJECTED

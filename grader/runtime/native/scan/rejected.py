@@ -10,18 +10,24 @@ from itertools import islice
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.sanitize import plain
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
-from grader.runtime.native.compile import scan, unneeded_calls
-from grader.runtime.native.compile.elf import Elf
-from grader.runtime.native.compile.expected_object import is_safe
 from grader.runtime.native.compile.harness_objects import harness_objects
-from grader.runtime.native.compile.known_good import known_good_start
 from grader.runtime.native.compile.link import Linked
-from grader.runtime.native.compile.name_lines import Written
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.compile.recheck import changes
-from grader.runtime.native.compile.scan import Suspect
-from grader.runtime.native.compile.startup import start
-from grader.runtime.native.compile.toolchain import Compiled
+from grader.runtime.native.compile.toolchain import known_good_start
+from grader.runtime.native.project import CProject
+from grader.runtime.native.scan import libc_names
+from grader.runtime.native.scan.elf import Elf
+from grader.runtime.native.scan.expected import is_safe, start
+from grader.runtime.native.scan.suspects import (
+    ORDER_BYTES,
+    Suspect,
+    called_names,
+    changes,
+    functions_before,
+    names_with_prefix,
+    program_requests,
+    suspects,
+    writable_code,
+)
 from grader.runtime.native.symbolize import lines_at, run_tool
 from grader.system.sandbox import Workspace
 
@@ -69,8 +75,8 @@ def object_findings(
 
     `optional` looks up lines, only for the first `MOST_FINDINGS` that are not `allowed`.
     """
-    suspects = scan.suspects(elf)
-    to_locate = [suspect for suspect in suspects if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
+    odd = suspects(elf)
+    to_locate = [suspect for suspect in odd if plain(suspect.symbol[:200]) not in allowed][:MOST_FINDINGS]
     places: dict[str, list[int]] = {}
     for suspect in to_locate:
         if is_safe(suspect.section):
@@ -79,39 +85,43 @@ def object_findings(
     for section, offsets in places.items():
         look_up = partial(_lines, project, work, section, offsets)
         lines[section] = optional.run(OptionalStage.LINES, look_up, otherwise={})
-    written = Written(work.read(project.source_name), project.source_name) if to_locate else None
-    for suspect in suspects:
-        source = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:] if suspect in to_locate else []
-        if not source and written and suspect in to_locate:
-            source = written.line_of(suspect.symbol)
+    text = work.read(project.source_name).split(b"\n") if to_locate else []
+    for suspect in odd:
+        source: Iterable[SourceLine] = ()
+        if suspect in to_locate:
+            at = lines.get(suspect.section, {}).get(suspect.offset, [])[-1:]
+            source = at or islice(_lines_with(text, suspect.symbol, project.source_name), 1)
         yield _finding(suspect, source)
 
 
-def program_findings(project: CProject, work: Workspace, compiled: Compiled, linked: Linked) -> Iterator[Finding]:
+def _lines_with(text: Sequence[bytes], symbol: str, source_name: str) -> Iterator[SourceLine]:
+    """Yield the lines with the name of a section or symbol, less any version (`name@VERSION`)."""
+    word = re.compile(rb"(?<![\w.$])" + re.escape(symbol.partition("@")[0].encode()) + rb"(?![\w.$])")
+    return (SourceLine(file=source_name, line=number) for number, line in enumerate(text, 1) if word.search(line))
+
+
+def program_findings(project: CProject, work: Workspace, student: Elf, linked: Linked) -> Iterator[Finding]:
     """Yield the findings that only the linked programs show, or the object that objcopy made for them.
 
     Where something in the object was allowed, what runs before main or after it is not compared.
     """
-    student, gated = compiled.elf, Elf.read(linked.gated)
-    assert student is not None
-    for suspect in (*scan.named(compiled.data, linked.prefix), *changes(student, gated, project.functions)):
+    spied = names_with_prefix(student.data, linked.prefix)
+    for suspect in (*spied, *changes(student, linked.gated, project.functions)):
         yield _finding(suspect, ())
-    programs = {name: Elf.read(content) for name, content in linked.programs.items()}
-    for name, elf in programs.items():
-        assert elf is not None  # link.py has parsed it
-        for suspect in scan.writable_code(elf, student):
+    for name, elf in linked.programs.items():
+        for suspect in writable_code(elf, student):
             yield _finding(suspect, ())
-        addresses = scan.program_requests(elf, linked.prefix)[:MOST_FINDINGS]
+        addresses = program_requests(elf, linked.prefix)[:MOST_FINDINGS]
         lines = lines_at(work, name, addresses, project.source_name) if addresses else {}
-        functions = scan.functions_before(elf, addresses)
+        functions = functions_before(elf, addresses)
         for address in addresses:
-            frames = lines.get(address, [])
+            innermost = lines.get(address, [])[:1]
             plainly = _is_instruction(work, name, begin=functions[address], address=address)
             kind = "client-request" if plainly else "hidden-request"
-            symbol = frames[0].function if frames else ""
-            yield _finding(Suspect(kind=kind, symbol=symbol or _UNKNOWN), frames[:1])
-    starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in programs.items() if elf}
-    if not scan.suspects(student) and any(linked.starts.get(lane) != words for lane, words in starts.items()):
+            symbol = next((line.function for line in innermost), "")
+            yield _finding(Suspect(kind=kind, symbol=symbol or _UNKNOWN), innermost)
+    starts = {f"{name} {linked.lanes[name]}": start(elf) for name, elf in linked.programs.items()}
+    if not suspects(student) and any(linked.starts.get(lane) != words for lane, words in starts.items()):
         usual = known_good_start(project, work, student, linked.lanes)  # empties the folder
         for lane, words in starts.items():
             for word in sorted(words ^ usual.get(lane, frozenset())):
@@ -120,16 +130,15 @@ def program_findings(project: CProject, work: Workspace, compiled: Compiled, lin
 
 def unneeded_calls_advice(project: CProject, work: Workspace, elf: Elf, undefined: Collection[str]) -> Iterator[Advice]:
     """Yield one advice for each name of libc that is used and not allowed; of very many, for the first ones."""
-    doubtful = unneeded_calls.doubtful(undefined)
-    names = unneeded_calls.refused(doubtful, harness_objects(project)) if doubtful else {}
+    names = libc_names.refused(undefined, lambda: harness_objects(project).libc())
     lines_by_name: dict[str, list[SourceLine]] = {name: [] for name in islice(names, _MOST_CALLED)}
-    for section, calls in islice((scan.calls(elf, lines_by_name) if lines_by_name else {}).items(), _MOST_PLACES):
+    for section, calls in islice((called_names(elf, lines_by_name) if lines_by_name else {}).items(), _MOST_PLACES):
         first = dict(islice(sorted(calls.items()), _MOST_CALLS))
         lines = _lines(project, work, section, list(first)) if is_safe(section) else {}
         for place, name in first.items():
             lines_by_name[name] += lines.get(place, [])[:1]
     lines_of = {name: tuple(dict.fromkeys(lines))[:_MOST_LINES] for name, lines in lines_by_name.items()}
-    return unneeded_calls.advice(lines_of, names)
+    return libc_names.advice(lines_of, names)
 
 
 def _lines(project: CProject, work: Workspace, section: str, places: Sequence[int]) -> dict[int, list[SourceLine]]:
@@ -141,7 +150,7 @@ def _is_instruction(work: Workspace, name: str, *, begin: int, address: int) -> 
     if address - begin > _MOST_DISASSEMBLED:
         return False
     # an instruction that spans the start of the request ends within the request's length
-    window = [f"--start-address={begin}", f"--stop-address={address + scan.ORDER_BYTES}"]
+    window = [f"--start-address={begin}", f"--stop-address={address + ORDER_BYTES}"]
     done = run_tool(work, ["objdump", "-d", "--no-show-raw-insn", *window, name])
     return done is not None and address in {int(place, 16) for place in _INSTRUCTION.findall(done.stdout)}
 

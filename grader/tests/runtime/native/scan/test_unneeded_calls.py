@@ -15,8 +15,8 @@ from grader.core.record import Record
 from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.report.text import render
-from grader.runtime.native.compile import unneeded_calls
-from grader.runtime.native.native_program import native_program
+from grader.runtime.native.project import native_program
+from grader.runtime.native.scan import libc_names
 from grader.runtime.protocol import Built, Program
 from grader.system import process
 from grader.system.process import Patience
@@ -142,9 +142,9 @@ def test_a_call_by_pointer_is_named_without_a_line_at_least() -> None:
 
 def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
     """They compile, under the strict flags too but for their missing declarations."""
-    names = [name for calls in unneeded_calls._TABLE for name in calls.names.split()]
-    stubs = [unneeded_calls.stub("", name, f"x_{name}") for name in [*names, "__read_chk", "__open_2", "unknown"]]
-    stubs += [unneeded_calls.stub(declared, "data", "data") for declared in ("_Alignas(16) char {}[7]",)]
+    names = [name for calls in libc_names._TABLE for name in calls.names.split()]
+    stubs = [libc_names.stub("", name, f"x_{name}") for name in [*names, "__read_chk", "__open_2", "unknown"]]
+    stubs += [libc_names.stub(declared, "data", "data") for declared in ("_Alignas(16) char {}[7]",)]
     (tmp_path / "stubs.c").write_text("#include <errno.h>\n" + "\n".join(stubs) + "\n", encoding="utf-8")
     done = process.run(
         ["gcc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c", "stubs.c"],
@@ -155,7 +155,7 @@ def test_every_function_of_the_table_has_its_stub(tmp_path: Path) -> None:
 
     assert (done.exit_code, done.stderr) == (0, b"")
     assert len(names) == len(set(names))
-    assert unneeded_calls.doubtful(names) == sorted(names)
+    assert libc_names.doubtful(names) == sorted(names)
 
 
 _REACHES = {

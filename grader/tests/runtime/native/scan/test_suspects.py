@@ -7,7 +7,7 @@ import re
 import pytest
 
 from grader.core.verdict import Verdict
-from grader.runtime.native.native_program import native_program
+from grader.runtime.native.project import native_program
 from grader.tests.support.programs import around, attempted, first_case, line_of, right
 from grader.tests.support.scanned import (
     ASKS,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MOST_SECTIONS = 1000
 """The sections of a file with more are not read. Real files have fewer than 60."""
@@ -24,7 +25,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QIIq")
 
 
-class Shape(IntEnum):
+class SectionType(IntEnum):
     """Types of sections (SHT_*)."""
 
     PROGBITS = 1
@@ -64,7 +65,7 @@ class Bind(IntEnum):
     WEAK = 2
 
 
-class Kind(IntEnum):
+class SymbolType(IntEnum):
     """Types of symbols (STT_*)."""
 
     NOTYPE = 0
@@ -77,7 +78,7 @@ class Kind(IntEnum):
     IFUNC = 10
 
 
-class Section(NamedTuple):
+class ElfSection(NamedTuple):
     """A section, as the file has it."""
 
     name: str
@@ -133,7 +134,7 @@ class Elf:
     def __init__(self, data: bytes) -> None:
         if len(data) < _HEADER.size or data[:6] != b"\x7fELF\x02\x01":
             raise _BrokenError("no ELF file of 64 bits")
-        self._data = memoryview(data)
+        self.data = data
         fields: tuple[int, ...] = _HEADER.unpack_from(data)
         _, self.machine, _, self.entry, segments, at, _, _, segment_size, segment_count, size, count, names = fields
         if at == 0 or size != _SECTION.size or at + size > len(data):
@@ -141,42 +142,42 @@ class Elf:
         if count == 0:  # too many for the header: the first section holds the number
             count = _SECTION.unpack_from(data, at)[5]
         self.section_count = count
-        self.sections: tuple[Section, ...] = ()
-        self.texts: tuple[Section, ...] = ()
+        self.sections: tuple[ElfSection, ...] = ()
+        self.texts: tuple[ElfSection, ...] = ()
         """The sections that hold the names of sections, and those of symbols."""
         self.segments: tuple[Segment, ...] = ()
         if count > MOST_SECTIONS:
             return
         if names >= count or (segment_count and segment_size != _SEGMENT.size):
             raise _BrokenError("no names of sections")
-        raw = [_SECTION.unpack(part) for part in _pieces(self._part(at, size * count), size)]
+        raw = list(_entries(self._part(at, size * count), _SECTION))
         texts = bytes(self._part(raw[names][4], raw[names][5]))
-        self.sections = tuple(Section(_name(texts, entry[0]), *entry[1:]) for entry in raw)
+        self.sections = tuple(ElfSection(_name(texts, entry[0]), *entry[1:]) for entry in raw)
         known = (names, self.table.link) if self.table else (names,)
         self.texts = tuple(self.sections[number] for number in known if number < count)
         for section in self.sections:
-            if section.type != Shape.NOBITS:
+            if section.type != SectionType.NOBITS:
                 self.content(section)
-        segment_headers = _pieces(self._part(segments, _SEGMENT.size * segment_count), _SEGMENT.size)
+        segment_headers = self._part(segments, _SEGMENT.size * segment_count)
         self.segments = tuple(
             Segment(kind, flags, offset, address, file_size, full)
-            for kind, flags, offset, address, _, file_size, full, _ in map(_SEGMENT.unpack, segment_headers)
+            for kind, flags, offset, address, _, file_size, full, _ in _entries(segment_headers, _SEGMENT)
         )
 
-    def content(self, part: Section | Segment) -> memoryview:
+    def content(self, part: ElfSection | Segment) -> memoryview:
         """Return the bytes that the file has of the section or segment."""
         if isinstance(part, Segment):
             return self._part(part.offset, part.file_size)
-        return self._part(part.offset, 0 if part.type == Shape.NOBITS else part.size)
+        return self._part(part.offset, 0 if part.type == SectionType.NOBITS else part.size)
 
-    def section(self, name: str) -> Section | None:
+    def section(self, name: str) -> ElfSection | None:
         """Return the first section of that name, or None."""
         return next((section for section in self.sections if section.name == name), None)
 
     @property
-    def table(self) -> Section | None:
+    def table(self) -> ElfSection | None:
         """The last symbol table, or None; a table written by hand stands before the assembler's."""
-        return next((section for section in reversed(self.sections) if section.type == Shape.SYMTAB), None)
+        return next((section for section in reversed(self.sections) if section.type == SectionType.SYMTAB), None)
 
     @property
     def symbol_count(self) -> int:
@@ -189,41 +190,59 @@ class Elf:
             return
         texts = bytes(self.content(self.texts[-1]))
         wanted = tuple(start.encode() for start in starts or ("",))
-        content = self.content(self.table)
-        whole = content[: len(content) // _SYMBOL.size * _SYMBOL.size]
-        for name, info, other, section, value, size in _SYMBOL.iter_unpack(whole):
+        for name, info, other, section, value, size in _entries(self.content(self.table), _SYMBOL):
             if texts.startswith(wanted, name):
                 yield Symbol(_name(texts, name), info >> 4, info & 0xF, other, section, value, size)
 
     def choosers(self) -> frozenset[int]:
         """Return the values of all defined ifunc symbols (functions that choose a function), without reading a name."""
-        content = self.content(self.table) if self.table else b""
-        whole = content[: len(content) // _SYMBOL.size * _SYMBOL.size]
+        symbols = _entries(self.content(self.table), _SYMBOL) if self.table else ()
         return frozenset(
-            value
-            for _, info, _, section, value, _ in _SYMBOL.iter_unpack(whole)
-            if info & 0xF == Kind.IFUNC and section
+            value for _, info, _, section, value, _ in symbols if info & 0xF == SymbolType.IFUNC and section
         )
 
-    def relocation_tables(self, index: int) -> Iterator[Section]:
+    def relocation_tables(self, index: int) -> Iterator[ElfSection]:
         """Return the relocation sections of the section with that number."""
-        return (section for section in self.sections if section.type == Shape.RELA and section.info == index)
+        return (section for section in self.sections if section.type == SectionType.RELA and section.info == index)
 
-    def relocations(self, table: Section) -> Iterator[tuple[int, int, int, int]]:
+    def relocations(self, table: ElfSection) -> Iterator[tuple[int, int, int, int]]:
         """Return the place, the type, the symbol's number and the addend of each relocation in the table."""
-        content = self.content(table)
-        whole = content[: len(content) // _RELOCATION.size * _RELOCATION.size]
-        return _RELOCATION.iter_unpack(whole)
+        return _entries(self.content(table), _RELOCATION)
 
     def _part(self, start: int, size: int) -> memoryview:
-        if start + size > len(self._data):
+        if start + size > len(self.data):
             raise _BrokenError("a part lies behind the end")
-        return self._data[start : start + size]
+        return memoryview(self.data)[start : start + size]
 
 
-def _pieces(content: memoryview, size: int) -> Iterator[memoryview]:
-    return (content[at : at + size] for at in range(0, len(content), size))
+def _entries(content: memoryview, entry: struct.Struct) -> Iterator[tuple[Any, ...]]:
+    """Yield the entries of a table; an incomplete last one is left out."""
+    return entry.iter_unpack(content[: len(content) // entry.size * entry.size])
 
 
 def _name(texts: bytes, start: int) -> str:
     return texts[start : start + _MOST_NAME].partition(b"\0")[0].decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """The names that an object defines for others, and those that it needs from others."""
+
+    defined: frozenset[str]
+    undefined: frozenset[str]
+    weak: frozenset[str] = frozenset()
+    """The undefined names that may stay undefined; then they are NULL."""
+    unhideable: frozenset[str] = frozenset()
+    """The defined names that objcopy cannot hide: common and unique ones. They could take the place of libc's."""
+
+    @classmethod
+    def of(cls, elf: Elf) -> Symbols:
+        """Return the names of an object file."""
+        visible = [symbol for symbol in elf.symbols() if symbol.bind != Bind.LOCAL]
+        undefined = {symbol.name for symbol in visible if symbol.section == 0}
+        weak = {symbol.name for symbol in visible if symbol.section == 0 and symbol.bind == Bind.WEAK}
+        unhideable = {
+            symbol.name for symbol in visible if symbol.section == COMMON or symbol.bind not in (Bind.GLOBAL, Bind.WEAK)
+        }
+        defined = {symbol.name for symbol in visible} - undefined
+        return cls(frozenset(defined), frozenset(undefined), frozenset(weak), frozenset(unhideable - undefined))

@@ -8,10 +8,10 @@ import pytest
 
 from grader.core.optional_stages import OptionalStages
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.native.compile import unneeded_calls
-from grader.runtime.native.compile.allowed_names import is_allowed
-from grader.runtime.native.compile.harness_objects import RENAMED, HarnessObjects, harness_objects
-from grader.runtime.native.compile.instrumented import build_sanitized, build_with_lines
+from grader.runtime.native.compile.build import build_sanitized, build_with_lines
+from grader.runtime.native.compile.harness_objects import HarnessObjects, harness_objects
+from grader.runtime.native.scan import libc_names
+from grader.runtime.native.scan.libc_names import RENAMED, is_allowed
 from grader.system.sandbox import workspace
 from grader.tests.support.programs import native, right
 
@@ -47,7 +47,7 @@ def side() -> HarnessObjects:
 
 def test_standard_c_can_be_used() -> None:
     """Whatever a textbook has."""
-    assert unneeded_calls.doubtful(_STANDARD.split()) == []
+    assert libc_names.doubtful(_STANDARD.split()) == []
 
 
 _DOORS = (
@@ -61,8 +61,8 @@ _DOORS = (
 @pytest.mark.parametrize("name", _DOORS.split())
 def test_a_door_is_refused(name: str) -> None:
     """Also where it is an internal name of libc, or one that only gcc's support routines have."""
-    assert unneeded_calls.doubtful({name, "puts", "malloc"}) == [name]
-    assert unneeded_calls.refused({name}, side()).keys() == {name} & side().libc().keys()
+    assert libc_names.doubtful({name, "puts", "malloc"}) == [name]
+    assert libc_names.refused({name}, side().libc).keys() == {name} & side().libc().keys()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_headers_and_gcc_make_of_an_ordinary_program_is_allowed(name: str) 
 )
 def test_a_name_that_libc_does_not_define_is_left_to_the_linker(name: str) -> None:
     """Also one that libc has only for programs of long ago, or that only a static libc has."""
-    assert unneeded_calls.refused({name}, side()) == {}
+    assert libc_names.refused({name}, side().libc) == {}
 
 
 def test_all_names_of_libc_can_be_used_or_refused() -> None:

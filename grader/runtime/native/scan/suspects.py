@@ -9,28 +9,37 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 
-from grader.runtime.native.compile.elf import Bind, Elf, Flag, Kind, Shape, Symbol
-from grader.runtime.native.compile.expected_object import unexpected_sections, unexpected_symbols
+from grader.runtime.native.scan.elf import Bind, Elf, ElfSection, Flag, SectionType, Symbol, SymbolType
+from grader.runtime.native.scan.expected import CODE, unexpected_sections, unexpected_symbols
+
+_OURS = {
+    "student_data": (SectionType.PROGBITS, (Flag.ALLOC | Flag.WRITE,)),
+    "student_bss": (SectionType.NOBITS, (Flag.ALLOC | Flag.WRITE,)),
+    "student_text": (SectionType.PROGBITS, (CODE, Flag.ALLOC)),
+}
+"""The section names that link.py gives, with their types and flags."""
+_RENAMED = re.compile(r"s[0-9a-f]{16}")
+_COMPARED_FLAGS = Flag.ALLOC | Flag.WRITE | Flag.EXECUTE | Flag.TLS
 
 _CONSTRUCTORS = re.compile(r"\.(preinit_array|init_array|ctors)(\..*)?")
 _DESTRUCTORS = re.compile(r"\.(fini_array|dtors)(\..*)?")
 _ARRAYS: dict[int, str] = {
-    Shape.INIT_ARRAY: "constructor",
-    Shape.PREINIT_ARRAY: "constructor",
-    Shape.FINI_ARRAY: "destructor",
+    SectionType.INIT_ARRAY: "constructor",
+    SectionType.PREINIT_ARRAY: "constructor",
+    SectionType.FINI_ARRAY: "destructor",
 }
 _STARTING = {".init": "constructor", ".fini": "destructor"}
 _STEERING = re.compile(r"\.interp|\.dynamic|\.gnu\.lto_.*|__libc_.*")
 """Sections for the loader and the link-time optimiser, and of function pointers that libc calls at its end."""
 _STACK = ".note.GNU-stack"
-"""Its flag says whether the stack must be executable. It never is in the grader's programs (lanes.py)."""
+"""Its flag says whether the stack must be executable. It never is in the grader's programs (harness_objects.py)."""
 _REDIRECTION = re.compile(r"_vg[rwn]\d*[A-Z]")
 """Names that make Valgrind call one function in the place of another (pub_tool_redir.h)."""
+_WRITABLE_CODE = Flag.WRITE | Flag.EXECUTE
 _RUN, _WRITE = 1, 2  # PF_*
 _LOAD = 1  # PT_LOAD
 _POINTER = 8
@@ -74,7 +83,7 @@ def suspects(elf: Elf) -> tuple[Suspect, ...]:
     return tuple(dict.fromkeys(first_suspects))
 
 
-def calls(elf: Elf, names: Collection[str]) -> dict[str, dict[int, str]]:
+def called_names(elf: Elf, names: Collection[str]) -> dict[str, dict[int, str]]:
     """Return, by section of code, the places in it that refer to one of the names, with the name."""
     wanted = {number: symbol.name for number, symbol in enumerate(elf.symbols()) if symbol.name in names}
     places: dict[str, dict[int, str]] = {}
@@ -86,7 +95,7 @@ def calls(elf: Elf, names: Collection[str]) -> dict[str, dict[int, str]]:
     return places
 
 
-def functions(elf: Elf) -> list[str]:
+def function_names(elf: Elf) -> list[str]:
     """Return the sorted names of all functions that an object of the harness defines, including hidden ones."""
     return sorted({symbol.name for symbol in _functions(elf)})
 
@@ -106,12 +115,12 @@ def program_requests(elf: Elf, prefix: str) -> tuple[int, ...]:
     ours = [
         range(symbol.value, symbol.value + symbol.size)
         for symbol in (elf.symbols(prefix, "main\0") if addresses else ())
-        if symbol.kind == Kind.FUNCTION and (symbol.name != "main" or symbol.bind == Bind.GLOBAL)
+        if symbol.kind == SymbolType.FUNCTION and (symbol.name != "main" or symbol.bind == Bind.GLOBAL)
     ]
     return tuple(address for address in addresses if not any(address in function for function in ours))
 
 
-def named(data: bytes, prefix: str) -> tuple[Suspect, ...]:
+def names_with_prefix(data: bytes, prefix: str) -> tuple[Suspect, ...]:
     """Return the names in a student's object with the harness's prefix: it cannot be guessed, but can be spied out."""
     names = dict.fromkeys(re.findall(re.escape(prefix.encode()) + rb"\w*", data))
     return tuple(Suspect(kind="our-name", symbol=name.decode()) for name in names)
@@ -126,16 +135,12 @@ def writable_code(program: Elf, student: Elf) -> tuple[Suspect, ...]:
     both = _WRITE | _RUN
     if not any(segment.type == _LOAD and segment.flags & both == both for segment in program.segments):
         return ()
-    return _writable_code(student) or _writable_code(program)
+    names = [[section.name for section in elf.sections if _is_writable_code(section)] for elf in (student, program)]
+    return tuple(Suspect(kind="changeable-code", symbol=name) for name in names[0] or names[1])
 
 
-def _writable_code(elf: Elf) -> tuple[Suspect, ...]:
-    both = Flag.WRITE | Flag.EXECUTE
-    return tuple(_changeable(section.name) for section in elf.sections if section.flags & both == both)
-
-
-def _changeable(name: str) -> Suspect:
-    return Suspect(kind="changeable-code", symbol=name)
+def _is_writable_code(section: ElfSection) -> bool:
+    return section.flags & _WRITABLE_CODE == _WRITABLE_CODE
 
 
 def functions_before(elf: Elf, addresses: Collection[int]) -> dict[int, int]:
@@ -145,18 +150,13 @@ def functions_before(elf: Elf, addresses: Collection[int]) -> dict[int, int]:
 
 
 def _functions(elf: Elf) -> Iterator[Symbol]:
-    return (symbol for symbol in elf.symbols() if symbol.kind == Kind.FUNCTION and symbol.section != 0)
+    return (symbol for symbol in elf.symbols() if symbol.kind == SymbolType.FUNCTION and symbol.section != 0)
 
 
 def _of_sections(elf: Elf) -> Iterator[Suspect]:
-    both = Flag.WRITE | Flag.EXECUTE
     numbers = {id(section): number for number, section in enumerate(elf.sections)}
     symbols = tuple(elf.symbols())
-    functions = {
-        (symbol.section, symbol.value): symbol.name
-        for symbol in symbols
-        if symbol.kind == Kind.FUNCTION and symbol.section
-    }
+    functions = {(symbol.section, symbol.value): symbol.name for symbol in _functions(elf)}
     if any(section.name == _STACK and section.flags & Flag.EXECUTE for section in elf.sections):
         yield Suspect(kind="stack-code", symbol=_STACK)
     for section in unexpected_sections(elf):
@@ -168,43 +168,35 @@ def _of_sections(elf: Elf) -> Iterator[Suspect]:
         if loaded and kind:
             tables = elf.relocation_tables(numbers[id(section)])
             entries = list(islice(chain.from_iterable(map(elf.relocations, tables)), _MOST_LISTED))
-            suspect = partial(Suspect, kind=kind, symbol=name)
-            yield from _listed(elf, entries, suspect, symbols=symbols, functions=functions)
+            for _, _, number, addend in entries:
+                symbol = symbols[number if number < len(symbols) else 0]
+                yield _listed(elf, symbol, addend, functions=functions, kind=kind, array=name)
             if len(entries) * _POINTER < section.size:
                 yield Suspect(kind=kind, symbol=name)
         elif loaded and name in _STARTING:
             yield Suspect(kind=_STARTING[name], symbol=name, section=name)
         elif loaded and _STEERING.fullmatch(name):
             yield Suspect(kind="steering-section", symbol=name)
-        elif section.flags & both == both:
-            yield _changeable(name)
+        elif _is_writable_code(section):
+            yield Suspect(kind="changeable-code", symbol=name)
         else:
             yield Suspect(kind="odd-section", symbol=name or "without a name")
 
 
 def _listed(
-    elf: Elf,
-    entries: Sequence[tuple[int, int, int, int]],
-    suspect: partial[Suspect],
-    *,
-    symbols: Sequence[Symbol],
-    functions: Mapping[tuple[int, int], str],
-) -> Iterator[Suspect]:
-    """Yield the functions in an array of pointers, by its relocations; the array itself where those name none."""
-    for _, _, number, addend in entries:
-        symbol = symbols[number] if number < len(symbols) else symbols[0]
-        if not 0 < symbol.section < len(elf.sections):  # not defined in this object
-            yield suspect(symbol=symbol.name) if symbol.name else suspect()
-            continue
-        offset = symbol.value + addend
-        function = functions.get((symbol.section, offset)) or symbol.name
-        place = partial(suspect, section=elf.sections[symbol.section].name, offset=offset)
-        yield place(symbol=function) if function else place()
+    elf: Elf, symbol: Symbol, addend: int, *, functions: Mapping[tuple[int, int], str], kind: str, array: str
+) -> Suspect:
+    """Return the function to which an entry of an array of pointers refers, or the array where that has no name."""
+    if not 0 < symbol.section < len(elf.sections):  # not defined in this object
+        return Suspect(kind=kind, symbol=symbol.name or array)
+    offset = symbol.value + addend
+    name = functions.get((symbol.section, offset)) or symbol.name or array
+    return Suspect(kind=kind, symbol=name, section=elf.sections[symbol.section].name, offset=offset)
 
 
 def _of_symbols(elf: Elf) -> Iterator[Suspect]:
     for symbol in elf.symbols():
-        if symbol.kind == Kind.IFUNC and symbol.section:
+        if symbol.kind == SymbolType.IFUNC and symbol.section:
             section = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
             yield Suspect(kind="ifunc", symbol=symbol.name, section=section, offset=symbol.value)
         elif _REDIRECTION.match(symbol.name):
@@ -223,3 +215,29 @@ def _matches(machine: int, code: bytes) -> Iterator[int]:
         if place % step == 0 and code.startswith(ends, place + len(begin)):
             yield place
         place = code.find(begin, place + 1)
+
+
+def changes(student: Elf, gated: Elf | None, functions: Collection[str]) -> Iterator[Suspect]:
+    """Yield what the object after objcopy has and should not have.
+
+    These are sections that neither the student's object had nor link.py made, unexpected symbols that the student's
+    object did not have, and symbols visible to other objects except `functions` and those that link.py renamed.
+    """
+    if gated is None or not gated.sections:
+        yield Suspect(kind="odd-section", symbol="sections")
+        return
+    known = {(section.name, section.type, section.flags & _COMPARED_FLAGS) for section in student.sections}
+    for section in gated.sections:
+        shape, flags = _OURS.get(section.name, (SectionType.PROGBITS, ()))
+        ours = section.type == shape and section.flags & _COMPARED_FLAGS in flags
+        same = (section.name, section.type, section.flags & _COMPARED_FLAGS) in known
+        if section.flags & Flag.ALLOC and not ours and not same:
+            yield Suspect(kind="odd-section", symbol=section.name)
+    before = set(unexpected_symbols(student))
+    for name in unexpected_symbols(gated):
+        if name not in before:
+            yield Suspect(kind="odd-symbol", symbol=name)
+    for symbol in gated.symbols():
+        seen = symbol.bind != Bind.LOCAL and symbol.section and symbol.name not in functions
+        if seen and not _RENAMED.fullmatch(symbol.name) and symbol.name not in before:
+            yield Suspect(kind="odd-symbol", symbol=symbol.name)

@@ -6,9 +6,9 @@ import platform
 from pathlib import Path
 
 from grader.pytest_plugin.items import accepted_samples
-from grader.runtime.native.compile import scan
-from grader.runtime.native.compile.elf import Elf
-from grader.runtime.native.compile.project import FLAGS
+from grader.runtime.native.project import FLAGS
+from grader.runtime.native.scan.elf import Elf
+from grader.runtime.native.scan.suspects import program_requests, suspects
 from grader.system import process
 from grader.system.process import Patience
 from grader.tests.support.command import ROOT
@@ -63,7 +63,7 @@ def requests(program: bytes, prefix: str = "?") -> tuple[int, ...]:
     """Where this program gives orders to Valgrind."""
     elf = Elf.read(program)
     assert elf is not None
-    return scan.program_requests(elf, prefix)
+    return program_requests(elf, prefix)
 
 
 def test_known_good_code_is_not_suspected() -> None:
@@ -135,4 +135,4 @@ def test_the_object_alone_tells_the_samples_apart(tmp_path: Path) -> None:
         assert compiled.succeeded, folder.name
         elf = Elf.read((tmp_path / "a.o").read_bytes())
         assert elf is not None
-        assert scan.suspects(elf) == (), folder.name
+        assert suspects(elf) == (), folder.name
