@@ -136,7 +136,7 @@ def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patter
             continue
         searched_line = named.get((number, case.first_wrong))
         if case.not_yet:
-            about_line = searched_line.said if searched_line is not None else ""
+            about_line = searched_line.sentence if searched_line is not None else ""
             case.hint = f"{_NOT_YET.format(call=_call(case))} {about_line}".strip()
             continue
         case.hint = " ".join(filter(None, _hints(case, case.clue, searched_line, lab)))
@@ -153,7 +153,7 @@ def _hints(case: CaseFindings, clue: Clue, searched_line: Named | None, lab: Lab
     if not explained:
         yield _beside(case)
     if searched_line is not None:
-        yield searched_line.said
+        yield searched_line.sentence
 
 
 def _is_plain(trace: Trace, lab: Lab) -> bool:

@@ -87,8 +87,8 @@ class Named:
     """What is known of the line where a wrong reply or value comes from, once it was searched for."""
 
     lines: tuple[SourceLine, ...] = ()
-    said: str = ""
-    """An additional sentence about the line."""
+    sentence: str = ""
+    """What else is known about the line."""
     stored: bool = False
     """Whether the wrong value is known to be stored there, and is not left over from before."""
     explains_all: bool = False

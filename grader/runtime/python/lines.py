@@ -117,8 +117,8 @@ def _named(fault: Unplaced, heard: Mapping[str, Any], table: CallTable) -> Named
     ((function, _),) = Counter(line.function for line in sorted(ran, key=lambda line: line.line)).most_common(1)
     spans = _spans([line for line in ran if line.function == function])
     if spans.count(",") > _MOST_COMMAS:
-        return Named(said=f"No line of {function} that ran changed {difference.in_words}.")
-    return Named(said=f"{spans} of {function} ran; none of them changed {difference.in_words}.")
+        return Named(sentence=f"No line of {function} that ran changed {difference.in_words}.")
+    return Named(sentence=f"{spans} of {function} ran; none of them changed {difference.in_words}.")
 
 
 def _spans(lines: Sequence[SourceLine]) -> str:
