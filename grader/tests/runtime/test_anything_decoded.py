@@ -125,7 +125,7 @@ def wrong() -> tuple[Comparison, ...]:
 
 def found_lines(monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> dict[Place, Named]:
     """What is found where the build for lines reports these bodies, one for each case of `wrong`."""
-    suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising())[0])
+    suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising())[0], range(3))
     natively = [one.played for one in wrong() if isinstance(one.played, NativePlayed)]
     played = [replace(one, lines=body) for one, body in zip(natively, bodies, strict=True)]
     assert len(suspected) == len(played)
