@@ -196,7 +196,12 @@ def test_a_folder_that_nobody_can_make_is_one_sentence(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "complaint"),
-    [("no/such", "there is no folder"), ("file", "is not a folder"), ("link", "is not a folder"), (".", "a new folder")],
+    [
+        ("no/such", "there is no folder"),
+        ("file", "is not a folder"),
+        ("link", "is not a folder"),
+        (".", "a new folder"),
+    ],
 )
 def test_a_wrong_place_is_said_at_once(folder: str, complaint: str, tmp_path: Path) -> None:
     """Before anything is read or made."""
