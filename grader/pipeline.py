@@ -29,7 +29,7 @@ from grader.runtime.options import DEFAULTS, GradingOptions
 from grader.runtime.program import Built
 from grader.runtime.protocol import Advised, Observations
 from grader.search.generated import shortest_failing
-from grader.system import sandbox, tools
+from grader.system import resources, sandbox
 from grader.system.budget import Budget
 
 Progress = Callable[[str], None]
@@ -54,7 +54,7 @@ def grade(
     case_selection). `draw` says how many failing cases get pictures (grader.result.draw_states). `budget` is the
     time of the submission, by default that of every one.
     """
-    tools.require(*lab.runtime.tools(options))
+    resources.require(*lab.runtime.tools(options))
     with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
         attempt = Attempt(
             lab=lab,

@@ -3,7 +3,7 @@ they are, and reading and playing those of `paged_kv` takes 0.4 s.
 
 A file is named by a hash of all that it depends on: the case files and what lies beside them, the seed, the reference,
 and the code that loads cases. It begins with a hash of its content. A damaged one is replaced; one that cannot be
-written is not missed. They lie in the grader's private folder (grader.system.build_cache), to which only its user has
+written is not missed. They lie in the grader's private folder (grader.system.folders), to which only its user has
 access, and hold nothing that a submission reported.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from grader.assignment import load
 from grader.core.case import Case, Grammar
 from grader.core.errors import CaseFileError, GraderError
-from grader.system import build_cache
+from grader.system import folders
 from grader.system.text_file import read_bytes
 
 _ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def load_folder(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*"
 def _place(folder: Path, grammar: Grammar, *, seed: int, pattern: str) -> Path | None:
     """The path for these cases; None when a file cannot be read, or when this user has no private folder."""
     try:
-        stored = build_cache.folder() / "cases"
+        stored = folders.cache_folder() / "cases"
         stored.mkdir(exist_ok=True)
         digest = hashlib.sha256(repr((_code(), sys.version, str(folder), seed, pattern)).encode())
         for path in [*grammar.code, *sorted(folder.glob("*.toml")), *load.paths(folder, pattern)]:

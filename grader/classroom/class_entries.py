@@ -19,7 +19,7 @@ from pathlib import Path
 from grader.classroom.zip_archive import MACOS, ZIP, Archive, Member, opened
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
-from grader.system.private_folder import private_folder
+from grader.system.folders import private_folder
 
 EXPORT = "submission_metadata.yml"
 """The list of submissions in a Gradescope export."""

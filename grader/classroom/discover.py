@@ -21,7 +21,7 @@ from grader.classroom.zip_files import collect_zipped, was_unpacked
 from grader.core.errors import UsageError
 from grader.core.record import Student
 from grader.core.sanitize import one_line
-from grader.system.capacity import MACHINE_ERRORS, no_room
+from grader.system.resources import MACHINE_ERRORS, no_room
 
 HIDDEN = "hidden, or added by macOS"
 """The reason for which most entries are skipped."""

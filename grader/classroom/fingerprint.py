@@ -21,7 +21,7 @@ from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.judge.score import most_points
 from grader.labs import open_lab
-from grader.system import tools
+from grader.system import resources
 
 _ROOT = Path(__file__).parents[2]
 _CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
@@ -55,7 +55,7 @@ class GradingPlan:
 
     def require_tools(self) -> None:
         """Raise `ToolMissing` when a tool that this plan needs is not installed on this machine."""
-        tools.require(*self.lab.runtime.tools(self.settings))
+        resources.require(*self.lab.runtime.tools(self.settings))
 
 
 @cache
@@ -125,7 +125,7 @@ def meant_headers(source: Source) -> Mapping[str, bytes]:
 
 
 def _versions(lab: Lab, settings: Settings) -> dict[str, str]:
-    return {tool.short_name: tools.version(tool.name) for tool in lab.runtime.tools(settings)}
+    return {tool.short_name: resources.version(tool.name) for tool in lab.runtime.tools(settings)}
 
 
 def _machine() -> dict[str, str]:

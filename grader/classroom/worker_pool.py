@@ -19,8 +19,7 @@ from multiprocessing.context import SpawnProcess
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from grader.system.interrupts import INTERRUPTS, delayed_interrupts
-from grader.system.orphans import end_tree
+from grader.system.process_tree import INTERRUPTS, delayed_interrupts, end_tree
 from grader.system.sandbox import sweep
 
 MOST_SECONDS_TO_END = 20.0

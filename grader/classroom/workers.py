@@ -22,7 +22,7 @@ from grader.classroom.worker_pool import Late, Pool
 from grader.core.errors import GraderError, InputError, OtherGrader, Unprotected
 from grader.core.picture import Drawing
 from grader.system.budget import MOST_SECONDS
-from grader.system.capacity import MACHINE_ERRORS
+from grader.system.resources import MACHINE_ERRORS
 from grader.system.sandbox import LEVELS, require
 
 Workers = Callable[[], AbstractContextManager[Executor]]

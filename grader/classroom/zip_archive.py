@@ -24,7 +24,7 @@ from pathlib import Path
 
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
-from grader.system.capacity import MACHINE_ERRORS, no_room
+from grader.system.resources import MACHINE_ERRORS, no_room
 
 ZIP = ".zip"
 MACOS = "__MACOSX"

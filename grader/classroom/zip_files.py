@@ -13,7 +13,7 @@ from grader.assignment.source import Source, collect, levels_below
 from grader.classroom.zip_archive import MOST_TOTAL, ZIP, open_regular, opened
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
-from grader.system.private_folder import private_folder
+from grader.system.folders import private_folder
 
 _MOST_NESTED = 2
 """The most zips in which a file may be nested; the zip of the whole class does not count."""

@@ -16,8 +16,8 @@ from grader.runtime.observation import Played, Replayed
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
 from grader.runtime.source_lines import Culprit, Named, Place
+from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
-from grader.system.tools import NeededTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,7 @@ from grader.core.verdict import NOT_IMPORTED, Verdict
 from grader.report import FORMATS, View
 from grader.runtime.python.endings import ending
 from grader.system import sandbox
-from grader.system.budget import Budget
-from grader.system.time_limits import TimeLimits
+from grader.system.budget import Budget, TimeLimits
 from grader.tests.support import toy
 from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.command import grade

@@ -8,7 +8,7 @@ from pathlib import Path
 from grader.core.verdict import Tool
 from grader.system import process
 from grader.system.process import Patience
-from grader.system.tools import NeededTool
+from grader.system.resources import NeededTool
 
 GCC = NeededTool(
     name="gcc",

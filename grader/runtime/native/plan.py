@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from grader.core.case import Case
 from grader.runtime.native.driver import Driver
-from grader.system.time_limits import TIME_LIMITS, TimeLimits
+from grader.system.budget import TIME_LIMITS, TimeLimits
 from reference.operation import NULL, Operation, Trace
 
 WATCH = -1

@@ -24,11 +24,10 @@ from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.plan import plan
 from grader.runtime.native.wire import Frame, Frames, Kind
 from grader.runtime.visibility import by_visibility
-from grader.system.budget import Budget
+from grader.system.budget import TIME_LIMITS, Budget
 from grader.system.process import MOST_CHANNEL, Completed
+from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
 from grader.system.sandbox import RUN_LIMITS, Workspace
-from grader.system.time_limits import TIME_LIMITS
-from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
 
 _STARTING_SECONDS = 1.0  # in addition; the harness ends the cases when their time is used up
 _MOST_PROCESSES = 3

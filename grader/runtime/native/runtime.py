@@ -34,8 +34,8 @@ from grader.runtime.program import Built, Program
 from grader.runtime.protocol import Advised, Observations, Unplaced
 from grader.runtime.visibility import by_visibility
 from grader.system import sandbox
+from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
-from grader.system.tools import NeededTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.core.errors import CannotStart, OutOfRoom
-from grader.system.private_folder import temporary_folder
+from grader.system.folders import temporary_folder
 
 _FIRST, _COUNT = 61_184, 64
 _PARENTS = ("/run", "/var/lib")

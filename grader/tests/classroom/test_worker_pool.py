@@ -15,9 +15,8 @@ import pytest
 
 from grader.classroom.worker_pool import Died, Late, Pool
 from grader.classroom.workers import processes
-from grader.system.interrupts import INTERRUPTS
-from grader.system.orphans import adopt_orphans
-from grader.system.private_folder import private_folder
+from grader.system.folders import private_folder
+from grader.system.process_tree import INTERRUPTS, adopt_orphans
 from grader.tests.support.classes import until
 
 

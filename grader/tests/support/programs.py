@@ -32,8 +32,7 @@ from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox
-from grader.system.budget import Budget
-from grader.system.time_limits import TIME_LIMITS, TimeLimits
+from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.raising import Raising
 

@@ -27,10 +27,9 @@ from grader.runtime.comparison import End
 from grader.runtime.native.symptoms import STOPS_WHEN_CHECKED
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox
-from grader.system.budget import Budget
-from grader.system.confine.machine import machine
+from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
+from grader.system.confine.launcher import machine
 from grader.system.process import Completed
-from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from grader.tests.support.programs import (
     POSIX,
     TENTH,

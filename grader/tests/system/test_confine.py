@@ -18,8 +18,7 @@ from grader.cli import doctor
 from grader.core.errors import OutOfRoom
 from grader.system import process, sandbox
 from grader.system.confine import filters
-from grader.system.confine.launcher import launcher
-from grader.system.confine.machine import machine
+from grader.system.confine.launcher import launcher, machine
 from grader.system.confine.slot import user_of_this_process
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, RUN_LIMITS, workspace

@@ -27,7 +27,7 @@ from grader.runtime.native.compile.toolchain import Compiled, compile_file, link
 from grader.runtime.native.native_program import NativeProgram
 from grader.runtime.native.needed_tools import GCC, OBJCOPY
 from grader.runtime.program import Built
-from grader.system import tools
+from grader.system import resources
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
 _STOPPED = "compiler-stopped"
@@ -56,7 +56,7 @@ def build(
     what a submission that does not compile would have scored. `allowed` symbols cause no rejection. `optional` runs
     what cannot change points. Raises `GraderError` when a tool fails for reasons that are not the file's own.
     """
-    tools.require(GCC, OBJCOPY)
+    resources.require(GCC, OBJCOPY)
     command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]
     findings: list[Finding] = []
     suspicions: list[Finding] = []

@@ -19,8 +19,8 @@ from grader.runtime.native.compile.lanes import BEFORE, BEHIND, LANES, dynamic
 from grader.runtime.native.compile.project import FLAGS, CProject
 from grader.runtime.native.compile.startup import start
 from grader.runtime.native.compile.symbols import Symbols
-from grader.system import process, tools
-from grader.system.build_cache import cached
+from grader.system import process, resources
+from grader.system.folders import cached
 from grader.system.process import Completed, Patience
 
 RENAMED = (
@@ -98,7 +98,7 @@ def harness_objects(project: CProject) -> HarnessObjects:
     """Return the driver and the harness, compiled once for this compiler and cached between runs."""
     folders = (_HARNESS, project.driver.parent, _FILTERS)
     sources = [source for folder in folders for source in sorted(folder.glob("*.[ch]"))]
-    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"11", *_here()]
+    parts = [source.read_bytes() for source in sources] + [resources.version("gcc").encode(), b"11", *_here()]
     cached_folder = cached(parts, partial(_make, project))
     objects = {path.name: path.read_bytes() for path in cached_folder.iterdir() if path.name in _LINKED}
     starts = json.loads((cached_folder / "starts").read_text())

@@ -19,7 +19,7 @@ from grader.runtime.native.compile.outside_files import TELL, outside_files
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.compile.startup import start
 from grader.runtime.native.native_program import NativeProgram
-from grader.system import capacity
+from grader.system import resources
 from grader.system.budget import Budget
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
@@ -83,7 +83,7 @@ def _known_good_program(project: CProject, work: Workspace, size: int) -> Native
     linked = link(project, work, data, elf, missing=())
     if linked.step:
         raise _broken(linked.step, linked.done)
-    capacity.check_room(work.folder)
+    resources.check_room(work.folder)
     work.clear()
     return NativeProgram(content=linked.native, checked=linked.checked, source_name=project.source_name)
 

@@ -28,7 +28,7 @@ from grader.runtime.native.compile.link import Linked, link, most_seconds
 from grader.runtime.native.compile.outside_files import TELL, outside_files
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.needed_tools import gcc_major
-from grader.system import capacity
+from grader.system import resources
 from grader.system.process import Completed
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
@@ -68,7 +68,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
 
     Raises `GraderError` when it cannot be determined what is wrong with the file.
     """
-    kills = capacity.memory_kills()
+    kills = resources.memory_kills()
     most = most_seconds(work, COMPILE_LIMITS)
     first = _compiled(project, work, source, command)
     if first.elf is not None and not first.foreign:
@@ -94,7 +94,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
             return replace(once_more, again=again, cpu_seconds=compiled.cpu_seconds + once_more.cpu_seconds)
         again = done
     stopped = _is_stopped(again, statuses, most)
-    if capacity.memory_kills() > kills:
+    if resources.memory_kills() > kills:
         raise OutOfRoom("the kernel ended processes of this machine for want of memory, perhaps gcc's")
     return replace(compiled, stopped=stopped)
 
@@ -129,7 +129,7 @@ def link_file(project: CProject, work: Workspace, compiled: Compiled, missing: S
     """
     data, elf = compiled.data, compiled.elf
     assert elf is not None
-    kills = capacity.memory_kills()
+    kills = resources.memory_kills()
     first = link(project, work, data, elf, missing=missing)
     if not first.step:
         return first
@@ -141,7 +141,7 @@ def link_file(project: CProject, work: Workspace, compiled: Compiled, missing: S
     if again.done.timed_out:
         raise TooBusy(f"{again.step} did not come to its end in time")
     ended = again.done.signal in _NOBODY and not again.exhausted
-    if again.step and (capacity.memory_kills() > kills or ended):
+    if again.step and (resources.memory_kills() > kills or ended):
         raise OutOfRoom(f"{again.step} was ended while it worked: is there memory enough?")
     return replace(again, cpu_seconds=spent)
 

@@ -24,8 +24,8 @@ from grader.runtime.native.valgrind.xml import Stack, read
 from grader.runtime.native.wire import Frames
 from grader.runtime.source_lines import Place
 from grader.system.process import Completed
+from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
 from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
-from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
 
 _WALL_SECONDS = 60.0
 _START_SECONDS, _BARE_START_SECONDS = 1.5, 8.0

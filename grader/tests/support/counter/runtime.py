@@ -16,8 +16,8 @@ from grader.runtime.observation import Ending, Played, PlayedStep, Replayed
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built, Program
 from grader.runtime.protocol import Advised, Observations, Unplaced
+from grader.system.resources import NeededTool
 from grader.system.sandbox import RUN_LIMITS, Workspace
-from grader.system.tools import NeededTool
 from grader.tests.support.counter.model import pack
 from reference.operation import written
 

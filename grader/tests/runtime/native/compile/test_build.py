@@ -22,7 +22,7 @@ from grader.runtime.native.compile.project import FLAGS
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built
 from grader.system import process
-from grader.system.confine.machine import machine
+from grader.system.confine.launcher import machine
 from grader.system.process import Patience
 from grader.system.sandbox import COMPILE_LIMITS, workspace
 from grader.tests.support.command import ROOT
