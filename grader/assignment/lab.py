@@ -16,6 +16,7 @@ from grader.core.difference import Judgement
 from grader.core.model import ModelFactory
 from grader.core.picture import Part
 from grader.core.rubric import Rubric
+from grader.runtime.options import GradingOptions
 from grader.runtime.protocol import Runtime
 from reference.operation import Operation, Trace
 
@@ -137,3 +138,13 @@ class Lab:
     def source_name(self) -> str:
         """The name of the file that students submit."""
         return self.runtime.source_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(GradingOptions):
+    """How a class is graded: the assignment, its cases, and the options of each grading."""
+
+    lab: str
+    case: str = "*"
+    public_only: bool = False
+    """Whether hidden cases are left out; always true where a file replaces them (grader.assignment.case_selection)."""

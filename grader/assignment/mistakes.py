@@ -25,11 +25,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.assignment import toml_source
+from grader.assignment.input_file import TomlTable, line_of, short
 from grader.assignment.lab import Clue, Predicate
-from grader.assignment.toml_table import Table
 from grader.core.errors import RubricError
-from grader.system.text_file import short
 
 _LISTS = ("calls", "facets", "kinds", "circumstances", "tags", "never")
 _KEYS = (*_LISTS, "part", "where", "rule", "sentence", "hint")
@@ -56,8 +54,7 @@ def load(
     """
     if not path.exists():
         return ()
-    text, values = toml_source.read(path, RubricError)
-    file = Table(path=path, text=text, values=values, problems=[])
+    file = TomlTable.read(path, RubricError)
     file.check_keys(("kinds", "mistakes"))
     rows = file.rows("mistakes")
     lab = _Known(
@@ -71,10 +68,9 @@ def load(
     clues = [_clue(row, lab) for row in rows]
     if not file.problems:
         for row, earlier in _unreachable(clues):
-            line = toml_source.line_of(text, "mistakes", "mistakes", earlier)
+            line = line_of(file.text, "mistakes", "mistakes", earlier)
             rows[row].complain("rule", f"never used: the entry of line {line} fits whatever this one fits")
-    if file.problems:
-        raise RubricError(sorted(file.problems, key=lambda problem: problem.line))
+    file.check()
     return tuple(clues)
 
 
@@ -91,7 +87,7 @@ class _Known:
     """The words of the file that stand for several kinds."""
 
 
-def _kinds(file: Table) -> dict[str, frozenset[str]]:
+def _kinds(file: TomlTable) -> dict[str, frozenset[str]]:
     """Return the words of [kinds], each with what it stands for."""
     values = file.values.get("kinds", {})
     if not isinstance(values, dict):
@@ -101,7 +97,7 @@ def _kinds(file: Table) -> dict[str, frozenset[str]]:
     return {word: _free_words(table, word) for word in values}
 
 
-def _clue(row: Table, lab: _Known) -> Clue:
+def _clue(row: TomlTable, lab: _Known) -> Clue:
     row.check_keys(_KEYS)
     kinds = _free_words(row, "kinds")
     where = row.choice("where", lab.predicates) if "where" in row.values else ""
@@ -120,7 +116,7 @@ def _clue(row: Table, lab: _Known) -> Clue:
     )
 
 
-def _sentence(row: Table, lab: _Known) -> str | dict[str, str]:
+def _sentence(row: TomlTable, lab: _Known) -> str | dict[str, str]:
     """Return the name of the handout's sentence, or such a name for each call."""
     value = row.values.get("sentence", "")
     by_call = value if isinstance(value, dict) else {"": value}
@@ -132,7 +128,7 @@ def _sentence(row: Table, lab: _Known) -> str | dict[str, str]:
     return value if isinstance(value, dict | str) else ""
 
 
-def _hint(row: Table) -> str:
+def _hint(row: TomlTable) -> str:
     """Return the hint, and report names in braces that mean nothing."""
     hint = row.string("hint", '"...", what to look at')
     try:
@@ -147,7 +143,7 @@ def _hint(row: Table) -> str:
     return hint
 
 
-def _free_words(row: Table, key: str) -> frozenset[str]:
+def _free_words(row: TomlTable, key: str) -> frozenset[str]:
     """Return the words of a list, whichever they are."""
     value = row.values.get(key, [])
     if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
@@ -156,7 +152,7 @@ def _free_words(row: Table, key: str) -> frozenset[str]:
     return frozenset(value)
 
 
-def _text(row: Table, key: str) -> str:
+def _text(row: TomlTable, key: str) -> str:
     value = row.values.get(key, "")
     if not isinstance(value, str):
         row.complain(key, f"{key} must be text in quotes")

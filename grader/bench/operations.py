@@ -1,6 +1,6 @@
 """The speed of the reference and of the comparison: operations per second of CPU time. Neither has a target.
 
-The reference plays a set of cases once; what it did is kept (grader.assignment.stored_cases). Every submission is
+The reference plays a set of cases once; what it did is kept (grader.assignment.case_selection). Every submission is
 compared.
 """
 

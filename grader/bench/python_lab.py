@@ -14,9 +14,9 @@ from importlib import import_module
 from pathlib import Path
 
 from grader import pipeline
+from grader.assignment.case_files import load_folder
 from grader.assignment.case_selection import select_cases
 from grader.assignment.lab import Lab
-from grader.assignment.load import load_folder
 from grader.bench.figures import Figure, Target, ratio
 from grader.bench.measure import Candidate, Tell, rounds_of
 from grader.core.case import Case, Expected, Generated

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
@@ -105,7 +105,7 @@ class Subject:
 
     def load_cases(self) -> list[Case]:
         """Read all case files."""
-        return load.load_folder(self.lab.cases, self.lab.grammar, seed=self.lab.rubric.seed)
+        return case_files.load_folder(self.lab.cases, self.lab.grammar, seed=self.lab.rubric.seed)
 
     def replay(self, work: Workspace, cases: Sequence[Case], program: NativeProgram | None = None) -> Replayed:
         """Run the native pass over these cases."""
@@ -174,7 +174,7 @@ def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
             (folder / header.name).write_bytes(header.read_bytes())
         (folder / "empty.c").write_text("int main(void) { return 0; }\n")
         command(["gcc", "empty.c", "-o", "empty"], folder)
-        cases = tuple(load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
+        cases = tuple(case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
         yield Subject(
             path=path, lab=lab, cases=cases, source=source, program=native_program(built.program), folder=folder
         )

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.assignment.source import collect
 from grader.bench.figures import Figure, Target, best
 from grader.bench.measure import Tell, wall_of

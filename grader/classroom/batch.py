@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from json import dumps, loads
 from pathlib import Path
 
-from grader.assignment.lab import Lab
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import Source
 from grader.classroom.discover import Submitted
 from grader.classroom.fingerprint import GradingPlan, grading_plan, meant_headers, source_id

@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from grader.assignment.case_selection import select_cases
-from grader.assignment.lab import Lab
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.judge.score import most_points

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grader.assignment.input_file import cut, read_text
 from grader.classroom.schema import DAMAGE, checked
-from grader.core.errors import ClassFileError, Problem, StoreFailure
+from grader.core.errors import ClassFileError, FileProblem, StoreFailure
 from grader.core.record import Student
-from grader.system.text_file import cut, read_text
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -94,33 +94,33 @@ def load(path: Path) -> Roster:
     text = read_text(path, _MOST_BYTES, ClassFileError, advice="; save it as CSV UTF-8").removeprefix("\ufeff")
     first = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     rows: list[tuple[str, Student]] = []
     key = None
     try:
         columns = [name.strip().lower() for name in next(reader, [])]
         key = next((name for name in _KEYS if name in columns), None)
         if key is None or "name" not in columns:
-            raise ClassFileError([Problem(path, 1, f"a column 'folder' or 'name' is missing; {_HEADING}")])
+            raise ClassFileError([FileProblem(path, 1, f"a column 'folder' or 'name' is missing; {_HEADING}")])
         twice = [name for name in (key, *_COLUMNS) if columns.count(name) > 1]
-        problems += [Problem(path, 1, f"the column '{name}' stands there twice") for name in twice]
+        problems += [FileProblem(path, 1, f"the column '{name}' stands there twice") for name in twice]
         rows += _rows(path, reader, columns, key=key, problems=problems)
     except csv.Error as failure:
         message = f"cannot be read as CSV ({failure}); is a quote never closed?"
-        problems.append(Problem(path, reader.line_num, message))
+        problems.append(FileProblem(path, reader.line_num, message))
     if problems:
         raise ClassFileError(problems)
     return Roster(rows=tuple(rows), by_ending=key != _KEYS[0])
 
 
 def _rows(
-    path: Path, reader: Reader, columns: list[str], *, key: str, problems: list[Problem]
+    path: Path, reader: Reader, columns: list[str], *, key: str, problems: list[FileProblem]
 ) -> Iterator[tuple[str, Student]]:
     seen: set[tuple[str, Student]] = set()
     places = {name: columns.index(name) for name in (key, *_COLUMNS) if name in columns}
     for number, row in enumerate(reader):
         if number >= MOST_ROWS:
-            problems.append(Problem(path, reader.line_num, f"there are more than {MOST_ROWS} rows; is it a class?"))
+            problems.append(FileProblem(path, reader.line_num, f"there are more than {MOST_ROWS} rows; is it a class?"))
             return
         values = {name: row[place].strip() for name, place in places.items() if place < len(row)}
         if not any(map(str.strip, row)):
@@ -136,6 +136,6 @@ def _rows(
             wrong.append("more values than columns; put values that hold a comma in quotes")
         if not wrong and (values[key], student) in seen:
             wrong.append(f"{cut(student.name)} stands there twice")
-        problems += [Problem(path, reader.line_num, message) for message in wrong]
+        problems += [FileProblem(path, reader.line_num, message) for message in wrong]
         seen.add((values.get(key, ""), student))
         yield values.get(key, ""), student

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from grader.assignment.input_file import cut, read_bytes
 from grader.classroom.roster import MOST_ROWS, MOST_VALUE, Roster
-from grader.core.errors import ClassFileError, Problem
+from grader.core.errors import ClassFileError, FileProblem
 from grader.core.record import Student
-from grader.system.text_file import cut, read_bytes
 
 _MOST_BYTES = 32 << 20
 _MOST_EVENTS = 1_000_000
@@ -35,7 +35,7 @@ def submitters(path: Path) -> Roster:
     content = read_bytes(path, _MOST_BYTES, ClassFileError)
     if directive := _DIRECTIVE.search(content):  # the parser's time for these grows with the square of their number
         line = content.count(b"\n", 0, directive.start()) + 1
-        raise ClassFileError([Problem(path, line, f"a line may not begin with % here{_INSTEAD}")])
+        raise ClassFileError([FileProblem(path, line, f"a line may not begin with % here{_INSTEAD}")])
     events = _Events(yaml.parse(content, yaml.CSafeLoader))
     try:
         listed = events.document()
@@ -43,17 +43,17 @@ def submitters(path: Path) -> Roster:
         mark = getattr(failure, "problem_mark", None)
         reason = getattr(failure, "problem", None) or getattr(failure, "reason", "")
         message = f"is not YAML ({cut(str(reason))}){_INSTEAD}"
-        raise ClassFileError([Problem(path, mark.line + 1 if mark else events.line, message)]) from None
+        raise ClassFileError([FileProblem(path, mark.line + 1 if mark else events.line, message)]) from None
     except _TooMuch as failure:
-        raise ClassFileError([Problem(path, events.line, f"{failure}{_INSTEAD}")]) from None
+        raise ClassFileError([FileProblem(path, events.line, f"{failure}{_INSTEAD}")]) from None
     if not isinstance(listed, dict):
-        raise ClassFileError([Problem(path, 1, f"is no list of submissions, as Gradescope exports it{_INSTEAD}")])
-    problems: list[Problem] = []
+        raise ClassFileError([FileProblem(path, 1, f"is no list of submissions, as Gradescope exports it{_INSTEAD}")])
+    problems: list[FileProblem] = []
     rows = []
     for row in _rows(path, listed, events.lines, problems):
         rows.append(row)
         if len(rows) > MOST_ROWS:  # a short file can refer to a long list again and again
-            raise ClassFileError([Problem(path, 1, f"names more than {MOST_ROWS} students{_INSTEAD}")])
+            raise ClassFileError([FileProblem(path, 1, f"names more than {MOST_ROWS} students{_INSTEAD}")])
     if problems:
         raise ClassFileError(problems)
     return Roster(rows=tuple(rows))
@@ -165,13 +165,13 @@ class _Events:
 
 
 def _rows(
-    path: Path, listed: dict[str, Any], lines: dict[str, int], problems: list[Problem]
+    path: Path, listed: dict[str, Any], lines: dict[str, int], problems: list[FileProblem]
 ) -> Iterator[tuple[str, Student]]:
     """Yield (submission, student). Keys are Ruby symbols, `:name`; the value of a missing key is empty."""
     for name, about in listed.items():
         people = _value(about, "submitters") or []
         if not isinstance(people, list) or not all(isinstance(person, dict) for person in people):
-            problems.append(Problem(path, lines[name], f"{cut(name)}: its :submitters: must be a list of people"))
+            problems.append(FileProblem(path, lines[name], f"{cut(name)}: its :submitters: must be a list of people"))
             continue
         for person in people:
             sid, email, called = (_text(person, key) for key in ("sid", "email", "name"))

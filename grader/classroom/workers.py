@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.assignment.source import Source
 from grader.classroom.fingerprint import differences, grading_plan
 from grader.classroom.stored_result import StoredRecord

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 
 from grader import NAME, __version__
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
 from grader.cli.guard import guarded
 from grader.cli.parser import HELP, Parser
 from grader.core.errors import ExitCode, UsageError

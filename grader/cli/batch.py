@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 from pathlib import Path
 
-from grader.assignment.settings import Settings
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
+from grader.assignment.lab import Settings
 from grader.classroom import batch as batches, fingerprint, overrides as decisions, roster as rosters
 from grader.classroom.discover import HIDDEN, Discovered, find_submissions
 from grader.classroom.locks import run_locks

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from grader import __version__, pipeline
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.classroom.fingerprint import grading_plan
 from grader.core.errors import CannotStart, ExitCode, GraderError
 from grader.core.verdict import Verdict

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-from grader.assignment import stored_cases
+from grader.assignment import case_selection
 from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
@@ -112,7 +112,7 @@ def chosen_case(labs: Iterable[Lab], name: str, seed: int | None) -> tuple[Lab, 
     pairs = [
         (lab, case)
         for lab in labs
-        for case in stored_cases.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed)
+        for case in case_selection.load_cases(lab.cases, lab.grammar, seed=lab.rubric.seed if seed is None else seed)
     ]
     wanted = name.removesuffix(".toml")
     fitting = [pair for pair in pairs if pair[1].path.with_suffix("") == Path(wanted).absolute()]

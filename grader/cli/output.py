@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
 from grader.cli.log import in_workflow
 from grader.cli.parser import Parser
 from grader.cli.terminal import columns, is_colourful

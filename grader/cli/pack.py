@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
 from grader.bundles import BUNDLES
 from grader.bundles.bundle import check_folder, put
 from grader.cli.options import chosen_cases, chosen_lab, lab_option

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
 from grader.core.case import Number
 from grader.core.errors import UsageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
 from grader.classroom.store import Run, Store, open_store
 from grader.classroom.stored_result import Result
 from grader.cli.classes import chosen_run, notify, store_option

@@ -142,7 +142,7 @@ def unwritable(path: Path, error: OSError) -> Exception:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """One mistake in a file, with its line."""
 
     path: Path
@@ -155,17 +155,17 @@ class Problem:
 
 
 class _FileError(InputError):
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems: Sequence[Problem] = tuple(problems)
+    def __init__(self, problems: Iterable[FileProblem]) -> None:
+        self.problems: Sequence[FileProblem] = tuple(problems)
         super().__init__(self.problems)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self.problems))
 
 
-def _lines(problems: Sequence[Problem]) -> Iterator[str]:
+def _lines(problems: Sequence[FileProblem]) -> Iterator[str]:
     """Yield the first mistakes of each file, and how many more there are."""
-    by_path: dict[Path, list[Problem]] = {}
+    by_path: dict[Path, list[FileProblem]] = {}
     for problem in problems:
         by_path.setdefault(problem.path, []).append(problem)
     for path, of_file in by_path.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.errors import CaseFileError
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.command import FEW, ROOT, SAMPLES, copy_of_the_house, grade, grade_process
@@ -175,7 +175,7 @@ def test_a_file_that_is_no_case(tmp_path: Path, content: bytes, says: str) -> No
     (folder / "worse.toml").write_text(GOOD.replace("address", "adress"), encoding="utf-8")
 
     with pytest.raises(CaseFileError) as caught:
-        load.load_folder(tmp_path, lab().grammar, seed=1)
+        case_files.load_folder(tmp_path, lab().grammar, seed=1)
 
     lines = str(caught.value).splitlines()
     assert lines[0].startswith(f"{folder / 'bad.toml'}:")
@@ -190,7 +190,7 @@ def test_a_case_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "link.toml").symlink_to("nowhere")
     for name, says in (("folder", "Is a directory"), ("link", "No such file"), ("none", "No such file")):
         with pytest.raises(CaseFileError, match=rf"{name}\.toml:1: cannot be read: {says}"):
-            load.load(tmp_path / f"{name}.toml", lab().grammar, seed=1)
+            case_files.load(tmp_path / f"{name}.toml", lab().grammar, seed=1)
 
 
 def test_a_pattern_chooses_by_folder_or_by_name(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_pattern_chooses_by_folder_or_by_name(tmp_path: Path) -> None:
     (tmp_path / "free" / "broken.toml").write_text("", encoding="utf-8")
 
     def fitting(pattern: str) -> list[str]:
-        return [case.name for case in load.load_folder(tmp_path, lab().grammar, seed=1, pattern=pattern)]
+        return [case.name for case in case_files.load_folder(tmp_path, lab().grammar, seed=1, pattern=pattern)]
 
     assert fitting("append/*") == ["append/one", "append/two"]
     assert fitting("one") == fitting("*/one") == ["append/one", "free/one"]

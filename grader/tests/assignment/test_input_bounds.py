@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import load, rubric, toml_source
+from grader.assignment import case_files, input_file, rubric
 from grader.classroom import overrides, roster, submission_metadata
 from grader.core.errors import MOST_SHOWN, CaseFileError, InputError
 from grader.labs.paged_kv.lab import FACETS, lab
-from grader.tests.assignment.test_load import CREATED, HEADER
+from grader.tests.assignment.test_case_files import CREATED, HEADER
 
 _FACETS = frozenset(facet.name for facet in FACETS)
 
@@ -26,7 +26,7 @@ def case_text(operations: str, header: str = HEADER) -> str:
 
 def read_case(path: Path) -> object:
     """As a command does."""
-    return load.load(path, lab().grammar, seed=1)
+    return case_files.load(path, lab().grammar, seed=1)
 
 
 def read_overrides(path: Path) -> object:
@@ -196,11 +196,11 @@ def test_the_line_of_a_key_is_found_however_it_is_written() -> None:
     """Quotes and blanks make no other key of it."""
     text = 'a = 1\n[ rules . "x y" ]\n"points" = 3\n[[row]]\nb = 1\n[[row]]\n  b  = 2\n'
 
-    assert toml_source.line_of(text, "points", "rules.x y") == 3
-    assert toml_source.line_of(text, "b", "row", 1) == 7
-    assert toml_source.line_of(text, "c", "row", 0) == 4
-    assert toml_source.line_of(text, "b", "row", 2) == 1
-    assert toml_source.line_of(text, "nothing") == 1
+    assert input_file.line_of(text, "points", "rules.x y") == 3
+    assert input_file.line_of(text, "b", "row", 1) == 7
+    assert input_file.line_of(text, "c", "row", 0) == 4
+    assert input_file.line_of(text, "b", "row", 2) == 1
+    assert input_file.line_of(text, "nothing") == 1
 
 
 def test_a_device_is_no_file(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.bundles import BUNDLES
 from grader.labs import open_lab
 from grader.system.confine.slot import user_of_this_process
@@ -43,8 +43,8 @@ def made() -> Iterator[Autograder]:
     place = Path(tempfile.mkdtemp(prefix="container-"))
     place.chmod(0o755)  # as everybody may look into a container's root; pytest's own folders are shut
     lab = open_lab("paged_kv")
-    cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/copy_*")
-    cases += load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/no_free*")
+    cases = case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/copy_*")
+    cases += case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/no_free*")
     (bundle,) = BUNDLES["gradescope"].make(lab, cases)
     box = unpacked(bundle.content, place / "autograder")
     programs = box.source / ".venv" / "bin"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.errors import TooBusy
 from grader.core.record import Record
@@ -90,7 +90,7 @@ def _used() -> float:
 def every_case() -> tuple[Case, ...]:
     """All cases of the lab."""
     chosen = lab()
-    return tuple(load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
+    return tuple(case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
 
 
 @cache

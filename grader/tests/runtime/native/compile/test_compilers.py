@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.labs.paged_kv.lab import lab
 from grader.system import resources, sandbox
 from grader.tests.support.programs import ACCEPTED, first_case, graded_text, right
@@ -50,7 +50,7 @@ def test_every_accepted_sample_has_all_points(compiler: str) -> None:
     chosen = lab()
     used = "_FORTIFY_SOURCE == 3" if compiler == "ubuntu" else f"__GNUC__ == {compiler.removeprefix('gcc-')}"
     assert graded_text(f"{right()}\n#if !({used})\n#error another compiler\n#endif\n", first_case()).findings == ()
-    cases = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+    cases = case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
 
     for sample in ACCEPTED:
         record = pipeline.grade(sample, chosen, cases)

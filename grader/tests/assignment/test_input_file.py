@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import toml_source
+from grader.assignment import input_file
 from grader.core.errors import RubricError
 from grader.tests.support.command import ROOT
 
@@ -22,7 +22,7 @@ def mistake(folder: Path, text: str) -> str:
     path = folder / "rubric.toml"
     path.write_text(text, encoding="utf-8", newline="")
     try:
-        toml_source.read(path, RubricError)
+        input_file.TomlTable.read(path, RubricError)
     except RubricError as error:
         (problem,) = error.problems
         assert 1 <= problem.line <= max(1, len(text.splitlines()))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.errors import CaseFileError
 from grader.core.verdict import Visibility
@@ -36,13 +36,13 @@ def written(folder: Path, operations: str, header: str = HEADER, name: str = "ca
 
 def loaded(folder: Path, operations: str, header: str = HEADER) -> Case:
     """The case that such a file holds."""
-    return load.load(written(folder, operations, header), lab().grammar, seed=1)
+    return case_files.load(written(folder, operations, header), lab().grammar, seed=1)
 
 
 def complaints(path: Path) -> list[str]:
     """What is wrong with a case file, `line: message` each."""
     with pytest.raises(CaseFileError) as caught:
-        load.load(path, lab().grammar, seed=1)
+        case_files.load(path, lab().grammar, seed=1)
     lines = str(caught.value).splitlines()
 
     assert all(line.startswith(f"{path}:") for line in lines)
@@ -57,7 +57,7 @@ def mistakes(folder: Path, operations: str, header: str = HEADER) -> list[str]:
 @cache
 def real_cases() -> list[Case]:
     """The cases of the lab."""
-    return load.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed)
+    return case_files.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed)
 
 
 @pytest.mark.parametrize(
