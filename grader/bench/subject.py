@@ -28,7 +28,6 @@ from grader.runtime.comparison import Comparison
 from grader.runtime.native.compile.project import FLAGS
 from grader.runtime.native.driver import Driver
 from grader.runtime.native.native_program import NativeProgram, native_program
-from grader.runtime.native.plan import plan
 from grader.runtime.native.replay import replay
 from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memcheck import memcheck
@@ -103,10 +102,6 @@ class Subject:
         """
         _python(_IMPORT, *modules)
 
-    def load_cases(self) -> list[Case]:
-        """Read all case files."""
-        return case_files.load_folder(self.lab.cases, self.lab.grammar, seed=self.lab.rubric.seed)
-
     def replay(self, work: Workspace, cases: Sequence[Case], program: NativeProgram | None = None) -> Replayed:
         """Run the native pass over these cases."""
         tested = program or self.program
@@ -134,10 +129,6 @@ class Subject:
     def samples(self, verdict: Verdict) -> list[Path]:
         """The labelled submissions with this verdict."""
         return sorted((ROOT / "submissions" / self.lab.name / verdict).iterdir())
-
-    def plan(self, case: Case, token: int) -> bytes:
-        """The plan that the driver reads to play this one case natively."""
-        return plan([case], [0], token=token, driver=self.driver)
 
 
 def command(arguments: Sequence[str], folder: Path) -> None:
