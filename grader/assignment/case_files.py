@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from grader.assignment.input_file import TomlTable, short, suggestion
+from grader.assignment.input_file import TomlTable, short
 from grader.core.case import Case, Expected, Generated, Grammar, Number, Signature
-from grader.core.errors import MOST_SHOWN, CaseFileError, FileProblem
+from grader.core.errors import CaseFileError, FileProblem
 from grader.core.model import Step, play
 from grader.core.verdict import Visibility
 from reference.operation import NULL, Argument, Operation, Trace
@@ -133,14 +133,11 @@ class _CaseReader:
             return range(0)
         return range(first, last + 1)
 
-    def _complain(self, line: int, message: str) -> None:
-        self.problems.append(FileProblem(self.path, line, message))
-
     def _complain_of(self, operation: Operation, message: str) -> None:
         """Report one mistake for each line: the operations that `repeat` makes of one line mostly fail alike."""
         if operation.line not in self.wrong_lines:
             self.wrong_lines.add(operation.line)
-            self._complain(operation.line, message)
+            self.table.complain_at(operation.line, message)
 
     def _header(self) -> Case:
         """Return the case without its operations, which is not checked yet."""
@@ -179,7 +176,7 @@ class _CaseReader:
         text = self.table.string("operations", "'''...''', one a line")
         below = re.search(r"^[ \t]*operations[ \t]*=[ \t]*('''|\"\"\")\r?\n", self.table.text, re.MULTILINE)
         first = self.table.line_of("operations") + (1 if below else 0)
-        yield from _OperationReader(self.grammar, self._complain).read(text, first)
+        yield from _OperationReader(self.grammar, self.table).read(text, first)
 
     def _check_targets(self, trace: Trace) -> None:
         """Check that engines are opened before they are used, and not used after they are closed."""
@@ -232,46 +229,42 @@ class _CaseReader:
 class _OperationReader:
     """Reads operations and reports, with its line, what is not an operation."""
 
-    def __init__(self, grammar: Grammar, complain: Callable[[int, str], None]) -> None:
+    def __init__(self, grammar: Grammar, table: TomlTable) -> None:
         self.grammar = grammar
-        self.complaints = 0
-        self._report = complain
+        self.table = table
+        self.complain = table.complain_at
 
     def read(self, text: str, first_line: int) -> Iterator[Operation]:
         """Yield the operations of `text`, whose first line is line `first_line` of its file."""
         count = 0
         for line, written in enumerate(text.split("\n"), start=first_line):
-            before = self.complaints
+            before = len(self.table.problems)
             for repeated, repetition in enumerate(self._repeated(line, written.strip())):
                 operation = self._operation(line, repetition)
-                if self.complaints > before:
+                if len(self.table.problems) > before:
                     break  # the next repetition of the line would have the same mistake
                 if operation is not None:
                     yield operation
                 if operation is not None or repeated:  # a repeated comment is not an operation, but takes time too
                     count += 1
                 if count > _MOST_OPERATIONS:
-                    self._complain(line, f"more than {_MOST_OPERATIONS} operations; a case is a short story")
+                    self.complain(line, f"more than {_MOST_OPERATIONS} operations; a case is a short story")
                     return
-
-    def _complain(self, line: int, message: str) -> None:
-        self.complaints += 1
-        self._report(line, message)
 
     def _repeated(self, line: int, written: str) -> Iterator[str]:
         if len(written) > _MOST_COLUMNS:
-            self._complain(line, f"the line has more than {_MOST_COLUMNS} characters; write one operation a line")
+            self.complain(line, f"the line has more than {_MOST_COLUMNS} characters; write one operation a line")
             return
         if not written.startswith("repeat "):
             yield written
             return
         match = _REPEAT.fullmatch(written)
         if match is None:
-            self._complain(line, f"write: repeat i 2..301: {self.grammar.example}, with {{i}} where the number goes")
+            self.complain(line, f"write: repeat i 2..301: {self.grammar.example}, with {{i}} where the number goes")
             return
         first, last = int(match["first"]), int(match["last"])
         if last < first:
-            self._complain(line, f"repeat counts upwards: write repeat {match['name']} {last}..{first}: ...")
+            self.complain(line, f"repeat counts upwards: write repeat {match['name']} {last}..{first}: ...")
         for value in range(first, min(last, first + _MOST_OPERATIONS) + 1):
             yield _INDEX.sub(lambda index, value=value: _indexed(index, match["name"], value), match["rest"])
 
@@ -281,25 +274,24 @@ class _OperationReader:
         words = call.split()
         if not words or ">" in call:
             if statement:
-                self._complain(line, f"cannot read {short(written)}; write: {self.grammar.example}  # comment")
+                self.complain(line, f"cannot read {short(written)}; write: {self.grammar.example}  # comment")
             return None
         at = words.pop(0)[1:] if words[0].startswith("@") and len(words) > 1 else None
         name, *arguments = words
         signature = self.grammar.operations.get(name)
         if signature is None:
-            hint = self._hint(name) or _listed(self.grammar.operations)
-            self._complain(line, f"unknown operation {short(name)}{hint}")
+            hint = (
+                self.table.hint(name, self.grammar.operations) or f"; known are: {', '.join(self.grammar.operations)}"
+            )
+            self.complain(line, f"unknown operation {short(name)}{hint}")
             return None
-        before = self.complaints
+        before = len(self.table.problems)
         target = self._target(line, at, name, signature)
         values = self._arguments(line, name, arguments, signature)
         claim = self._claim(line, name, reply.strip() if arrow else None, signature)
-        if self.complaints > before:
+        if len(self.table.problems) > before:
             return None
         return Operation(name=name, arguments=values, target=target, line=line, claim=claim, comment=comment.strip())
-
-    def _hint(self, name: str) -> str:
-        return suggestion(name, self.grammar.operations) if self.complaints < MOST_SHOWN else ""
 
     def _target(self, line: int, written: str | None, name: str, signature: Signature) -> int | None:
         if written == NULL and signature.null_target:
@@ -309,7 +301,7 @@ class _OperationReader:
         with contextlib.suppress(ValueError):
             return Number("target", 1, self.grammar.most_targets).read(written)
         allowed = f"@1 to @{self.grammar.most_targets}" + (" or @NULL" if signature.null_target else "")
-        self._complain(line, f"{short(f'@{written}')} cannot stand before {name}; write {allowed}")
+        self.complain(line, f"{short(f'@{written}')} cannot stand before {name}; write {allowed}")
         return 1
 
     def _arguments(self, line: int, name: str, words: list[str], signature: Signature) -> tuple[Argument, ...]:
@@ -319,25 +311,25 @@ class _OperationReader:
             words = words[1:]
         wanted = " ".join([name, *(parameter.name for parameter in signature.arguments)])
         if len(words) != len(signature.arguments):
-            self._complain(line, f"{name} takes {len(signature.arguments)} arguments ({wanted}), not {len(words)}")
+            self.complain(line, f"{name} takes {len(signature.arguments)} arguments ({wanted}), not {len(words)}")
             return ()
         for word, parameter in zip(words, signature.arguments, strict=True):
             try:
                 values.append(parameter.read(word))
             except ValueError:
-                self._complain(line, f"{parameter.name} of {name} must be {parameter.wanted}, not {short(word)}")
+                self.complain(line, f"{parameter.name} of {name} must be {parameter.wanted}, not {short(word)}")
         return tuple(values)
 
     def _claim(self, line: int, name: str, written: str | None, signature: Signature) -> str | None:
         if signature.is_poke:
             if written is not None:
-                self._complain(line, f"{name} is a poke and returns nothing; leave {short(f'-> {written}')} away")
+                self.complain(line, f"{name} is a poke and returns nothing; leave {short(f'-> {written}')} away")
             return None
         try:
             return signature.read_reply(written or "")
         except ValueError:
             mistake = "has no reply" if written is None else f"cannot return {short(written)}"
-            self._complain(line, f"{name} {mistake}; write {signature.wanted_replies}")
+            self.complain(line, f"{name} {mistake}; write {signature.wanted_replies}")
             return None
 
 
@@ -347,7 +339,3 @@ def _indexed(index: re.Match[str], name: str, value: int) -> str:
         return index.group(0)
     amount = int(number or 0)
     return str({None: value, "+": value + amount, "-": value - amount, "*": value * amount}[sign])
-
-
-def _listed(known: Iterable[str]) -> str:
-    return f"; known are: {', '.join(known)}"

@@ -22,7 +22,7 @@ import pickle
 import sys
 import tempfile
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -118,10 +118,7 @@ def hidden_weights(lab: Lab) -> dict[str, int] | None:
     path = lab.cases / HIDDEN_FILE
     if not path.exists():
         return None
-    return _read_weights(path, [rule.id for rule in lab.rubric.rules if rule.judged is not Judged.BUILD])
-
-
-def _read_weights(path: Path, rules: Collection[str]) -> dict[str, int]:
+    rules = [rule.id for rule in lab.rubric.rules if rule.judged is not Judged.BUILD]
     file = TomlTable.read(path, RubricError)
     file.check_keys((_KEY,))
     inner = file.values.get(_KEY)

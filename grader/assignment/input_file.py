@@ -236,7 +236,11 @@ class TomlTable:
 
     def complain(self, key: str, message: str) -> None:
         """Add a mistake to `problems`, with the line of the key."""
-        self.problems.append(FileProblem(self.path, self.line_of(key), message))
+        self.complain_at(self.line_of(key), message)
+
+    def complain_at(self, line: int, message: str) -> None:
+        """Add a mistake in this line to `problems`."""
+        self.problems.append(FileProblem(self.path, line, message))
 
     def check_keys(self, known: Collection[str]) -> None:
         """Report every key that is not in `known`."""
@@ -268,14 +272,15 @@ class TomlTable:
             return ""
         return value
 
-    def words(self, key: str, allowed: Collection[str]) -> frozenset[str]:
-        """Return the words of a list, which may be missing; each must be one of `allowed`."""
+    def words(self, key: str, allowed: Collection[str] | None = None, example: str = "") -> frozenset[str]:
+        """Return the words of a list, which may be missing; each must be one of `allowed`, where that is given."""
         value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-            self.complain(key, f'{self._full(key)} must be a list of words such as ["{next(iter(allowed))}"]')
+        if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
+            example = example or next(iter(allowed or ()), "")
+            self.complain(key, f'{self._full(key)} must be a list of words such as ["{example}"]')
             return frozenset()
         for word in value:
-            if word not in allowed:
+            if allowed is not None and word not in allowed:
                 hint = self.hint(word, allowed) or _one_of(allowed)
                 self.complain(key, f"unknown word {short(word)} in {self._full(key)}{hint}")
         return frozenset(value)

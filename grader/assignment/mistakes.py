@@ -94,12 +94,12 @@ def _kinds(file: TomlTable) -> dict[str, frozenset[str]]:
         file.complain("kinds", 'kinds must be a table: write [kinds], and below it stops = ["crash", "hang"]')
         return {}
     table = replace(file, values=values, name="kinds")
-    return {word: _free_words(table, word) for word in values}
+    return {word: table.words(word, example="hang") for word in values}
 
 
 def _clue(row: TomlTable, lab: _Known) -> Clue:
     row.check_keys(_KEYS)
-    kinds = _free_words(row, "kinds")
+    kinds = row.words("kinds", example="hang")
     where = row.choice("where", lab.predicates) if "where" in row.values else ""
     return Clue(
         rule=row.choice("rule", lab.rules),
@@ -107,8 +107,8 @@ def _clue(row: TomlTable, lab: _Known) -> Clue:
         calls=row.words("calls", lab.calls),
         facets=row.words("facets", lab.facets),
         kinds=frozenset[str]().union(*(lab.kinds.get(kind, {kind}) for kind in kinds)),
-        circumstances=_free_words(row, "circumstances"),
-        tags=_free_words(row, "tags"),
+        circumstances=row.words("circumstances", example="double-free"),
+        tags=row.words("tags", example="refused"),
         part=_text(row, "part"),
         clause=_sentence(row, lab),
         never=row.words("never", lab.calls),
@@ -141,15 +141,6 @@ def _hint(row: TomlTable) -> str:
             known = f"; one of: {', '.join(sorted(_NAMES))}"
             row.complain("hint", f"unknown name {short(name)} in the hint{row.hint(name, _NAMES) or known}")
     return hint
-
-
-def _free_words(row: TomlTable, key: str) -> frozenset[str]:
-    """Return the words of a list, whichever they are."""
-    value = row.values.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
-        row.complain(key, f'{key} must be a list of words such as ["hang"]')
-        return frozenset()
-    return frozenset(value)
 
 
 def _text(row: TomlTable, key: str) -> str:

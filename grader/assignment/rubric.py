@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.assignment.input_file import TomlTable, cut, line_of, short
 from grader.core.case import Number
-from grader.core.errors import FileProblem, RubricError
+from grader.core.errors import RubricError
 from grader.core.rubric import Rubric, Rule
 from grader.core.verdict import Judged
 
@@ -28,7 +28,8 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
     rules = [_rule(name, table, facets, calls) for name, table in file.tables("rules").items()]
     rubric = Rubric(seed=seed or 0, rules=tuple(rules))
     if not file.problems:
-        file.problems.extend([FileProblem(path, line, message) for line, message in _of_the_whole(rubric, file.text)])
+        for line, message in _of_the_whole(rubric, file.text):
+            file.complain_at(line, message)
     file.check()
     return rubric
 

@@ -33,7 +33,7 @@ def submitters(path: Path) -> Roster:
         raise ClassFileError([FileProblem(path, line, f"a line may not begin with % here{_INSTEAD}")])
     try:
         submissions = _submissions(content)
-    except _Unreadable as failure:
+    except _UnusableList as failure:
         raise ClassFileError([FileProblem(path, failure.line, f"{failure}{_INSTEAD}")]) from None
     problems: list[FileProblem] = []
     rows = []
@@ -46,7 +46,7 @@ def submitters(path: Path) -> Roster:
     return Roster(rows=tuple(rows))
 
 
-class _Unreadable(Exception):
+class _UnusableList(Exception):
     """A file is no such list, or deeper or larger than one can be."""
 
     def __init__(self, message: str, line: int) -> None:
@@ -70,10 +70,10 @@ def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
             BaseResolver.__init__(self)
             self.nodes = self.depth = 0
 
-        def failure(self, message: str) -> _Unreadable:
+        def failure(self, message: str) -> _UnusableList:
             """Return the exception for what begins with the next event."""
             mark = getattr(self.peek_event(), "start_mark", None)
-            return _Unreadable(message, mark.line + 1 if mark else 1)
+            return _UnusableList(message, mark.line + 1 if mark else 1)
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.nodes += 1
@@ -96,9 +96,9 @@ def _submissions(content: bytes) -> dict[str, tuple[int, Any]]:
         mark = getattr(failure, "problem_mark", None)
         reason = getattr(failure, "problem", None) or getattr(failure, "reason", "")
         line = mark.line if mark else content.count(b"\n", 0, getattr(failure, "position", 0))
-        raise _Unreadable(f"is not YAML ({cut(str(reason))})", line + 1) from None
+        raise _UnusableList(f"is not YAML ({cut(str(reason))})", line + 1) from None
     if not isinstance(root, yaml.MappingNode):
-        raise _Unreadable("is no list of submissions, as Gradescope exports it", 1)
+        raise _UnusableList("is no list of submissions, as Gradescope exports it", 1)
     names = ((name, about) for name, about in root.value if isinstance(name, yaml.ScalarNode))
     return {name.value[:MOST_VALUE]: (name.start_mark.line + 1, about) for name, about in names}
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from grader.core.errors import BrokenTool, CannotStart
 from grader.system import process
 from grader.system.folders import cached
-from grader.system.process import Completed, Patience
+from grader.system.process import Patience
 
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
 _PATIENCE = Patience(wall_seconds=60)
+_SYSTEM_PATH = {"PATH": "/usr/bin:/bin"}
 
 _ROOT = Path(__file__).parents[3]
 _NAMESPACES = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
@@ -46,24 +47,16 @@ def launcher() -> Path:
 
 def _make(folder: Path) -> None:
     """Compile the launcher into `folder`, statically where a static libc exists: it starts in a third of the time."""
-    done = _compiled(folder, "-static")
+    environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
+    command = ["cc", *_FLAGS, "-o", "confine", str(_HERE / "confine.c")]
+    done = process.run([*command, "-static"], cwd=folder, limits=_PATIENCE, environment=environment)
     if not done.succeeded:
-        done = _compiled(folder)
+        done = process.run(command, cwd=folder, limits=_PATIENCE, environment=environment)
     if not done.succeeded:
         raise BrokenTool(f"our own launcher does not compile:\n{done.stderr.decode(errors='replace')}")
-    paths = {"PATH": "/usr/bin:/bin"}
-    starts = process.run(["./confine", "--", "true"], cwd=folder, limits=_PATIENCE, environment=paths)
+    starts = process.run(["./confine", "--", "true"], cwd=folder, limits=_PATIENCE, environment=_SYSTEM_PATH)
     if not starts.succeeded:  # a launcher that does not work is not cached
         raise BrokenTool(f"our own launcher does not work:\n{starts.stderr.decode(errors='replace')}")
-
-
-def _compiled(folder: Path, *options: str) -> Completed:
-    return process.run(
-        ["cc", *_FLAGS, *options, "-o", "confine", str(_HERE / "confine.c")],
-        cwd=folder,
-        limits=_PATIENCE,
-        environment={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"},
-    )
 
 
 def bubble(command: str, *, readable: Iterable[str] = (), folder: Path | None = None) -> list[str]:
@@ -142,7 +135,7 @@ def _works(words: Sequence[str], around: Sequence[str] = ()) -> bool:
         [*around, str(launcher()), *words, "--", "true"],
         cwd=Path("/"),
         limits=Patience(wall_seconds=10),
-        environment={"PATH": "/usr/bin:/bin"},
+        environment=_SYSTEM_PATH,
     )
     return done.succeeded
 
