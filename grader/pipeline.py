@@ -142,14 +142,13 @@ def _pinpoint(attempt: Attempt) -> Attempt:
     source, program, observed, diagnosed = attempt.source, attempt.program, attempt.observed, attempt.diagnosed
     if source is None or program is None or observed is None or diagnosed is None or attempt.relaxed:
         return attempt
-    diagnosis = diagnosed.diagnosis
     more = attempt.lab.runtime.pinpoint(
         attempt.work,
         program,
         source=source.content,
         observed=observed,
         unplaced=unplaced(attempt.case_findings),
-        shown=diagnosis.case if diagnosis is not None else None,
+        shown=diagnosed.causes[0].cases[0] if diagnosed.causes else None,
         building=attempt.spent["build"],
         optional=attempt.optional,
     )
@@ -159,13 +158,13 @@ def _pinpoint(attempt: Attempt) -> Attempt:
 def _score(attempt: Attempt) -> Attempt:
     built = attempt.built
     builds = built is not None and attempt.can_run and not built.findings and not built.missing
-    diagnosis = attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
+    cause = attempt.diagnosed.first_cause if attempt.diagnosed is not None else None
     scores = rule_scores(
         attempt.case_findings,
         attempt.lab.rubric,
         attempt.cases,
         builds=builds,
-        diagnosed=diagnosis.rule if diagnosis is not None else None,
+        diagnosed=cause.rule if cause is not None else None,
         hidden=attempt.hidden,
     )
     return replace(attempt, scores=scores)

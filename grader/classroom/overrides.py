@@ -13,6 +13,7 @@ from pathlib import Path
 from grader.assignment.input_file import TomlTable, cut, short
 from grader.core.case import Number
 from grader.core.errors import ClassFileError
+from grader.core.losses import weighed
 from grader.core.record import Override, Record
 from grader.core.rubric import Rubric
 from grader.core.verdict import Verdict
@@ -55,7 +56,7 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
         verdict = Verdict.ACCEPTED
     elif verdict is Verdict.ACCEPTED:
         verdict = Verdict.WRONG_ANSWER
-    return replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded)
+    return weighed(replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded))
 
 
 def _override(table: TomlTable, rubric: Rubric, submissions: Collection[str]) -> Override:

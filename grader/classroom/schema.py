@@ -13,7 +13,7 @@ T = TypeVar("T")
 DAMAGE = (ValueError, TypeError, AttributeError, LookupError, zlib.error)
 """What reading a damaged value raises."""
 
-VERSION = 5
+VERSION = 6
 """PRAGMA user_version of a store with these tables. A store with another version is refused."""
 
 
@@ -85,7 +85,7 @@ TABLES = (
         verdict     TEXT NOT NULL,
         score       INTEGER NOT NULL,
         max_score   INTEGER NOT NULL,
-        rule        TEXT,                               -- of the diagnosis
+        rule        TEXT,                               -- of the first cause
         graded      TEXT NOT NULL,
         complete    INTEGER NOT NULL,
         public_only INTEGER NOT NULL,

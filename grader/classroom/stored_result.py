@@ -10,7 +10,7 @@ from grader.classroom.overrides import applied
 from grader.classroom.schema import DAMAGE, checked, checksum, packed, unpacked
 from grader.core.errors import StoreFailure
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
-from grader.core.verdict import Diagnosis, RuleScore, Verdict
+from grader.core.verdict import Cause, RuleScore, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class StoredRecord:
     score: int
     max_score: int
     rule: str | None
-    """The rule of the diagnosis."""
+    """The rule of the first cause."""
     complete: int
     public_only: int
     points: str
@@ -73,7 +73,7 @@ class StoredRecord:
             verdict=record.verdict,
             score=record.score,
             max_score=record.max_score,
-            rule=record.diagnosis.rule if record.diagnosis is not None else None,
+            rule=record.first_cause.rule if record.first_cause is not None else None,
             complete=record.complete,
             public_only=record.public_only,
             points=json.dumps({rule.rule: [rule.points, rule.max_points] for rule in record.rules}),
@@ -174,34 +174,21 @@ class Result:
     def brief(self) -> Record:
         """The part of the record that tables show; unpacking the whole record would take a hundred times as long.
 
-        It has the rule of the diagnosis and the points of the rules, but no outcomes and no findings.
+        It has the rule of the first cause and the points of the rules, but no outcomes and no findings.
         """
         stored = self.kept
         if stored is None:
             return self.record
-        cause = (
-            Diagnosis(
-                rule=stored.rule,
-                handout="",
-                case=None,
-                operation=None,
-                line=None,
-                source_line=None,
-                summary="",
-                hint="",
-            )
-            if stored.rule is not None
-            else None
-        )
+        verdict = Verdict(stored.verdict)
         record = Record(
             complete=bool(stored.complete),
             lab=self.lab,
             submission=Submission(name=self.name),
-            verdict=Verdict(stored.verdict),
+            verdict=verdict,
             score=stored.score,
             max_score=stored.max_score,
             public_only=bool(stored.public_only),
-            diagnosis=cause,
+            causes=(Cause(rule=stored.rule, verdict=verdict, sentence=""),) if stored.rule is not None else (),
             rules=stored.rules,
         )
         return self._of_its_own(record)

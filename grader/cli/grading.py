@@ -26,7 +26,7 @@ from grader.core.case import Number
 from grader.core.errors import ExitCode, ToolMissing
 from grader.core.verdict import Verdict
 from grader.report.escape import escape
-from grader.report.words import NOT_RUN
+from grader.report.phrases import NOT_RUN
 from grader.system.sandbox import LEVELS, require
 
 _MOST_JOBS = 64  # the number of unused user ids for graders

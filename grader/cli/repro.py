@@ -24,12 +24,11 @@ from grader.cli.output import check_output
 from grader.cli.parser import Parser
 from grader.cli.recognise import lab_of_submissions
 from grader.core.case import Case
-from grader.core.causes import bad_operation, findings_of, grouped
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record, write
-from grader.core.verdict import Outcome, Tool
-from grader.report.words import result_of
+from grader.core.verdict import Finding, Outcome, Tool
+from grader.report.phrases import result_of
 from grader.runtime.options import GradingOptions
 
 _WIDEST = 100
@@ -40,7 +39,11 @@ def options(parser: Parser) -> None:
     """Declare the command's options and arguments."""
     parser.argument("path", metavar="PATH", type=Path, help="The submission: the file, or a folder that holds it.")
     parser.argument(
-        "case", metavar="CASE", nargs="?", offer=case_names, help="A case; left out: the one of the diagnosis."
+        "case",
+        metavar="CASE",
+        nargs="?",
+        offer=case_names,
+        help="A case; left out: the one with which the report begins.",
     )
     lab_option(parser)
     public_option(parser)
@@ -86,7 +89,7 @@ def repro(
         return ExitCode.ACCEPTED
     outcome, operation = failing
     text = _program(record, outcome) or selected_lab.reproduce(_named(cases, outcome.case), operation - 1)
-    unseen = _unseen(selected_lab, outcome)
+    unseen = _unseen(selected_lab, record.first_finding(outcome))
     if unseen:
         lines = wrap(f"The grader saw here, and these calls alone do not show it: {unseen}", _WIDEST)
         text += "".join(f"    # {line}\n" for line in lines)
@@ -100,7 +103,7 @@ def repro(
     if unseen:
         sys.stderr.write("It passes: only the grader sees what went wrong, and a comment at its end says what.\n")
     checker = record.environment.used(Tool.MEMORY_CHECKER)
-    if checker is not None and all(finding.tool is checker.tool for finding in findings_of(record, outcome)):
+    if checker is not None and all(finding.tool is checker.tool for finding in record.findings_of(outcome)):
         name, command = checker.name, checker.name.lower()
         sys.stderr.write(f"Only {name} saw it; should the program be silent, run it as\n  {command} ./repro\n")
     return ExitCode.ACCEPTED
@@ -112,10 +115,9 @@ def _program(record: Record, outcome: Outcome) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _unseen(lab: Lab, outcome: Outcome) -> str:
+def _unseen(lab: Lab, first: Finding | None) -> str:
     """What went wrong, where only the grader can see it; "" elsewhere."""
-    difference = outcome.difference
-    return difference.seen if difference is not None and difference.facet in lab.derived else ""
+    return first.message if first is not None and first.kind in lab.derived else ""
 
 
 def _named(cases: Sequence[Case], name: str) -> Case:
@@ -131,5 +133,5 @@ def _failing(record: Record) -> tuple[Outcome, int] | None:
         raise UsageError(
             f"{record.submission.name}: {result_of(record)}, so no case can be played; `grade run` shows why"
         )
-    groups = grouped(record, record.outcomes)
-    return (groups[0].shown, max(bad_operation(record, groups[0].shown), 1)) if groups else None
+    outcomes = [record.outcome(case) for cause in record.causes for case in cause.cases[:1]]
+    return (outcomes[0], max(record.bad_operation(outcomes[0]), 1)) if outcomes else None

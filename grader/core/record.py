@@ -14,12 +14,12 @@ from grader.core.errors import unwritable
 from grader.core.optional_stages import StageFailure
 from grader.core.picture import Picture
 from grader.core.sanitize import plain_parts
-from grader.core.verdict import Advice, CallStage, Diagnosis, Finding, Outcome, RuleScore, Tool, Verdict
+from grader.core.verdict import Advice, Audience, CallStage, Cause, Finding, Outcome, RuleScore, Tool, Verdict
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-SCHEMA = "paged-kv-grader/record/1"
+SCHEMA = "paged-kv-grader/record/2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,8 @@ class Record:
     `max_score` is less than all points."""
     would_score: int | None = None
     """For a `compile_error`: the score if it were built without -Werror or with stubs. It never counts."""
-    diagnosis: Diagnosis | None = None
+    causes: tuple[Cause, ...] = ()
+    """Why it fails: the most likely cause first, then the most costly one."""
     stages: tuple[CallStage, ...] = ()
     """How far each demanded call is, when something goes wrong."""
     rules: tuple[RuleScore, ...] = ()
@@ -158,6 +159,50 @@ class Record:
         for name, value in plain_parts(self).items():
             object.__setattr__(self, name, value)
 
+    @property
+    def first_cause(self) -> Cause | None:
+        """The cause with which every report begins."""
+        return self.causes[0] if self.causes else None
+
+    @property
+    def build_findings(self) -> list[Finding]:
+        """What is wrong with the build."""
+        return [finding for finding in self.findings if finding.case is None]
+
+    def outcome(self, case: str) -> Outcome:
+        """Return the outcome of a case. Raises `KeyError` when the case was not played."""
+        for outcome in self.outcomes:
+            if outcome.case == case:
+                return outcome
+        raise KeyError(case)
+
+    def findings_of(self, outcome: Outcome) -> list[Finding]:
+        """Return the findings of a case; the first one is why it fails."""
+        return [self.findings[place] for place in outcome.findings]
+
+    def first_finding(self, outcome: Outcome) -> Finding | None:
+        """Return the finding that says why a case fails; None when there is none."""
+        return self.findings[outcome.findings[0]] if outcome.findings else None
+
+    def bad_operation(self, outcome: Outcome) -> int:
+        """Return the operation, counted from 1, at which a case first went wrong; 0 when it is unknown."""
+        first = self.first_finding(outcome)
+        return (first.operation if first is not None else None) or 0
+
+    def causes_for(self, audience: Audience) -> list[Cause]:
+        """Return the causes with the cases that this reader may see, and what these cases cost.
+
+        The first cause stays first; the others are in the order of that cost.
+        """
+        outcomes = {outcome.case: outcome for outcome in self.outcomes if not outcome.hidden_from(audience)}
+        causes = []
+        for cause in self.causes:
+            cases = tuple(case for case in cause.cases if case in outcomes)
+            if cases:
+                causes.append(replace(cause, cases=cases, points=sum(outcomes[case].points for case in cases)))
+        first = [cause for cause in causes[:1] if cause.cases[0] in self.causes[0].cases[:1]]
+        return first + sorted(causes[len(first) :], key=lambda cause: (-cause.points, -len(cause.cases)))
+
     def same_result(self, other: Record) -> bool:
         """Whether both records have the same result, apart from what depends on machine and time."""
         return _comparable(self) == _comparable(other)
@@ -166,18 +211,14 @@ class Record:
 def _comparable(record: Record) -> Record:
     """Return the record without what depends on machine and time, such as the line at which a hanging call was."""
     hangs = {finding.case for finding in record.findings if finding.verdict is Verdict.TIME_LIMIT_EXCEEDED}
-    diagnosis = record.diagnosis
-    if diagnosis is not None and diagnosis.case in hangs:
-        diagnosis = replace(diagnosis, source_line=None, hint="")
     return replace(
         record,
         findings=tuple(
-            replace(finding, source=()) if finding.case in hangs else finding for finding in record.findings
+            replace(finding, source=(), hint="") if finding.case in hangs else finding for finding in record.findings
         ),
-        outcomes=tuple(
-            replace(outcome, cause="", hint="") if outcome.case in hangs else outcome for outcome in record.outcomes
+        causes=tuple(
+            replace(cause, lines=(), hint="") if hangs.intersection(cause.cases) else cause for cause in record.causes
         ),
-        diagnosis=diagnosis,
         cpu_seconds={},
         environment=Environment(),
         protection=Protection(),

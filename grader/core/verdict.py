@@ -46,6 +46,13 @@ class Visibility(StrEnum):
     HIDDEN = "hidden"
 
 
+class Audience(StrEnum):
+    """The reader of a report. Of a hidden case, students see title and rule; instructors see everything."""
+
+    STUDENT = "student"
+    INSTRUCTOR = "instructor"
+
+
 class Stage(StrEnum):
     """How far a demanded call is, by the public cases."""
 
@@ -90,6 +97,9 @@ class Finding:
     rule: str
     verdict: Verdict
     message: str
+    """What is wrong, in one sentence."""
+    hint: str = ""
+    """What the student should look at, where this is why its case fails."""
     tool: Tool = Tool.REPLAY
     kind: str = ""
     case: str | None = None
@@ -113,26 +123,6 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeDifference:
-    """The first place where a case went wrong, whichever rule it belongs to."""
-
-    operation: int
-    line: int
-    call: str
-    facet: str
-    field: str
-    expected: str
-    actual: str
-    said: str = ""
-    """The same in one sentence, where "field is actual, expected ..." does not describe it."""
-
-    @property
-    def seen(self) -> str:
-        """What is wrong, in one sentence."""
-        return self.said or f"{self.field} is {self.actual}, expected {self.expected}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepShown:
     """One operation of a case as a report shows it; `actual` is None when it was not reached."""
 
@@ -148,7 +138,7 @@ class StepShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of one case. `findings` are positions in the record's list."""
+    """The result of one case."""
 
     case: str
     title: str
@@ -162,18 +152,23 @@ class Outcome:
     clean: bool
     """Whether the program did everything as the handout requires, without a leak or a memory error."""
     findings: tuple[int, ...] = ()
-    difference: OutcomeDifference | None = None
-    cause: str = ""
-    """Failing cases with the same cause are one group in a report."""
-    hint: str = ""
-    """What the student should look at to correct it."""
-    broken: str = ""
-    """The sentence of the handout that was broken, with its place."""
-    plain: bool = True
-    """Whether it has only calls of the demanded functions, and no odd setting. Such a case is shown before others."""
+    """Positions in the record's list. The first finding is why the case fails."""
+    points: float = 0.0
+    """The points that it costs, approximately: a rule's lost points are divided by weight among its failing cases."""
     steps: tuple[StepShown, ...] = ()
     clauses: tuple[str, ...] = ()
     """For a failing case: the text of the sentences in `handout`."""
+
+    def hidden_from(self, audience: Audience) -> bool:
+        """Whether this reader must not see what the case does."""
+        return self.visibility is Visibility.HIDDEN and audience is not Audience.INSTRUCTOR
+
+    @property
+    def tested(self) -> list[str]:
+        """What it tests, with the places in the handout: `Task 2: create_sequence returns NULL when ...`."""
+        places = [name.partition("/")[0] for name in self.handout]
+        clauses = [f"{place}: {clause}" for place, clause in zip(places, self.clauses, strict=False)]
+        return clauses or list(self.handout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,17 +197,32 @@ class CallStage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
-    """The most likely broken rule, and what to look at."""
+class Cause:
+    """Why a submission fails: the rule that it breaks, what to look at, and the cases that fail for it."""
 
     rule: str
-    handout: str
-    case: str | None
-    operation: int | None
-    line: int | None
-    source_line: SourceLine | None
-    summary: str
-    hint: str
-    broken: str = ""
+    verdict: Verdict
+    sentence: str
+    """What was seen in the case to show."""
+    clause: str = ""
     """The sentence of the handout that was broken, with its place."""
-    also: tuple[str, ...] = ()
+    hint: str = ""
+    """What the student should look at to correct it."""
+    lines: tuple[SourceLine, ...] = ()
+    """The submission's lines in the case to show, innermost call first."""
+    cases: tuple[str, ...] = ()
+    """The failing cases that it explains, the one to show first; none for a build that fails."""
+    call: str = ""
+    """The name of the call that went wrong in the case to show."""
+    operation: int = 0
+    """The operation that went wrong there, counted from 1; 0 when it is unknown."""
+    points: float = 0.0
+    """The points that it costs, approximately."""
+
+    @property
+    def summary(self) -> str:
+        """What was seen, and at which operation."""
+        if not self.operation:
+            return self.sentence
+        call = "" if self.sentence.startswith(f"{self.call} ") else f"{self.call} at "
+        return f"{call}operation {self.operation}: {self.sentence}"

@@ -15,10 +15,9 @@ from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.rubric import Rule
 from grader.core.symptom import Symptom
 from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
-from grader.judge.correlate import Patterns, calls_of
+from grader.judge.calls import Patterns, calls_of, stages
 from grader.judge.evidence import Evidence, evidence, finding_of
 from grader.judge.mistakes import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
-from grader.judge.progress import stages
 from grader.runtime.comparison import Comparison
 from grader.runtime.protocol import Observations, Unplaced
 from grader.runtime.source_lines import Named, Place
@@ -69,6 +68,12 @@ class CaseFindings:
     def first(self) -> list[Evidence]:
         """The evidence at the first bad operation."""
         return [piece for piece in self.evidence if piece.operation == self.first_wrong]
+
+    def refine(self, cause: Evidence) -> None:
+        """Replace the cause by one with better lines, among the evidence too where it is a symptom."""
+        if cause.symptom is not None:
+            self.evidence = [cause if piece is self.cause else piece for piece in self.evidence]
+        self.cause = cause
 
     def facets(self, rule: Rule) -> frozenset[str]:
         """Return the facets of all that counts for this rule.
@@ -235,29 +240,31 @@ def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
 
 
 def _findings(case: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
-    """Yield the findings for the record: the first difference, and everything about memory, each with its rule."""
-    rule = case.clue.rule if case.clue is not None else case.comparison.case.rule
-    if case.cause is not None and case.cause.difference is not None:
-        difference = case.cause.difference
+    """Yield the findings for the record: why the case fails, then everything else about memory, each with its rule."""
+    cause, comparison = case.cause, case.comparison
+    rule = case.clue.rule if case.clue is not None else comparison.case.rule
+    if cause is not None and cause.difference is not None:
+        difference = cause.difference
         yield Finding(
             rule=rule,
             verdict=Verdict.WRONG_ANSWER,
             kind=difference.facet,
-            case=case.comparison.case.name,
-            operation=case.cause.operation + 1,
+            case=comparison.case.name,
+            operation=cause.operation + 1,
             field=difference.field,
             expected=difference.expected,
             actual=difference.actual,
-            message=case.hint,
-            source=case.cause.source,
+            message=difference.seen,
+            hint=case.hint,
+            source=cause.source,
         )
         yield from _breach(case, clues, patterns)
+    elif cause is not None and cause.symptom is not None:
+        yield replace(finding_of(cause.symptom, comparison, rule), hint=case.hint)
     for piece in case.evidence:
-        if piece.symptom is not None:
+        if piece.symptom is not None and piece is not cause:
             judged = Judged.LEAK if piece.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
-            yield finding_of(
-                piece.symptom, case.comparison, rule if piece is case.cause else lab.rubric.judged(judged, rule)
-            )
+            yield finding_of(piece.symptom, comparison, lab.rubric.judged(judged, rule))
 
 
 def _name_line(case: CaseFindings, clues: ClueTable, patterns: Patterns, searched_line: Named | None) -> None:
@@ -269,10 +276,10 @@ def _name_line(case: CaseFindings, clues: ClueTable, patterns: Patterns, searche
     cause, named = case.cause, _named(case)
     if cause is not None and cause.symptom is not None and cause.at_origin:
         access = next((other for other in case.first() if _is_access(other)), cause)
-        case.cause = replace(cause, symptom=replace(cause.symptom, lines=access.source))
+        case.refine(replace(cause, symptom=replace(cause.symptom, lines=access.source)))
     if cause is not None and searched_line is not None and searched_line.explains_all:
         symptom = replace(cause.symptom, lines=searched_line.lines) if cause.symptom is not None else None
-        case.cause = replace(cause, searched=searched_line.lines, symptom=symptom)
+        case.refine(replace(cause, searched=searched_line.lines, symptom=symptom))
     if cause is None or cause.difference is None or (case.cause is not None and case.cause.culprits):
         return
     clue = clue_alone(named, case.comparison, clues, patterns) if named is not None else None

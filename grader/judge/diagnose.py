@@ -1,4 +1,4 @@
-"""Find the most likely broken rule: the rule that explains most of the failing cases."""
+"""Decide why a submission fails: its causes, the case that shows each, and the most likely one among them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from grader.assignment.lab import Clue, Lab
-from grader.core.verdict import CallStage, Diagnosis, Stage, Verdict, Visibility
+from grader.assignment.lab import Lab
+from grader.core.verdict import CallStage, Cause, Stage, Verdict, Visibility
 from grader.judge.causes import CaseFindings
-from grader.judge.evidence import Evidence
 from grader.judge.mistakes import operation_of
+from grader.judge.score import passes
 from grader.runtime.comparison import End
-from reference.operation import Operation
 
 _TELLING_VOTE = 2
 """The vote of a difference with a note: what was confused with what is better evidence than the result alone."""
@@ -23,25 +22,73 @@ _CLEANUP_VOTE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
-    """The diagnosis of a submission, and its verdict."""
+    """Why a submission fails, and its verdict."""
 
-    diagnosis: Diagnosis | None
+    causes: tuple[Cause, ...]
+    """The most likely one first. What they cost is not known before the score."""
     verdict: Verdict
     stages: tuple[CallStage, ...] = ()
     """The stage of each call, when something went wrong."""
 
+    @property
+    def first_cause(self) -> Cause | None:
+        """The most likely cause; None where nothing fails."""
+        return self.causes[0] if self.causes else None
+
 
 def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab: Lab) -> Diagnosed:
-    """Name the rule that explains most of the failing cases, and show it by a public case where one failed.
+    """Group the failing cases by cause, and put the cause first that explains most of them.
 
-    For an unfinished file only the first call that is in work is diagnosed, and the rest is ignored.
+    A public case shows a cause where one failed.
     """
-    failing = [case for case in cases if case.clue is not None and case.cause is not None]
+    groups: dict[str, list[CaseFindings]] = {}
+    for case in cases:
+        if case.cause is not None or not passes(case, lab.rubric.rule(case.comparison.case.rule)):
+            groups.setdefault(case.group or case.comparison.case.name, []).append(case)
+    explained = [case for case in cases if case.clue is not None and case.cause is not None]
+    if not explained:
+        causes = tuple(_cause(members) for members in groups.values())
+        return Diagnosed(causes=causes, verdict=Verdict.ACCEPTED)
+    first = _most_likely(explained, by_call, lab)
+    for members in groups.values():
+        members.sort(key=lambda case: (case is not first, *_difficulty(case, _rule(case), lab)))
+    in_order = sorted(groups.values(), key=lambda members: members[0] is not first)
+    assert first.cause is not None
+    causes = tuple(_cause(members) for members in in_order)
+    return Diagnosed(causes=causes, verdict=first.cause.verdict, stages=by_call)
+
+
+def _cause(members: Sequence[CaseFindings]) -> Cause:
+    """Return the cause of these cases, as the first of them shows it."""
+    shown = members[0]
+    case, cause, cases = shown.comparison.case, shown.cause, tuple(member.comparison.case.name for member in members)
+    if cause is None:
+        return Cause(rule=case.rule, verdict=Verdict.WRONG_ANSWER, sentence=case.title, cases=cases)
+    return Cause(
+        rule=_rule(shown),
+        verdict=cause.verdict,
+        sentence=cause.sentence,
+        clause=shown.broken,
+        hint=shown.hint,
+        lines=cause.source,
+        cases=cases,
+        call=operation_of(cause, shown.comparison).name,
+        operation=cause.operation + 1,
+    )
+
+
+def _rule(case: CaseFindings) -> str:
+    return case.clue.rule if case.clue is not None else case.comparison.case.rule
+
+
+def _most_likely(explained: list[CaseFindings], by_call: Sequence[CallStage], lab: Lab) -> CaseFindings:
+    """Return the case that shows the rule which explains most of the failing cases.
+
+    For an unfinished file only the first call that is in work counts.
+    """
     failing = [
-        case for case in failing if case.comparison.end is not End.NO_TIME
-    ] or failing  # a lack of time only follows from other cases
-    if not failing:
-        return Diagnosed(diagnosis=None, verdict=Verdict.ACCEPTED)
+        case for case in explained if case.comparison.end is not End.NO_TIME
+    ] or explained  # a lack of time only follows from other cases
     failing = _of_the_next_call(failing, by_call)
     rules = _rules_of_groups(failing)
     votes: dict[str, float] = {}
@@ -52,13 +99,7 @@ def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab:
     rule = next((rule for rule in ranked if rule in public), ranked[0])
     own = [case for case in failing if _rule_of(case, rules) == rule]
     candidates = _largest_group(_most_common_verdict([case for case in own if not _is_hidden(case)] or own))
-    shown = min(candidates, key=lambda case: _difficulty(case, rule, lab))
-    clue, cause = shown.clue, shown.cause
-    assert clue is not None
-    assert cause is not None
-    also = tuple(other for other in ranked if other not in (rule, clue.rule))
-    diagnosis = _diagnosis(shown, clue, cause, lab, also=also)
-    return Diagnosed(diagnosis=diagnosis, verdict=cause.verdict, stages=by_call)
+    return min(candidates, key=lambda case: _difficulty(case, rule, lab))
 
 
 def _of_the_next_call(failing: list[CaseFindings], by_call: Sequence[CallStage]) -> list[CaseFindings]:
@@ -143,11 +184,10 @@ def _difficulty(case: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
 
     A call that closes everything comes late: it often does the same as other calls, so their failures show there again.
     """
-    assert case.cause is not None
-    operation = operation_of(case.cause, case.comparison)
+    comparison, cause = case.comparison, case.cause
+    operations = comparison.case.trace.operations
+    operation = operation_of(cause, comparison) if cause is not None else operations[-1]
     closes = lab.grammar.operations[operation.name].closes
-    comparison = case.comparison
-    state = sum(len(step.record) for step in comparison.played.steps[:1])
     return (
         _is_hidden(case),
         operation.implicit and not closes,
@@ -155,28 +195,6 @@ def _difficulty(case: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
         closes,
         comparison.case.rule != rule,
         comparison.case.name.partition("/")[0] not in operation.name,
-        len(comparison.case.trace.operations),
-        state,
+        len(operations),
+        sum(len(step.record) for step in comparison.played.steps[:1]),
     )
-
-
-def _diagnosis(shown: CaseFindings, clue: Clue, cause: Evidence, lab: Lab, *, also: tuple[str, ...]) -> Diagnosis:
-    case = shown.comparison.case
-    operation = case.trace.operations[min(cause.operation, len(case.trace.operations) - 1)]
-    return Diagnosis(
-        rule=clue.rule,
-        handout=lab.rubric.rule(clue.rule).handout,
-        case=case.name,
-        operation=cause.operation + 1,
-        line=operation.line,
-        source_line=cause.source[0] if cause.source else None,
-        summary=_summary(operation, cause),
-        hint=shown.hint,
-        broken=shown.broken,
-        also=also,
-    )
-
-
-def _summary(operation: Operation, cause: Evidence) -> str:
-    call = "" if cause.sentence.startswith(f"{operation.name} ") else f"{operation.name} at "
-    return f"{call}operation {cause.operation + 1}: {cause.sentence}"

@@ -216,5 +216,5 @@ def _label_problems(lab: Lab, record: Record, label: dict[str, Any], expected: V
 
 
 def _result(record: Record) -> str:
-    summary = f": {record.diagnosis.rule}: {record.diagnosis.summary}" if record.diagnosis is not None else ""
+    summary = f": {record.first_cause.rule}: {record.first_cause.summary}" if record.first_cause is not None else ""
     return f"{record.verdict}, {record.score}/{record.max_score}{summary}"

@@ -11,14 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from grader.core.causes import Audience, is_hidden
 from grader.core.record import Record
-from grader.core.verdict import Outcome
-from grader.report.decided import decisions_of
-from grader.report.document import Document
+from grader.core.verdict import Audience, Outcome
+from grader.report.document import Document, web_page
+from grader.report.phrases import NOT_RUN, counted, decisions_of, needs_person, result_of
 from grader.report.view import View
-from grader.report.web import web_page
-from grader.report.words import NOT_RUN, counted, needs_person, result_of
 
 SUSPECT = 0.3
 """A case that more than this share of the class fails may itself be wrong, or require what the handout does not say."""
@@ -132,7 +129,7 @@ class _Seen:
             self._failing.update(failing)
         submission = replace(record.submission, source=(), notes=())
         small = replace(
-            record, submission=submission, outcomes=(), findings=(), advice=(), pictures=(), diagnosis=None, output=""
+            record, submission=submission, outcomes=(), findings=(), advice=(), pictures=(), causes=(), output=""
         )
         remarks = tuple(filter(None, [*decisions_of(record), needs_person(record)]))
         verdict, ran = result_of(record), bool(record.outcomes)
@@ -148,7 +145,7 @@ class _Seen:
                 name=name,
                 title=outcome.title,
                 rule=outcome.rule,
-                hidden=is_hidden(outcome, self._audience),
+                hidden=outcome.hidden_from(self._audience),
                 failing=self._failing[name],
                 judged=self._judged[name],
             )

@@ -10,11 +10,10 @@ from typing import Any
 
 from grader.core.record import Record
 from grader.core.verdict import RuleScore
-from grader.report.decided import decision_of
 from grader.report.document import Document, as_json
+from grader.report.phrases import decision_of, part_of
+from grader.report.rule_summary import judged
 from grader.report.view import View
-from grader.report.why import judged
-from grader.report.words import part_of
 
 _VARIABLES = {
     "classroom": ("CLASSROOM",),

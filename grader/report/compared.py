@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from grader.core.picture import Shape
-from grader.core.verdict import Outcome
+from grader.core.verdict import Finding
 from grader.report.drawn import DrawnPanel, DrawnRow, DrawnScene, cell_name, field_names
 
 _MOST_ROWS = 5
@@ -87,7 +87,7 @@ class _Row(NamedTuple):
         return any(cell.mark is not Mark.NONE or cell.expected != cell.before for cell in self.cells)
 
 
-def compared(scenes: Sequence[DrawnScene], at: int, outcome: Outcome) -> Compared | None:
+def compared(scenes: Sequence[DrawnScene], at: int, first: Finding | None) -> Compared | None:
     """Return the three states of the scene at position `at`, None when nothing in it changed or is wrong."""
     scene = scenes[at]
     met: dict[tuple[str, str], Sequence[str]] = {}
@@ -95,7 +95,7 @@ def compared(scenes: Sequence[DrawnScene], at: int, outcome: Outcome) -> Compare
         met |= {(panel.title, row.label): [cell.actual for cell in row.cells] for row in panel.rows}
     cells = [panel for panel in scene.panels if panel.shape is not Shape.SENTENCES]
     shown = [(panel, _selected_rows([_row(panel, row, met, known=at > 0) for row in panel.rows])) for panel in cells]
-    tables = [(panel, _together(panel, rows)) for panel, rows in _with_first(shown, outcome) if rows]
+    tables = [(panel, _together(panel, rows)) for panel, rows in _with_first(shown, first) if rows]
     if not tables:
         return None
     return Compared(
@@ -144,9 +144,9 @@ def _selected_rows(rows: Sequence[_Row]) -> list[_Row]:
 _Shown = list[tuple[DrawnPanel, list[_Row]]]
 
 
-def _with_first(shown: _Shown, outcome: Outcome) -> _Shown:
+def _with_first(shown: _Shown, difference: Finding | None) -> _Shown:
     """Mark one cell as the first: the wrong cell that the difference names, else the first wrong cell."""
-    names = field_names(outcome.difference.field) if outcome.difference is not None else ()
+    names = field_names(difference.field) if difference is not None and difference.field else ()
     wrong = [
         (panel, row, place)
         for panel, rows in shown

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from grader.core.picture import Panel, Picture, Row, Scene, Shape
-from grader.core.verdict import Outcome, StepShown
+from grader.core.verdict import Finding, Outcome, StepShown
 
 _MOST_WORDS = 6
 
@@ -83,8 +83,8 @@ class DrawnScene:
     """The number of sentences that were left out."""
 
 
-def drawn(picture: Picture, outcome: Outcome) -> tuple[DrawnScene, ...]:
-    """Return the scenes of a picture, with the operations of its case."""
+def drawn(picture: Picture, outcome: Outcome, first: Finding | None) -> tuple[DrawnScene, ...]:
+    """Return the scenes of a picture, with the operations of its case; `first` is why the case fails."""
     steps = {step.number: step for step in outcome.steps}
     scenes = []
     before: _Before | None = None
@@ -94,7 +94,7 @@ def drawn(picture: Picture, outcome: Outcome) -> tuple[DrawnScene, ...]:
         panels = tuple(_panel(panel, picture, before) for panel in scene.panels)
         words = list(_words(panels)) if scene.reached else []
         if scene.operation == picture.operation and scene.reached:
-            words = _first(words, outcome)
+            words = _first(words, first)
         scenes.append(
             DrawnScene(
                 step=steps[scene.operation],
@@ -118,10 +118,9 @@ def field_names(field: str) -> tuple[str, ...]:
     return field, field.replace(": ", ", ", 1)
 
 
-def _first(words: list[str], outcome: Outcome) -> list[str]:
+def _first(words: list[str], difference: Finding | None) -> list[str]:
     """Put the first difference first. If no panel shows it (a reply, for example), add a sentence for it."""
-    difference = outcome.difference
-    if difference is None:
+    if difference is None or not difference.field:
         return words
     place = tuple(f"{name}{behind}" for name in field_names(difference.field) for behind in (":", " to "))
     if not any(text.startswith(place) for text in words):

@@ -11,9 +11,9 @@ from itertools import chain
 
 from grader.core.record import Record
 from grader.report.document import Document, as_gnu_message, as_log, joined
+from grader.report.phrases import no_points_of, points_of, result_of
 from grader.report.problems import advised, causes, decided, file_of
 from grader.report.view import View
-from grader.report.words import no_points_of, points_of, result_of
 
 
 def render(record: Record, view: View) -> Document:

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from grader.core.record import Record, Student
-from grader.report.decided import decisions_of
 from grader.report.document import Document, as_csv, as_json, joined
-from grader.report.why import judged
-from grader.report.words import NOT_RUN, needs_person, part_of
+from grader.report.phrases import NOT_RUN, decisions_of, needs_person, part_of
+from grader.report.rule_summary import judged
 
 K = TypeVar("K")
 _Row = list[str | float | None]
@@ -55,7 +54,7 @@ def own(records: Iterable[Record], missing: Iterable[Student] = ()) -> Document:
     about = ["submission", "name", "sid", "email", "section", "verdict", "score", "max_score", "diagnosis"]
     table: _Table[str] = _Table([*about, "complete", "overrides"])
     for record in records:
-        cause = record.diagnosis.rule if record.diagnosis is not None else ""
+        cause = record.first_cause.rule if record.first_cause is not None else ""
         result: _Row = [record.verdict.value, record.score, record.max_score, cause]
         result += ["yes" if record.complete else "no", _decided(record)]
         points = {rule: points for (rule, _), points in _points(record).items()}

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from grader.core.causes import Audience
 from grader.core.record import Record
-from grader.core.verdict import RuleScore
+from grader.core.verdict import Audience, RuleScore
 from grader.report import text
-from grader.report.brief import Part
 from grader.report.document import Document, as_json
+from grader.report.rule_summary import judged, rule_summary
+from grader.report.text import Part
 from grader.report.view import View
-from grader.report.why import judged, why
 
 
 def render(record: Record, view: View) -> Document:
@@ -49,7 +48,7 @@ def _test(record: Record, number: int, rule: RuleScore, audience: Audience) -> d
         "score": rule.points,
         "max_score": rule.max_points,
         "status": "passed" if rule.points == rule.max_points else "failed",
-        "output": why(record, rule, audience),
+        "output": rule_summary(record, rule, audience),
         "tags": [rule.rule],
         "visibility": "visible",
     }

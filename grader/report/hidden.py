@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grader.core.causes import Audience, HiddenLoss, clauses_of, hidden_losses, is_hidden
+from grader.core.losses import HiddenLoss, hidden_losses
 from grader.core.record import Record
-from grader.core.verdict import Outcome
+from grader.core.verdict import Audience, Outcome
 from grader.report.page import Page, dim, glued, strong
-from grader.report.words import points_about
+from grader.report.phrases import points_about
 
 MOST_TITLES = 6
 
@@ -52,7 +52,7 @@ def hidden_briefly(page: Page, record: Record, audience: Audience, most: int) ->
 def hidden_head(record: Record, losses: list[HiddenLoss], audience: Audience) -> str:
     """Return the heading: how many hidden cases cost points, and how many points."""
     failing = {outcome.case for loss in losses for outcome in loss.outcomes}
-    hidden = sum(is_hidden(outcome, audience) for outcome in record.outcomes)
+    hidden = sum(outcome.hidden_from(audience) for outcome in record.outcomes)
     points = points_about(sum(loss.points for loss in losses))
     return f"Hidden cases: points lost in {len(failing)} of {hidden}, {points} in all"
 
@@ -79,4 +79,4 @@ def sentences(loss: HiddenLoss, most: int) -> list[str]:
     """Return what the handout says about the cases, each sentence once."""
     if loss.handout:
         return [f"handout: {loss.handout}"]
-    return list(dict.fromkeys(clause for outcome in loss.outcomes[:most] for clause in clauses_of(outcome)))[:most]
+    return list(dict.fromkeys(clause for outcome in loss.outcomes[:most] for clause in outcome.tested))[:most]

@@ -5,35 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grader.core.causes import (
-    Audience,
-    Group,
-    findings_of,
-    grouped,
-    hidden_losses,
-    hint_of,
-    is_hidden,
-    leading_finding,
-    lost_points,
-)
 from grader.core.chart import ComparedChart
+from grader.core.losses import hidden_losses
 from grader.core.record import Record
-from grader.core.verdict import Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
-from grader.report.closing import graded_how, repro_name
-from grader.report.colours import coloured
-from grader.report.decided import decisions_of
-from grader.report.document import Document
+from grader.core.verdict import Audience, Cause, Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
+from grader.report.document import Document, web_page
 from grader.report.drawn import DrawnScene, drawn
-from grader.report.focus import focus, what_it_means
+from grader.report.excerpt import coloured
+from grader.report.footer import graded_how, repro_name
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
-from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next, is_unfinished
-from grader.report.trace import FULL, bad_place, besides, case_file, notation_of
-from grader.report.view import View
-from grader.report.web import web_page
-from grader.report.words import (
+from grader.report.phrases import (
     all_pass,
     cost_of,
     counted,
+    decisions_of,
     failures_of,
     incomplete_of,
     no_points_of,
@@ -42,6 +27,10 @@ from grader.report.words import (
     result_of,
     withheld_of,
 )
+from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next, is_unfinished
+from grader.report.start_here import focus, what_it_means
+from grader.report.trace import FULL, besides, call_at, notation_of, place_of
+from grader.report.view import View
 
 _MOST_CAUSES = 6
 _MOST_TITLES = 12
@@ -54,7 +43,9 @@ _OURS = {Tool.REPLAY: "the cases", Tool.SCAN: "the grader"}
 def render(record: Record, view: View) -> Document:
     """Return the whole page. Of hidden cases, students see title and rule."""
     audience = view.audience
-    groups = _groups(record, audience)
+    causes = [] if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR) else record.causes_for(audience)
+    causes = asked_now(record, causes)
+    shown = [record.outcome(cause.cases[0]) for cause in causes[:_MOST_CAUSES]]
     return web_page(
         "submission",
         title=f"{record.submission.name}: {result_of(record)}",
@@ -71,11 +62,11 @@ def render(record: Record, view: View) -> Document:
         coloured=coloured,
         hidden_points=_hidden_points(record),
         tasks=[(task, counted(task.cases, "public case"), points_about(task.lost)) for task in by_task(record)],
-        causes=[_cause(record, group) for group in groups[:_MOST_CAUSES]],
-        brief=[(group.shown.title, cost_of(group)) for group in groups[_MOST_CAUSES:]],
+        causes=[_card(record, cause) for cause in causes[:_MOST_CAUSES]],
+        brief=[(record.outcome(cause.cases[0]).title, cost_of(cause)) for cause in causes[_MOST_CAUSES:]],
         hidden=_hidden(record, audience),
         withheld={score.rule: withheld_of(score) for score in record.rules},
-        notation="; ".join(notation_of(record, (group.shown for group in groups[:_MOST_CAUSES]), FULL)),
+        notation="; ".join(notation_of(record, shown, FULL)),
         lines=record.submission.source,
         marks=_marks(record, audience),
         graded=list(graded_how(record)),
@@ -84,16 +75,8 @@ def render(record: Record, view: View) -> Document:
 
 def _hidden_points(record: Record) -> str:
     """Return approximately what hidden cases cost in addition; empty when they cost nothing."""
-    lost = lost_points(record)
-    hidden = sum(lost.get(outcome.case, 0) for outcome in record.outcomes if outcome.visibility is Visibility.HIDDEN)
+    hidden = sum(outcome.points for outcome in record.outcomes if outcome.visibility is Visibility.HIDDEN)
     return points_about(hidden) if hidden else ""
-
-
-def _groups(record: Record, audience: Audience) -> list[Group]:
-    if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
-        return []
-    visible = (outcome for outcome in record.outcomes if not is_hidden(outcome, audience))
-    return asked_now(record, grouped(record, visible))
 
 
 def _notes(record: Record, audience: Audience) -> Iterator[str]:
@@ -111,20 +94,19 @@ def _notes(record: Record, audience: Audience) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Cause:
-    """A cause, the case that represents it, and the pictures of that case."""
+class _Card:
+    """A cause, the case that shows it, and the pictures of that case."""
 
-    rule: str
+    cause: Cause
     cost: str
     outcome: Outcome
     hidden: bool
     file: str
-    number: int
     call: str
-    message: str
-    source: tuple[SourceLine, ...]
-    hint: str
-    broken: str
+    first: Finding | None
+    """Why the case fails."""
+    field: str
+    """What differs, where the values beside it say how; else empty."""
     before: tuple[StepShown, ...]
     """Operations that are only listed: those before the first scene; without scenes, those up to the bad one."""
     scenes: tuple[DrawnScene, ...]
@@ -140,43 +122,34 @@ class _Cause:
     others: tuple[Outcome, ...]
 
 
-def _cause(record: Record, group: Group) -> _Cause:
-    outcome = group.shown
-    leading = leading_finding(record, outcome)
-    number, line = bad_place(record, outcome)
+def _card(record: Record, cause: Cause) -> _Card:
+    outcome, *others = map(record.outcome, cause.cases)
+    first, number = record.first_finding(outcome), cause.operation
     picture = next((drawing for drawing in record.pictures if drawing.case == outcome.case), None)
-    scenes = drawn(picture, outcome) if picture is not None else ()
-    first = scenes[0].step.number if scenes else number + 1 if number else len(outcome.steps) + 1
+    scenes = drawn(picture, outcome, first) if picture is not None else ()
+    first_drawn = scenes[0].step.number if scenes else number + 1 if number else len(outcome.steps) + 1
     at = [place for place, scene in enumerate(scenes) if scene.step.number <= number]
-    return _Cause(
-        rule=leading.rule if leading is not None else outcome.rule,
-        cost=cost_of(group),
+    values = f" is {first.actual}, expected {first.expected}" if first is not None and first.field else ""
+    return _Card(
+        cause=cause,
+        cost=cost_of(cause),
         outcome=outcome,
-        hidden=is_hidden(outcome, Audience.STUDENT),
-        file=case_file(record, outcome.case) + (f":{line}" if line else ""),
-        number=number,
-        call=next((step.call for step in outcome.steps if step.number == number), ""),
-        message=leading.message if leading is not None else "",
-        source=leading.source if leading is not None else (),
-        hint=hint_of(record, group) or _first_hint(record, group),
-        broken=group.shown.broken,
-        before=tuple(step for step in outcome.steps if step.number < first),
+        hidden=outcome.hidden_from(Audience.STUDENT),
+        file=place_of(record, outcome),
+        call=call_at(outcome, number),
+        first=first,
+        field=cause.sentence.removesuffix(values) if values else "",
+        before=tuple(step for step in outcome.steps if step.number < first_drawn),
         scenes=scenes,
         at=at[-1] if at else 0,
         charts=picture.charts if picture is not None else (),
         undrawn=picture is not None and number > 0 and all(scene.step.number < number for scene in scenes),
-        besides=tuple(besides(findings_of(record, outcome), leading)),
+        besides=tuple(besides(record.findings_of(outcome))),
         program="\n".join(picture.program) if picture is not None else "",
         program_name=repro_name(record),
         program_command=record.environment.reproduce,
-        others=group.others,
+        others=tuple(others),
     )
-
-
-def _first_hint(record: Record, group: Group) -> str:
-    """Return the diagnosis's hint for the diagnosed case, so that it is shown beside the picture too; else ""."""
-    diagnosis = record.diagnosis
-    return diagnosis.hint if diagnosis is not None and diagnosis.case == group.shown.case else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +185,7 @@ class _Mark:
 
 def _marks(record: Record, audience: Audience) -> dict[int, list[_Mark]]:
     """Return the messages by line of the source, in line order: findings and advice that this reader may see."""
-    secret = {outcome.case for outcome in record.outcomes if is_hidden(outcome, audience)}
+    secret = {outcome.case for outcome in record.outcomes if outcome.hidden_from(audience)}
     by_message: dict[tuple[int, str], _Mark] = {}
     for finding in record.findings:
         line = _line(record, finding.source)
@@ -245,10 +218,8 @@ def _add(by_message: dict[tuple[int, str], _Mark], line: int, mark: _Mark) -> No
 
 
 def _message(finding: Finding) -> str:
-    """Return the message of a finding; for a difference, where the message is a hint, the values precede it."""
-    if not finding.field or finding.case is None:
-        return finding.message
-    return f"{finding.field} is {finding.actual}, expected {finding.expected}. {finding.message}".strip()
+    """Return what is wrong, and what to look at."""
+    return f"{finding.message.removesuffix('.')}. {finding.hint}" if finding.hint else finding.message
 
 
 def _line(record: Record, source: tuple[SourceLine, ...]) -> int:

@@ -13,14 +13,12 @@ from collections import Counter
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
-from grader.core.causes import Audience, grouped, is_hidden, leading_finding
 from grader.core.record import Record
-from grader.core.verdict import Outcome, RuleScore, Verdict
-from grader.report.decided import decision_of
+from grader.core.verdict import Audience, Outcome, RuleScore, Verdict
 from grader.report.document import Document, as_xml
+from grader.report.phrases import decision_of, points_of, result_of
+from grader.report.rule_summary import case_in_full, judged, not_run, rule_summary
 from grader.report.view import View
-from grader.report.why import case_in_full, judged, not_run, why
-from grader.report.words import points_of, result_of
 
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 """The elements that say how a case ended, and the attributes that count them. A case without any of them passed."""
@@ -50,8 +48,7 @@ class _Suites:
 
     def __init__(self, record: Record, audience: Audience) -> None:
         self.record, self.audience = record, audience
-        visible = [outcome for outcome in record.outcomes if not is_hidden(outcome, audience)]
-        self.shown = {group.shown.case for group in grouped(record, visible)}
+        self.shown = {cause.cases[0] for cause in record.causes_for(audience)}
         """The cases that represent their causes and are shown in full; the others say only what is wrong."""
 
     def suite(self, rule: RuleScore) -> ET.Element:
@@ -78,7 +75,7 @@ class _Suites:
         seen: Counter[str] = Counter()
         for outcome in outcomes:
             seen[outcome.title] += 1
-            hidden = " (hidden)" if is_hidden(outcome, self.audience) else ""
+            hidden = " (hidden)" if outcome.hidden_from(self.audience) else ""
             yield f"{outcome.title}{hidden}" + (f" ({seen[outcome.title]})" if seen[outcome.title] > 1 else "")
 
     def _rule(self, case: ET.Element, rule: RuleScore) -> None:
@@ -89,7 +86,7 @@ class _Suites:
         else:
             verdict, message = self.record.verdict, f"{rule.points} of {rule.max_points} points"
             bad = ET.SubElement(case, _tag(verdict), type=verdict, message=message)
-            bad.text = why(self.record, rule, self.audience)
+            bad.text = rule_summary(self.record, rule, self.audience)
 
     def _case(self, case: ET.Element, outcome: Outcome, settled: str) -> None:
         """Fill the element of a case, which fails when it costs points of its rule.
@@ -97,7 +94,7 @@ class _Suites:
         What it costs other rules is shown in their suites. Where people gave the rule all its points, a failing case is
         marked as skipped, with their decision (`settled`).
         """
-        hidden = is_hidden(outcome, self.audience)
+        hidden = outcome.hidden_from(self.audience)
         if outcome.passed:
             return
         if settled:
@@ -107,7 +104,7 @@ class _Suites:
             message = "a hidden case; what it does is not shown"
             ET.SubElement(case, "failure", type="hidden", message=message).text = message
             return
-        leading = leading_finding(self.record, outcome)
+        leading = self.record.first_finding(outcome)
         message = leading.message if leading is not None else ""
         bad = ET.SubElement(case, _tag(outcome.verdict), type=outcome.verdict, message=message)
         whole = outcome.case in self.shown

@@ -6,22 +6,13 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from grader.core.causes import (
-    Audience,
-    findings_of,
-    grouped,
-    guilty_of,
-    hidden_losses,
-    is_hidden,
-    leading_finding,
-    of_the_build,
-)
+from grader.core.losses import guilty_of, hidden_losses
 from grader.core.record import Override, Record
-from grader.core.verdict import Finding, Outcome, SourceLine, Tool, Verdict
-from grader.report.decided import said_of
+from grader.core.verdict import Audience, Finding, Outcome, SourceLine, Tool, Verdict
 from grader.report.hidden import titles
+from grader.report.phrases import cost_of, counted, said_of
 from grader.report.progress import asked_now, is_for_later, is_in_unwritten, is_unfinished
-from grader.report.words import cost_of, counted
+from grader.report.trace import call_at
 
 _MOST_TITLES = 12
 
@@ -49,10 +40,10 @@ def causes(record: Record, audience: Audience) -> Iterator[Problem]:
 
 def _causes(record: Record, audience: Audience) -> Iterator[Problem]:
     yield from _building(record)
-    for group in asked_now(record, grouped(record, _visible(record, audience))):
-        problem = _problem(group.shown, leading_finding(record, group.shown))
-        cases = frozenset(outcome.case for outcome in group.outcomes)
-        yield replace(problem, message=f"{problem.message} ({cost_of(group)})", cases=cases)
+    for cause in asked_now(record, record.causes_for(audience)):
+        outcome = record.outcome(cause.cases[0])
+        problem = _problem(outcome, record.first_finding(outcome))
+        yield replace(problem, message=f"{problem.message} ({cost_of(cause)})", cases=frozenset(cause.cases))
     yield from _hidden(record, audience)
 
 
@@ -64,20 +55,21 @@ def each_found(record: Record, audience: Audience) -> Iterator[Problem]:
 def _each_found(record: Record, audience: Audience) -> Iterator[Problem]:
     yield from _building(record)
     problems: dict[tuple[object, ...], Problem] = {}
-    visible = _visible(record, audience)
-    first = [group.shown for group in grouped(record, visible)[:1]]
-    for outcome in visible:
-        if outcome not in first and is_for_later(record, outcome):
+    causes = record.causes_for(audience)
+    cause_of = {case: place for place, cause in enumerate(causes) for case in cause.cases}
+    for outcome in (outcome for outcome in record.outcomes if outcome.case in cause_of):
+        is_first = outcome.case == causes[0].cases[0]
+        if not is_first and is_for_later(record, outcome):
             continue
         seen = set()
         findings: list[Finding | None] = [
             finding
-            for place, finding in enumerate(findings_of(record, outcome))
-            if (outcome in first and not place) or not is_in_unwritten(record, outcome, finding.operation)
+            for place, finding in enumerate(record.findings_of(outcome))
+            if (is_first and not place) or not is_in_unwritten(record, outcome, finding.operation)
         ]
         for finding in findings or [None]:
             problem = _problem(outcome, finding)
-            key = (problem.tool, problem.rule, problem.kind, problem.source[:1] or outcome.cause)
+            key = (problem.tool, problem.rule, problem.kind, problem.source[:1] or cause_of[outcome.case])
             if key not in seen:
                 problems[key] = (
                     replace(problems[key], cases=problems[key].cases | problem.cases) if key in problems else problem
@@ -138,33 +130,21 @@ def file_of(record: Record) -> str:
 
 
 def _building(record: Record) -> Iterator[Problem]:
-    for finding in of_the_build(record):
+    for finding in record.build_findings:
         yield Problem(
             rule=finding.rule, message=finding.message, tool=finding.tool, kind=finding.kind, source=finding.source
         )
 
 
-def _visible(record: Record, audience: Audience) -> list[Outcome]:
-    """Return the failing cases that this reader may see."""
-    return [
-        outcome
-        for outcome in record.outcomes
-        if outcome.verdict is not Verdict.ACCEPTED and not is_hidden(outcome, audience)
-    ]
-
-
 def _message(outcome: Outcome, finding: Finding | None) -> str:
     """Return what went wrong, what to look at, and the case and operation."""
-    seen = outcome.difference if finding is None else finding
-    values = f"{seen.field}: expected {seen.expected}, yours {seen.actual}" if seen and seen.expected else ""
-    if outcome.difference is not None and outcome.difference.said and finding is not None and finding.field:
-        values = outcome.difference.said
-    number = seen.operation if seen is not None else None
-    call = next((step.call for step in outcome.steps if step.number == number), "")
+    number = finding.operation if finding is not None else None
+    call = call_at(outcome, number) if number else ""
     at = f", operation {number}" + (f" ({call})" if call else "") if number else ""
-    message = finding.message if finding is not None else ""
-    parts = (values, message, f"{outcome.title}: case {outcome.case}{at}")
-    return " ".join(f"{part.removesuffix('.')}." for part in parts if part)
+    parts = [finding.message, finding.hint] if finding is not None else []
+    return " ".join(
+        f"{part.removesuffix('.')}." for part in (*parts, f"{outcome.title}: case {outcome.case}{at}") if part
+    )
 
 
 def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
@@ -178,7 +158,7 @@ def _hidden(record: Record, audience: Audience) -> Iterator[Problem]:
     by_rule = {loss.rule: list(loss.outcomes) for loss in hidden_losses(record, audience)}
     if not by_rule:
         for outcome in record.outcomes:
-            if is_hidden(outcome, audience) and outcome.verdict is not Verdict.ACCEPTED:
+            if outcome.hidden_from(audience) and outcome.verdict is not Verdict.ACCEPTED:
                 by_rule.setdefault(outcome.rule, []).append(outcome)
     for rule, failing in by_rule.items():
         listed = "; ".join(titles(failing, _MOST_TITLES))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.core.causes import Group, bad_operation, lost_points
 from grader.core.record import Record
-from grader.core.verdict import CallStage, Outcome, Stage, Verdict, Visibility
+from grader.core.verdict import CallStage, Cause, Outcome, Stage, Verdict, Visibility
 from grader.report.page import Page, Span, bad, dim, good
 
 STAGE_WORDS = {
@@ -34,7 +33,7 @@ def how_to_begin(record: Record) -> str:
 
 def is_for_later(record: Record, outcome: Outcome) -> bool:
     """Whether the case only shows that a call does nothing yet."""
-    return is_in_unwritten(record, outcome, bad_operation(record, outcome))
+    return is_in_unwritten(record, outcome, record.bad_operation(outcome))
 
 
 def is_in_unwritten(record: Record, outcome: Outcome, number: int | None) -> bool:
@@ -48,15 +47,15 @@ def _words(outcome: Outcome, number: int | None) -> list[str]:
     return next((step.call.split() for step in outcome.steps if step.number == number), [])
 
 
-def asked_now(record: Record, groups: list[Group]) -> list[Group]:
+def asked_now(record: Record, causes: list[Cause]) -> list[Cause]:
     """Return the first cause, and of the others those that are more than a call that is not written yet."""
-    return groups[:1] + [group for group in groups[1:] if not is_for_later(record, group.shown)]
+    return causes[:1] + [cause for cause in causes[1:] if not is_for_later(record, record.outcome(cause.cases[0]))]
 
 
 def is_next(record: Record) -> bool:
     """Whether the report begins with a case that only shows that a call does nothing yet."""
-    case = record.diagnosis.case if record.diagnosis is not None else None
-    return any(outcome.case == case and is_for_later(record, outcome) for outcome in record.outcomes)
+    cases = record.first_cause.cases[:1] if record.first_cause is not None else ()
+    return any(is_for_later(record, record.outcome(case)) for case in cases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +72,19 @@ class TaskPoints:
 
 def by_task(record: Record) -> list[TaskPoints]:
     """Return what each call cost, in the handout's order; empty when nothing is wrong. Hidden cases are left out."""
-    lost = lost_points(record)
-    wrong: dict[str, list[str]] = {call_stage.call: [] for call_stage in record.stages}
+    wrong: dict[str, list[Outcome]] = {call_stage.call: [] for call_stage in record.stages}
     for outcome in record.outcomes:
         if outcome.verdict is not Verdict.ACCEPTED and outcome.visibility is Visibility.PUBLIC:
-            words = _words(outcome, bad_operation(record, outcome))
+            words = _words(outcome, record.bad_operation(outcome))
             for call in [word for word in words if word in wrong][:1]:
-                wrong[call].append(outcome.case)
+                wrong[call].append(outcome)
     return [
         TaskPoints(
             task=call_stage.task,
             call=call_stage.call,
             stage=call_stage.stage,
             cases=len(wrong[call_stage.call]),
-            lost=sum(lost.get(case, 0) for case in wrong[call_stage.call]),
+            lost=sum(outcome.points for outcome in wrong[call_stage.call]),
         )
         for call_stage in record.stages
     ]

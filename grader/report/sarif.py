@@ -14,11 +14,10 @@ from urllib.parse import quote
 
 from grader.core.record import Record
 from grader.core.verdict import RuleScore, SourceLine, Tool
-from grader.report.decided import said_of
 from grader.report.document import Document, as_sarif
+from grader.report.phrases import counted, part_of, said_of
 from grader.report.problems import Problem, advised, decided, each_found, file_of
 from grader.report.view import View
-from grader.report.words import counted, part_of
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT = "%SRCROOT%"

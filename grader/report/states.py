@@ -8,8 +8,8 @@ from itertools import zip_longest
 
 from grader.report.compared import Compared, ComparedPanel, Mark
 from grader.report.escape import cells, escape
-from grader.report.focus import Focus
 from grader.report.page import Page, Span, Style, dim, pad, strong
+from grader.report.start_here import Focus
 
 _MOST_COLUMNS = 80
 _INDENT = 4

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from grader.core.record import Record
 from grader.report import text
-from grader.report.brief import Part
 from grader.report.document import Document, as_markdown
+from grader.report.phrases import points_of, result_of
+from grader.report.rule_summary import judged
+from grader.report.text import Part
 from grader.report.view import View
-from grader.report.why import judged
-from grader.report.words import points_of, result_of
 
 _MOST_DETAILS = 20_000
 """In characters. An escaped one takes up to 12 bytes; GitHub accepts 1 MiB per step, and drops a longer summary."""

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from grader.core.causes import bad_operation, findings_of, leading_finding
 from grader.core.record import Record
 from grader.core.verdict import EXCEPTION, Finding, Outcome, SourceLine, StepShown, Verdict, Visibility
 from grader.report.page import Page, Span, Style, bad, dim, pad, strong
@@ -46,19 +45,17 @@ def called_from(source: Sequence[SourceLine]) -> str:
 
 def show_case(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL) -> None:
     """Write the case: title, place, trace, difference, lines of the student's file."""
-    _, line = bad_place(record, outcome)
-    place = case_file(record, outcome.case) + (f":{line}" if line else "")
     page.write(strong(outcome.title), indent=_INDENT)
     hidden = "  (hidden from students)" if outcome.visibility is Visibility.HIDDEN else ""
-    page.write(f"{place}{hidden}", indent=_INDENT)
+    page.write(f"{place_of(record, outcome)}{hidden}", indent=_INDENT)
     page.blank()
     show_trace(page, record, outcome, fold)
 
 
 def show_trace(page: Page, record: Record, outcome: Outcome, fold: Fold = FULL, *, already_shown: bool = False) -> None:
     """Write the operations and what went wrong; what the page has `already_shown` is left out."""
-    leading = leading_finding(record, outcome)
-    number, _ = bad_place(record, outcome)
+    leading = record.first_finding(outcome)
+    number = record.bad_operation(outcome)
     columns = _Columns(page, _folded(outcome.steps, number, fold))
     columns.head()
     raises = leading is not None and leading.kind == EXCEPTION
@@ -89,7 +86,7 @@ def notation_of(record: Record, outcomes: Iterable[Outcome], fold: Fold) -> list
     shown = {
         word
         for outcome in outcomes
-        for step in _folded(outcome.steps, bad_place(record, outcome)[0], fold)
+        for step in _folded(outcome.steps, record.bad_operation(outcome), fold)
         for text in (step.call, step.expected, step.actual or "")
         for word in text.split()
     }
@@ -101,12 +98,16 @@ def notation_of(record: Record, outcomes: Iterable[Outcome], fold: Fold) -> list
     return meanings
 
 
-def bad_place(record: Record, outcome: Outcome) -> tuple[int, int]:
-    """Return the bad operation and its line in the case file (0 when it has no line)."""
-    number = bad_operation(record, outcome)
-    if outcome.difference is not None:
-        return number, outcome.difference.line
-    return number, next((step.line for step in outcome.steps if step.number == number), 0)
+def place_of(record: Record, outcome: Outcome) -> str:
+    """Return the path of the case file, with the line of the operation that went wrong where it has one."""
+    number = record.bad_operation(outcome)
+    line = next((step.line for step in outcome.steps if step.number == number), 0)
+    return case_file(record, outcome.case) + (f":{line}" if line else "")
+
+
+def call_at(outcome: Outcome, number: int) -> str:
+    """Return an operation of a case as it is written; "" when the report has no such operation."""
+    return next((step.call for step in outcome.steps if step.number == number), "")
 
 
 def _folded(steps: Sequence[StepShown], number: int, fold: Fold) -> list[StepShown]:
@@ -196,48 +197,40 @@ def _what_went_wrong(
 ) -> None:
     """Write the first difference, or the finding that ended the case, directly below its operation."""
     indent = _INDENT + len(_MARK) + 1
-    wrong = what_is_wrong(record, outcome)
-    if wrong and not already_shown:
-        page.write(bad("wrong"), f"     {wrong}", indent=indent, hang=indent + 10)
-    elif outcome.difference is not None and _returned_right(outcome, outcome.difference.operation):
+    if leading is not None and leading.message and not already_shown:
+        page.write(bad("wrong"), f"     {leading.message}", indent=indent, hang=indent + 10)
+    elif leading is not None and leading.field and _returned_right(outcome, leading.operation):
         page.write(bad("wrong"), "     not what the call returned, but what it left behind", indent=indent)
     if leading is not None and leading.source and (not already_shown or len(leading.source) > 1):
         page.write(strong("your code"), f" {called_from(leading.source)}", indent=indent, hang=indent + 10)
-    for text in besides(findings_of(record, outcome), leading):
+    for text in besides(record.findings_of(outcome)):
         page.write(dim("besides"), f"   {text}", indent=indent, hang=indent + 10)
 
 
-def _returned_right(outcome: Outcome, number: int) -> bool:
+def _returned_right(outcome: Outcome, number: int | None) -> bool:
     return any(step.number == number and step.actual == step.expected for step in outcome.steps)
 
 
-def what_is_wrong(record: Record, outcome: Outcome) -> str:
-    """Return what was seen first in a case, in one sentence; empty when neither a difference nor a finding says it."""
-    if outcome.difference is not None:
-        return outcome.difference.seen
-    leading = leading_finding(record, outcome)
-    return leading.message if leading is not None else ""
-
-
-def besides(findings: Sequence[Finding], leading: Finding | None) -> Iterator[str]:
-    """Yield what else was found in the case, each thing once; all lost memory in one sentence."""
-    others = [finding for finding in findings if finding is not leading and finding.message and not finding.field]
+def besides(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield what was found in a case besides its first finding, each thing once; all lost memory in one sentence."""
+    if not findings:
+        return
+    leading, *others = findings
     leaks = [finding for finding in others if finding.verdict is Verdict.MEMORY_LEAK]
-    messages = {leading.message} if leading is not None else set()
     fresh: dict[object, Finding] = {}
     for finding in others:
-        if finding not in leaks and finding.message not in messages:
+        if finding not in leaks and finding.message not in ("", leading.message):
             fresh.setdefault(finding.source or finding.message, finding)
     for finding in list(fresh.values())[:_MOST_FINDINGS]:
         details = (
             [] if not finding.source or str(finding.source[0]) in finding.message else [called_from(finding.source)]
         )
-        if leading is not None and finding.operation not in (None, leading.operation):
+        if finding.operation not in (None, leading.operation):
             details.insert(0, f"operation {finding.operation}")
         yield f"{finding.message} ({'; '.join(details)})" if details else finding.message
     if len(fresh) > _MOST_FINDINGS:
         yield f"and {len(fresh) - _MOST_FINDINGS} more"
-    own = leading.source[:1] if leading is not None else ()
-    lines = dict.fromkeys(str(finding.source[0]) for finding in leaks if finding.source and finding.source[:1] != own)
+    elsewhere = (finding for finding in leaks if finding.source and finding.source[:1] != leading.source[:1])
+    lines = dict.fromkeys(str(finding.source[0]) for finding in elsewhere)
     if lines:
         yield f"the memory allocated at {', '.join(lines)} is never freed"

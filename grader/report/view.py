@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from grader.core.causes import Audience
 from grader.core.record import Record, Student
+from grader.core.verdict import Audience
 from grader.report.document import Document
 
 

@@ -11,22 +11,21 @@ import grader
 from grader.assignment.lab import Lab
 from grader.attempt import Attempt
 from grader.core.errors import DriverError
+from grader.core.losses import weighed
 from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Environment, Record, Submission, UsedTool
 from grader.core.sanitize import decoded, decoded_lines
 from grader.core.verdict import (
-    Diagnosis,
-    Finding,
+    Cause,
     Outcome,
-    OutcomeDifference,
     StepShown,
     Verdict,
 )
 from grader.judge.causes import CaseFindings
 from grader.judge.score import passes, total
 from grader.result.draw_states import pictures
-from grader.runtime.comparison import Comparison
+from grader.runtime.program import Built
 from grader.system import resources, sandbox
 
 _MOST_OUTPUT = 4000
@@ -54,7 +53,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         outcomes.append(_outcome(case_findings, lab, places))
     score = total(attempt.scores)
     max_score = sum(rule.max_points for rule in attempt.scores)
-    without_pictures = Record(
+    result = Record(
         lab=lab.name,
         submission=Submission(
             name=source.name,
@@ -69,7 +68,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         max_score=max_score,
         public_only=attempt.hidden is not None,
         would_score=would_score,
-        diagnosis=_diagnosis(attempt),
+        causes=tuple(_causes(attempt)),
         stages=attempt.diagnosed.stages if attempt.diagnosed is not None else (),
         rules=attempt.scores,
         outcomes=tuple(outcomes),
@@ -90,10 +89,11 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         ),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
     )
+    result = weighed(result)
     drawn = optional.run(
-        OptionalStage.PICTURES, partial(pictures, without_pictures, attempt.comparisons, lab, draw), otherwise=()
+        OptionalStage.PICTURES, partial(pictures, result, attempt.comparisons, lab, draw), otherwise=()
     )
-    return replace(without_pictures, pictures=drawn, failed_stages=tuple(dict.fromkeys(optional.failures)))
+    return replace(result, pictures=drawn, failed_stages=tuple(dict.fromkeys(optional.failures)))
 
 
 def _used(attempt: Attempt) -> Iterator[UsedTool]:
@@ -105,7 +105,7 @@ def _used(attempt: Attempt) -> Iterator[UsedTool]:
 
 def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:
     if attempt.built is not None and attempt.built.findings:
-        return Verdict.REJECTED if attempt.built.rejected else Verdict.COMPILE_ERROR
+        return _of_build(attempt.built)
     if score == max_score:
         return Verdict.ACCEPTED
     if attempt.diagnosed is None or attempt.diagnosed.verdict is Verdict.ACCEPTED:
@@ -113,23 +113,23 @@ def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:
     return attempt.diagnosed.verdict
 
 
-def _diagnosis(attempt: Attempt) -> Diagnosis | None:
-    """Return the diagnosis: the first finding of a failing build, else the diagnosis of the cases."""
+def _of_build(built: Built) -> Verdict:
+    return Verdict.REJECTED if built.rejected else Verdict.COMPILE_ERROR
+
+
+def _causes(attempt: Attempt) -> Iterator[Cause]:
+    """Yield the first finding of a failing build, then the causes of failing cases."""
     if attempt.built is not None and attempt.built.findings:
-        first: Finding = attempt.built.findings[0]
-        rule = attempt.lab.rubric.rule(first.rule)
-        return Diagnosis(
-            rule=rule.id,
-            handout=rule.handout,
-            case=None,
-            operation=None,
-            line=None,
-            source_line=first.source[0] if first.source else None,
-            summary=first.message,
+        first = attempt.built.findings[0]
+        yield Cause(
+            rule=first.rule,
+            verdict=_of_build(attempt.built),
+            sentence=first.message,
             hint=first.field if first.kind in ("compiler", "linker") else "",
-            also=tuple(score.rule for score in attempt.scores if attempt.can_run and score.points < score.max_points),
+            lines=first.source[:1],
         )
-    return attempt.diagnosed.diagnosis if attempt.diagnosed is not None else None
+    if attempt.diagnosed is not None:
+        yield from attempt.diagnosed.causes
 
 
 def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> Outcome:
@@ -149,38 +149,16 @@ def _outcome(case_findings: CaseFindings, lab: Lab, places: tuple[int, ...]) -> 
         passed=passed,
         clean=clean,
         findings=places,
-        difference=_difference(case_findings),
-        cause=case_findings.group,
-        hint=case_findings.hint,
-        broken=case_findings.broken,
-        plain=case_findings.plain,
-        steps=() if clean else _steps(comparison, lab),
+        steps=() if clean else _steps(case_findings, lab),
         clauses=() if passed and clean else tuple(lab.grammar.clauses[name] for name in case.handout),
     )
 
 
-def _difference(case_findings: CaseFindings) -> OutcomeDifference | None:
-    """The first difference, including physical ids."""
-    if case_findings.cause is None or case_findings.cause.difference is None:
-        return None
-    difference = case_findings.cause.difference
-    operation = case_findings.comparison.case.trace.operations[case_findings.cause.operation]
-    return OutcomeDifference(
-        operation=case_findings.cause.operation + 1,
-        line=operation.line,
-        call=str(operation),
-        facet=difference.facet,
-        field=difference.field,
-        expected=difference.expected,
-        actual=difference.actual,
-        said=difference.said,
-    )
-
-
-def _steps(comparison: Comparison, lab: Lab) -> tuple[StepShown, ...]:
+def _steps(case_findings: CaseFindings, lab: Lab) -> tuple[StepShown, ...]:
     """The operations as a report shows them; of a long trace those up to shortly after the first failure."""
+    comparison = case_findings.comparison
     operations = comparison.case.trace.operations
-    last = max((deviation.operation for deviation in comparison.deviations[:1]), default=comparison.ended_at)
+    last = case_findings.first_wrong if case_findings.first_wrong >= 0 else comparison.ended_at
     start = max(0, min(last + 3, len(operations)) - _MOST_STEPS)
     shown = []
     for number, operation in list(enumerate(operations))[start : start + _MOST_STEPS]:

@@ -18,10 +18,9 @@ from itertools import groupby
 
 from grader.assignment.lab import Lab
 from grader.core.case import Case
-from grader.core.causes import Audience, bad_operation, grouped, is_hidden
 from grader.core.picture import Drawing, Panel, Part, Picture, Row, Scene, Shape
 from grader.core.record import Record
-from grader.core.verdict import Outcome
+from grader.core.verdict import Audience, Cause, Outcome
 from grader.result.draw_charts import charts
 from grader.runtime.comparison import Comparison
 from reference.oracle import CannotGoOn, CannotPoke
@@ -53,19 +52,18 @@ def pictures(
     by_name = {comparison.case.name: comparison for comparison in comparisons}
     if drawing is Drawing.ALL:
         return tuple(_picture(record, outcome, by_name[outcome.case], lab) for outcome in _shown(record))
-    case = record.diagnosis.case if record.diagnosis is not None and drawing is Drawing.FIRST else None
-    return tuple(
-        _picture(record, outcome, by_name[case], lab, first_only=True)
-        for outcome in record.outcomes
-        if outcome.case == case
-    )
+    cases = record.first_cause.cases[:1] if record.first_cause is not None and drawing is Drawing.FIRST else ()
+    return tuple(_picture(record, record.outcome(case), by_name[case], lab, first_only=True) for case in cases)
 
 
 def _shown(record: Record) -> list[Outcome]:
     """The cases that a report for instructors shows, then those that a report for students shows instead."""
-    public = [outcome for outcome in record.outcomes if not is_hidden(outcome, Audience.STUDENT)]
-    groups = [*grouped(record, record.outcomes)[:_MOST_PICTURES], *grouped(record, public)[:_MOST_PICTURES]]
-    return list({group.shown.case: group.shown for group in groups}.values())
+    shown = dict.fromkeys(cause.cases[0] for reader in reversed(Audience) for cause in _of(record, reader))
+    return [record.outcome(case) for case in shown]
+
+
+def _of(record: Record, reader: Audience) -> list[Cause]:
+    return record.causes_for(reader)[:_MOST_PICTURES]
 
 
 def _picture(
@@ -73,7 +71,8 @@ def _picture(
 ) -> Picture:
     """Draw one case; `first_only` draws only the operation that went wrong and the one before it."""
     operations = comparison.case.trace.operations
-    bad = min(max(bad_operation(record, outcome), 1), len(operations))
+    first = record.first_finding(outcome)
+    bad = min(max((first.operation if first is not None else None) or 1, 1), len(operations))
     rows = _Rows()
     scenes: list[Scene] = []
     before, after = (1, 0) if first_only else (_BEFORE, _AFTER)

@@ -129,7 +129,7 @@ def test_there_are_a_dozen_accepted_samples_in_their_own_styles() -> None:
 def test_conforming_variants_keep_every_point(names: tuple[str, ...]) -> None:
     """In all cases, with Valgrind; several in one program."""
     record = graded_text(programs()[names], *every_case(), valgrind=True)
-    why = record.diagnosis.summary if record.diagnosis is not None else ""
+    why = record.first_cause.summary if record.first_cause is not None else ""
 
     assert (record.score, record.verdict, why) == (100, Verdict.ACCEPTED, "")
     assert record.findings == ()

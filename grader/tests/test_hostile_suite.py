@@ -73,7 +73,7 @@ def wrong_records(hostile: list[Hostile], batch: Batch) -> Iterator[str]:
         if record.verdict is Verdict.ACCEPTED and Verdict.ACCEPTED in sample.honest:
             if record.score != record.max_score or record.findings:
                 yield f"{sample.name}: {record.score} points, {len(record.findings)} findings"
-        elif record.diagnosis is None or not record.diagnosis.summary:
+        elif record.first_cause is None or not record.first_cause.summary:
             yield f"{sample.name}: nobody is told what happened"
 
 

@@ -195,8 +195,9 @@ def test_an_outcome_tells_its_story_only_when_it_failed() -> None:
     assert (failed.passed, failed.clean, clean.passed, clean.clean) == (False, False, True, True)
     assert clean.steps == ()
     assert [step.call for step in failed.steps] == [str(operation) for operation in first_case().trace.operations]
-    assert failed.difference is not None
-    assert (failed.difference.operation, failed.difference.facet) == (4, "written")
+    first = record.first_finding(failed)
+    assert first is not None
+    assert (first.operation, first.kind) == (4, "written")
     assert [record.findings[place].case for place in failed.findings] == ["made/first"] * len(failed.findings)
 
 

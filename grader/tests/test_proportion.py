@@ -39,7 +39,7 @@ class Sample:
     @property
     def named(self) -> str:
         """The rule of the diagnosis."""
-        return self.record.diagnosis.rule if self.record.diagnosis is not None else "nothing"
+        return self.record.first_cause.rule if self.record.first_cause is not None else "nothing"
 
 
 @cache
@@ -135,14 +135,18 @@ def test_every_wrong_sample_is_told_what_to_look_at() -> None:
         sample.name
         for sample in samples()
         if sample.verdict is not Verdict.ACCEPTED
-        and (sample.record.diagnosis is None or not sample.record.diagnosis.summary)
+        and (sample.record.first_cause is None or not sample.record.first_cause.summary)
     ]
     homeless = [
         sample.name
         for sample in samples()
         if sample.single
-        and sample.record.diagnosis is not None
-        and not (sample.record.diagnosis.case and sample.record.diagnosis.operation and sample.record.diagnosis.hint)
+        and sample.record.first_cause is not None
+        and not (
+            sample.record.first_cause.cases[0]
+            and sample.record.first_cause.operation
+            and sample.record.first_cause.hint
+        )
     ]
 
     assert (silent, homeless) == ([], [])
@@ -151,11 +155,9 @@ def test_every_wrong_sample_is_told_what_to_look_at() -> None:
 def test_crashes_and_memory_errors_come_with_a_line() -> None:
     """For nearly all samples that crash, hang, leak or misuse memory."""
     kinds = {Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED, Verdict.MEMORY_ERROR, Verdict.MEMORY_LEAK}
-    about = [sample for sample in samples() if sample.verdict in kinds and sample.record.diagnosis is not None]
+    about = [sample for sample in samples() if sample.verdict in kinds and sample.record.first_cause is not None]
     blind = [
-        sample.name
-        for sample in about
-        if sample.record.diagnosis is not None and sample.record.diagnosis.source_line is None
+        sample.name for sample in about if sample.record.first_cause is not None and not sample.record.first_cause.lines
     ]
 
     assert len(about) >= 20

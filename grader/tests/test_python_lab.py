@@ -61,15 +61,15 @@ def test_a_right_shelf_has_all_points(tmp_path: Path) -> None:
 def test_a_wrong_shelf_is_told_what_to_mend(tmp_path: Path) -> None:
     """By the known mistake, the sentence, the line after which the queue was wrong, and the state."""
     record = graded(tmp_path, WRONG)
-    diagnosis = record.diagnosis
+    diagnosis = record.first_cause
 
     assert record.verdict is Verdict.WRONG_ANSWER
     assert diagnosis is not None
-    assert (diagnosis.rule, diagnosis.case, diagnosis.operation) == ("giving", "share/given_back_in_order", 3)
+    assert (diagnosis.rule, diagnosis.cases[0], diagnosis.operation) == ("giving", "share/given_back_in_order", 3)
     assert "boxes go to the end of the queue" in diagnosis.hint
-    assert diagnosis.broken.startswith("Part 2: give lowers the number of users")
-    assert diagnosis.source_line is not None
-    assert "self.free[:0] = boxes" in WRONG.splitlines()[diagnosis.source_line.line - 1]
+    assert diagnosis.clause.startswith("Part 2: give lowers the number of users")
+    assert diagnosis.lines
+    assert "self.free[:0] = boxes" in WRONG.splitlines()[diagnosis.lines[0].line - 1]
     assert points(record)["giving"] < 30
     assert points(record)["naming"] == 20
 
@@ -82,8 +82,7 @@ def test_a_random_trace_that_fails_is_shown_like_a_case(tmp_path: Path) -> None:
 
     assert not outcome.passed
     assert "(seed " in outcome.title
-    assert outcome.difference is not None
-    assert outcome.difference.operation == len(outcome.steps)
+    assert record.bad_operation(outcome) == len(outcome.steps)
     assert outcome.steps[-1].call.startswith("give ")
 
 

@@ -52,14 +52,14 @@ def test_a_wrong_counter_is_judged_from_its_own_state(tmp_path: Path) -> None:
 
     assert record.verdict is Verdict.WRONG_ANSWER
     assert points(record) == {"starts": 10, "counts": 50, "below": 0}
-    assert record.diagnosis is not None
-    assert (record.diagnosis.rule, record.diagnosis.case, record.diagnosis.operation) == (
+    assert record.first_cause is not None
+    assert (record.first_cause.rule, record.first_cause.cases[0], record.first_cause.operation) == (
         "below",
         "basic/never_below",
         3,
     )
-    assert record.diagnosis.hint == "take must refuse what is more than the total."
-    assert record.diagnosis.broken.startswith("Part 2: take returns -1 and changes nothing")
+    assert record.first_cause.hint == "take must refuse what is more than the total."
+    assert record.first_cause.clause.startswith("Part 2: take returns -1 and changes nothing")
     assert {finding.case for finding in record.findings} == {"basic/never_below"}
 
 
@@ -68,8 +68,8 @@ def test_a_list_of_numbers_is_an_argument(tmp_path: Path) -> None:
     stops_early = RIGHT.replace('add "$one"; done', 'add "$one"; break; done')
     record = graded(tmp_path, stops_early)
 
-    assert record.diagnosis is not None
-    assert (record.diagnosis.case, record.diagnosis.operation) == ("basic/adds_all", 2)
+    assert record.first_cause is not None
+    assert (record.first_cause.cases[0], record.first_cause.operation) == ("basic/adds_all", 2)
     assert (record.findings[0].expected, record.findings[0].actual) == ("6", "1")
     assert next(step.call for one in record.outcomes for step in one.steps if step.number == 2) == "add_all [1,2,3]"
 
@@ -97,8 +97,8 @@ def test_without_a_clue_the_rule_of_the_case_is_named(tmp_path: Path) -> None:
     """A lab's table of clues need not know every mistake."""
     record = graded(tmp_path, FORGETS)
 
-    assert record.diagnosis is not None
-    assert (record.diagnosis.rule, record.diagnosis.case) == ("counts", "basic/adds_all")
+    assert record.first_cause is not None
+    assert (record.first_cause.rule, record.first_cause.cases[0]) == ("counts", "basic/adds_all")
     first = record.findings[0]
     assert (first.field, first.expected, first.actual) == ("what add_all returns", "6", "3")
 

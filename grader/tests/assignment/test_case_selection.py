@@ -101,7 +101,7 @@ def scores(
 ) -> tuple[RuleScore, ...]:
     """What the rules earn when these cases are all that was run."""
     kept = list(found)
-    seen = diagnosed_alone(kept, lab()).diagnosis
+    seen = diagnosed_alone(kept, lab()).first_cause
     rule = seen.rule if seen is not None else None
     return rule_scores(kept, lab().rubric, tuple(cases), builds=True, diagnosed=rule, hidden=hidden)
 

@@ -155,7 +155,7 @@ def with_source(record: Record) -> str:
 
 def test_points_that_people_took_are_missed() -> None:
     """Nothing is wrong with the program, and yet it has not all points: that is said as an error, not as a note."""
-    right = record_of(outcome("append/one", passed=True, clean=True, verdict=Verdict.ACCEPTED, difference=None))
+    right = record_of(outcome("append/one", passed=True, clean=True, verdict=Verdict.ACCEPTED))
     right = replace(right, verdict=Verdict.ACCEPTED, score=6, rules=(replace(right.rules[0], points=6),))
     record = overrides.applied(right, [replace(DECIDED, points=2)])
     people = json.loads(FORMATS["sarif"](record, View()))["runs"][-1]

@@ -11,7 +11,7 @@ import pytest
 
 from grader.core.errors import UsageError
 from grader.core.record import Environment, Protection, Record, UsedTool, from_json, to_json, write
-from grader.core.verdict import Diagnosis, Finding, SourceLine, Tool, Verdict
+from grader.core.verdict import Finding, SourceLine, Tool, Verdict
 from grader.tests.support.handmade import outcome, record_of, secret_record
 
 
@@ -130,13 +130,10 @@ def test_where_a_hanging_call_was_caught_is_chance() -> None:
 
     def caught(line: int, verdict: Verdict) -> Record:
         place = SourceLine(file="llm_memory.c", line=line, function="free_sequence")
-        finding = Finding(rule="list", verdict=verdict, message="seen", case="append/x", source=(place,))
-        diagnosis = Diagnosis(
-            rule="list", handout="Task 2", case="append/x", operation=1, line=1, source_line=place, summary="seen",
-            hint=f"it loops at {place}",
-        )  # fmt: skip
-        one = outcome("append/x", cause=f"{verdict} {place}", hint=f"it loops at {place}")
-        return record_of(one, findings=(finding,), diagnosis=diagnosis)
+        finding = Finding(
+            rule="list", verdict=verdict, message="seen", case="append/x", source=(place,), hint=f"at {place}"
+        )
+        return record_of(outcome("append/x", findings=(0,)), findings=(finding,))
 
     for verdict, same in ((Verdict.TIME_LIMIT_EXCEEDED, True), (Verdict.RUN_TIME_ERROR, False)):
         assert caught(1, verdict).same_result(caught(2, verdict)) is same

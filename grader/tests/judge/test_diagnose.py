@@ -36,19 +36,17 @@ def test_nothing_wrong_is_no_diagnosis() -> None:
     """And the verdict is accepted."""
     diagnosed, scores = judged(by_hand(first_case()), by_hand(second_case()))
 
-    assert (diagnosed.diagnosis, diagnosed.verdict) == (None, Verdict.ACCEPTED)
+    assert (diagnosed.first_cause, diagnosed.verdict) == (None, Verdict.ACCEPTED)
     assert all(score.points == score.max_points for score in scores.values())
 
 
-def test_a_diagnosis_leads_to_the_line_of_the_case_and_the_clause() -> None:
-    """Rule, case, operation, line of the case file, summary with expected and actual, hint."""
+def test_a_cause_leads_to_the_operation_of_the_case() -> None:
+    """Rule, case, operation, summary with expected and actual, hint."""
     diagnosed, _ = judged(by_hand(second_case()), by_hand(first_case(), (1, _FREE_COUNT, 9)))
-    diagnosis = diagnosed.diagnosis
+    diagnosis = diagnosed.first_cause
 
     assert diagnosis is not None
-    assert (diagnosis.rule, diagnosis.case, diagnosis.operation) == ("free-count", "made/first", 2)
-    assert diagnosis.line == first_case().trace.operations[1].line
-    assert diagnosis.handout == lab().rubric.rule("free-count").handout
+    assert (diagnosis.rule, diagnosis.cases[0], diagnosis.operation) == ("free-count", "made/first", 2)
     assert "free_local_blocks is 9, expected 3" in diagnosis.summary
     assert diagnosis.hint
 
@@ -59,17 +57,17 @@ def test_the_rule_that_explains_most_cases_is_the_diagnosis() -> None:
     wrong_reply = by_hand(second_case(), (2, 1, 7))
     diagnosed, _ = judged(wrong_reply, wrong_count, wrong_count)
 
-    assert diagnosed.diagnosis is not None
-    assert (diagnosed.diagnosis.rule, diagnosed.diagnosis.also) == ("free-count", ("return-value",))
+    assert diagnosed.first_cause is not None
+    assert [cause.rule for cause in diagnosed.causes] == ["free-count", "return-value"]
 
 
 def test_what_was_never_set_is_said_without_a_number() -> None:
     """What the driver fills fresh memory with is nothing that the program chose."""
     record = graded_text(changed(("    sequence->kv_count = kvCount;", "    (void)kvCount;")), first_case())
 
-    assert record.diagnosis is not None
-    assert "kv_count must be 5; it was never set" in record.diagnosis.summary
-    assert "-1515870811" not in f"{record.diagnosis.summary}{record.diagnosis.hint}"
+    assert record.first_cause is not None
+    assert "kv_count must be 5; it was never set" in record.first_cause.summary
+    assert "-1515870811" not in f"{record.first_cause.summary}{record.first_cause.hint}"
 
 
 def test_what_shows_only_in_the_clean_up_has_little_weight() -> None:
@@ -79,9 +77,9 @@ def test_what_shows_only_in_the_clean_up_has_little_weight() -> None:
     leaking.events = lost
     diagnosed, _ = judged(leaking, leaking, leaking, by_hand(first_case(), (1, _FREE_COUNT, 9)))
 
-    assert diagnosed.diagnosis is not None
-    assert diagnosed.diagnosis.rule == "free-count"
-    assert "leak" in diagnosed.diagnosis.also or "destroy" in diagnosed.diagnosis.also
+    assert diagnosed.first_cause is not None
+    assert diagnosed.first_cause.rule == "free-count"
+    assert diagnosed.causes[1].rule in ("leak", "destroy")
 
 
 def test_a_public_case_is_shown_where_there_is_one() -> None:
@@ -93,8 +91,8 @@ def test_a_public_case_is_shown_where_there_is_one() -> None:
     )
     diagnosed, _ = judged(by_hand(hidden, (1, _FREE_COUNT, 9)), by_hand(public, (1, _FREE_COUNT, 9)))
 
-    assert diagnosed.diagnosis is not None
-    assert diagnosed.diagnosis.case == "made/public"
+    assert diagnosed.first_cause is not None
+    assert diagnosed.first_cause.cases[0] == "made/public"
 
 
 def test_a_wrong_state_goes_before_the_crash_that_follows() -> None:
@@ -108,9 +106,9 @@ def test_a_wrong_state_goes_before_the_crash_that_follows() -> None:
     record = graded_text(source, first_case(), second_case())
 
     assert record.verdict is Verdict.RUN_TIME_ERROR
-    assert record.diagnosis is not None
-    assert record.diagnosis.case == "made/second"
-    assert record.diagnosis.source_line is not None
+    assert record.first_cause is not None
+    assert record.first_cause.cases[0] == "made/second"
+    assert record.first_cause.lines
 
 
 @pytest.mark.parametrize("rule", MISTAKES)
@@ -127,9 +125,9 @@ def test_one_mistake_is_named(rule: str) -> None:
     ]
     record = graded_text(changed(MISTAKES[rule]), *cases)
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.rule == rule
-    assert len(record.diagnosis.hint) > 30
+    assert record.first_cause is not None
+    assert record.first_cause.rule == rule
+    assert len(record.first_cause.hint) > 30
     assert record.score is not None
     assert record.score < record.max_score
 
@@ -139,10 +137,10 @@ def test_a_crash_is_explained_with_the_students_line() -> None:
     source = around("append_kv", "    volatile int *volatile nowhere = NULL; *nowhere = 1; /* HERE */", top=POSIX)
     record = graded_text(source, first_case(), second_case())
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.source_line is not None
-    assert record.diagnosis.source_line.line == line_of(source)
-    assert "crashes" in record.diagnosis.summary
+    assert record.first_cause is not None
+    assert record.first_cause.lines
+    assert record.first_cause.lines[0].line == line_of(source)
+    assert "crashes" in record.first_cause.summary
 
 
 def test_a_second_engine_after_the_first_is_several_engines_too() -> None:
@@ -156,8 +154,12 @@ def test_a_second_engine_after_the_first_is_several_engines_too() -> None:
     )
     record = graded_text(source, anew, first_case(), second_case())
 
-    assert record.diagnosis is not None
-    assert (record.diagnosis.rule, record.diagnosis.case, record.diagnosis.operation) == ("isolation", "made/anew", 5)
+    assert record.first_cause is not None
+    assert (record.first_cause.rule, record.first_cause.cases[0], record.first_cause.operation) == (
+        "isolation",
+        "made/anew",
+        5,
+    )
 
 
 def test_a_failing_build_explains_itself() -> None:
@@ -166,10 +168,10 @@ def test_a_failing_build_explains_itself() -> None:
     record = graded_text(source, first_case())
 
     assert (record.verdict, record.score) == (Verdict.COMPILE_ERROR, 0)
-    assert record.diagnosis is not None
-    assert (record.diagnosis.rule, record.diagnosis.case) == ("compile", None)
-    assert record.diagnosis.source_line is not None
-    assert record.diagnosis.source_line.line in (line_of(source), line_of(source) + 2)
+    assert record.first_cause is not None
+    assert (record.first_cause.rule, record.first_cause.cases) == ("compile", ())
+    assert record.first_cause.lines
+    assert record.first_cause.lines[0].line in (line_of(source), line_of(source) + 2)
 
 
 def test_every_rule_that_can_be_broken_by_a_case_has_a_clue() -> None:
@@ -206,9 +208,9 @@ def test_points_are_never_lost_without_a_reason(edits: list[tuple[int, int, int,
     diagnosed, scores = judged(*played)
     whole = all(score.points == score.max_points for score in scores.values())
 
-    assert whole == (diagnosed.diagnosis is None)
+    assert whole == (diagnosed.first_cause is None)
     assert whole == (diagnosed.verdict is Verdict.ACCEPTED)
     assert all(0 <= score.points <= score.max_points for score in scores.values())
-    if diagnosed.diagnosis is not None:
-        assert diagnosed.diagnosis.hint
-        assert diagnosed.diagnosis.summary
+    if diagnosed.first_cause is not None:
+        assert diagnosed.first_cause.hint
+        assert diagnosed.first_cause.summary

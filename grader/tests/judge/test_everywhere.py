@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from grader.core.case import Case
-from grader.core.causes import Audience, guilty_of
+from grader.core.losses import guilty_of
+from grader.core.verdict import Audience
 from grader.judge.causes import case_findings
 from grader.judge.compare import compare
 from grader.judge.score import most_points
 from grader.labs.paged_kv.lab import lab
+from grader.report.rule_summary import rule_summary
 from grader.report.text import render
-from grader.report.why import why
 from grader.runtime.native.heap_events import HELD, BlockEvent, Event
 from grader.runtime.native.native_played import Fault, NativePlayed
 from grader.tests.support.programs import around, by_hand, first_case, graded_text, judged, made, observed
@@ -131,8 +132,8 @@ def test_reports_say_why_points_are_missing_that_no_finding_cost() -> None:
 
     assert (leak.points, leak.withheld, guilty_of(record, "leak")) == (3, 3, [])
     assert said in " ".join(render(record).split())
-    assert said[1:] in why(record, leak, Audience.STUDENT)
-    assert "without a finding" not in why(record, record.rules[0], Audience.STUDENT)
+    assert said[1:] in rule_summary(record, leak, Audience.STUDENT)
+    assert "without a finding" not in rule_summary(record, record.rules[0], Audience.STUDENT)
 
 
 def test_the_cases_to_blame_are_those_with_a_finding() -> None:

@@ -193,7 +193,7 @@ def test_a_defect_that_was_seen_never_leaves_full_marks(edit: tuple[int, int, in
     diagnosed, scores = judged(by_hand(first_case(), edit))
     points, most = (sum(getattr(score, name) for score in scores.values()) for name in ("points", "max_points"))
 
-    assert diagnosed.diagnosis is not None
+    assert diagnosed.first_cause is not None
     assert points < most
     assert all(0 <= score.points <= score.max_points for score in scores.values())
 
@@ -220,8 +220,8 @@ def test_a_defect_outside_the_chosen_cases_rules_still_shows() -> None:
     )
     record = graded_text(source, first_case())
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.rule == "free-count"
+    assert record.first_cause is not None
+    assert record.first_cause.rule == "free-count"
     assert record.verdict is Verdict.WRONG_ANSWER
     assert record.score is not None
     assert 0 < record.score < record.max_score

@@ -9,7 +9,7 @@ import pytest
 from grader.core.record import Environment, Override, Submission, UsedTool
 from grader.core.verdict import (
     Advice,
-    Diagnosis,
+    Cause,
     Finding,
     RuleScore,
     SourceLine,
@@ -23,11 +23,11 @@ from grader.tests.support.handmade import outcome, record_of, steps
 
 def test_causes_after_the_first_take_two_lines() -> None:
     """Rule, points, what is wrong and where; everything shows them in full too."""
-    record = record_of(*(outcome(f"append/case_{n}", cause=str(n)) for n in range(8)))
+    record = record_of(*(outcome(f"append/case_{n}") for n in range(8)), one_cause=False)
     report = text.render(record)
 
     assert report.count(">>> 3") == 1
-    assert "Seen besides, perhaps for the same reason; by points" in report
+    assert "Other failures, most costly first" in report
     assert (
         "  8. address, about 1 point: block 0, slot 2 is untouched, expected 3\n"
         "     append/case_7:10; operation 3: append_kv 1 3\n"
@@ -69,7 +69,7 @@ def test_what_only_hidden_cases_show_leads_to_the_handout() -> None:
     hidden = outcome(
         "append/hidden", visibility=Visibility.HIDDEN, handout=("Part 2.2/offset",), clauses=("it is kv_count % 16",)
     )
-    alone, both = text.render(record_of(hidden)), text.render(record_of(hidden, outcome("append/public")))
+    alone, both = text.render(record_of(hidden)), text.render(record_of(outcome("append/public"), hidden))
 
     assert "fix those first" not in alone
     assert "  address: the title of append/hidden\n    Part 2.2: it is kv_count % 16\n" in alone
@@ -81,7 +81,8 @@ def test_short_words_of_operations_are_explained_once() -> None:
     """Those that are shown, whatever their number, and no others."""
     called = tuple(replace(step, call="@3 append_kv 1 1") for step in steps(5))
     record = record_of(
-        *(outcome(f"append/{n}", cause=str(n), steps=called) for n in range(2)),
+        *(outcome(f"append/{n}", steps=called) for n in range(2)),
+        one_cause=False,
         notation={"seq": "a sequence", "@2": "the engine"},
     )
 
@@ -97,18 +98,18 @@ def test_no_submission_makes_a_report_longer_than_80_lines(width: int) -> None:
     found = Finding(rule="address", verdict=Verdict.MEMORY_ERROR, message=long, case="x", operation=3, source=source)
     cases = [
         outcome(
-            f"append/{'x' * 200}{n}", title=long, cause=str(n), difference=None, findings=(0,),
+            f"append/{'x' * 200}{n}", title=long, findings=(0,),
             steps=tuple(replace(step, comment=long, note=long) for step in steps(60)),
         )
         for n in range(200)
     ]  # fmt: skip
     rules = tuple(replace(record_of().rules[0], rule=f"{'rule' * 20}{n}", title=long) for n in range(40))
-    diagnosis = Diagnosis(
-        rule="address", handout=long, case=cases[0].case, operation=3, line=10, source_line=source[0],
-        summary=long, hint=long,
-    )  # fmt: skip
+    causes = tuple(
+        Cause(rule="address", verdict=Verdict.MEMORY_ERROR, sentence=long, clause=long, hint=long, cases=(case.case,))
+        for case in cases
+    )
     record = record_of(
-        *cases, rules=rules, findings=(found,), diagnosis=diagnosis, output="line\n" * 900,
+        *cases, rules=rules, findings=(found,), causes=causes, output="line\n" * 900,
         submission=Submission(name="name" * 900, notes=(long,) * 30),
         advice=(Advice(kind="x", message=long),) * 20,
         environment=Environment(

@@ -95,7 +95,7 @@ def _records(whole: Record) -> Iterator[Record]:
         yield replace(whole, verdict=Verdict.WRONG_ANSWER, rules=rules, outcomes=outcomes)
     yield replace(whole, verdict=Verdict.ACCEPTED)
     building = tuple(replace(one, case=None) for one in whole.findings)
-    yield replace(whole, verdict=Verdict.REJECTED, outcomes=(), findings=building, diagnosis=None)
+    yield replace(whole, verdict=Verdict.REJECTED, outcomes=(), findings=building, causes=())
 
 
 @pytest.mark.parametrize("name", INJECTIONS)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from grader.report.fit import Section, fit
-from grader.report.page import Page
+from grader.report.page import Page, Section, fit
 
 
 def _lines(page: Page, name: str, count: int) -> None:

@@ -6,26 +6,25 @@ from dataclasses import replace
 
 import pytest
 
-from grader.core.causes import Audience
 from grader.core.picture import Panel, Picture, Row, Scene, Shape
 from grader.core.record import Record, Submission
-from grader.core.verdict import Diagnosis, SourceLine, Verdict, Visibility
+from grader.core.verdict import Audience, Cause, SourceLine, Verdict, Visibility
+from grader.labs.paged_kv.picture import picture
 from grader.report import FORMATS
-from grader.report.colours import coloured
 from grader.report.compared import ComparedPanel, Mark, compared
 from grader.report.drawn import drawn as scenes_of
-from grader.report.excerpt import excerpt
-from grader.report.focus import Focus, focus
+from grader.report.excerpt import coloured, excerpt
 from grader.report.progress import by_task
+from grader.report.start_here import Focus, focus
 from grader.report.view import View
 from grader.tests.support.graded import drawn
 from grader.tests.support.handmade import outcome, record_of, secret_record
 
 _LINES = ("/* one", "   int two */", "\tint three = 3;", 'return "<four>";', "", "six", "")
 
-_DIAGNOSIS = Diagnosis(
-    rule="address", handout="Task 4", case="a/b", operation=3, line=777,
-    source_line=SourceLine(file="a.c", line=4), summary="secret", hint="Look at it.",
+_CAUSE = Cause(
+    rule="address", verdict=Verdict.WRONG_ANSWER, sentence="secret", cases=("a/b",), call="append_kv", operation=3,
+    lines=(SourceLine(file="a.c", line=4),), hint="Look at it.",
 )  # fmt: skip
 
 
@@ -61,7 +60,7 @@ def test_lines_are_coloured_and_escaped() -> None:
     found = excerpt(with_source(*_LINES), SourceLine(file="a.c", line=4, column=8))
     assert found is not None
     pieces = {one.number: made for one, made in coloured(found)}
-    page = FORMATS["html"](replace(with_source(*_LINES), diagnosis=_DIAGNOSIS), View())
+    page = FORMATS["html"](replace(with_source(*_LINES), causes=(_CAUSE,)), View())
 
     assert pieces[2] == [("com", "   int two */")]
     assert pieces[3][0] == ("", "    ")
@@ -129,8 +128,8 @@ def test_a_state_that_is_right_is_not_called_wrong() -> None:
     panel = Panel(title="p", shape=Shape.VALUES, rows=(0,))
     rows = (Row(label="r", expected=("1",)), Row(label="r", expected=("2",)))
     scenes = (Scene(operation=2, panels=(panel,)), Scene(operation=3, panels=(replace(panel, rows=(1,)),)))
-    one = outcome("a/b", difference=None)
-    found = compared(scenes_of(Picture(case="a/b", operation=3, rows=rows, scenes=scenes), one), 1, one)
+    picture = Picture(case="a/b", operation=3, rows=rows, scenes=scenes)
+    found = compared(scenes_of(picture, outcome("a/b"), None), 1, None)
     assert found is not None
 
     assert not found.is_wrong
@@ -142,17 +141,16 @@ def test_where_nothing_changed_there_is_nothing_to_compare() -> None:
     panel = Panel(title="p", shape=Shape.VALUES, rows=(0,))
     scenes = tuple(Scene(operation=number, panels=(panel,)) for number in (2, 3))
     rows = (Row(label="r", expected=("1",)),)
-    one = outcome("a/b", difference=None)
+    picture = Picture(case="a/b", operation=3, rows=rows, scenes=scenes)
 
-    assert compared(scenes_of(Picture(case="a/b", operation=3, rows=rows, scenes=scenes), one), 1, one) is None
+    assert compared(scenes_of(picture, outcome("a/b"), None), 1, None) is None
 
 
 def test_of_a_hidden_case_only_rule_and_title_are_shown() -> None:
     """To students; an instructor sees all."""
-    diagnosis = replace(_DIAGNOSIS, case="append/secret_name", source_line=SourceLine(file="a.c", line=1))
-    made = replace(
-        secret_record(), diagnosis=diagnosis, submission=Submission(name="x", source_file="a.c", source=("x",))
-    )
+    cause = replace(_CAUSE, cases=("append/secret_name",), lines=(SourceLine(file="a.c", line=1),))
+    submission = Submission(name="x", source_file="a.c", source=("x",))
+    made = replace(secret_record(), causes=(cause,), submission=submission)
     student, instructor = (focus(made, audience) for audience in (Audience.STUDENT, Audience.INSTRUCTOR))
     assert student is not None
     assert instructor is not None
@@ -184,12 +182,10 @@ def test_what_was_met_is_known_of_rows_that_stood_together() -> None:
 
 def test_a_write_outside_the_pool_is_no_cell_of_it() -> None:
     """It has a row of its own, called as the report calls it."""
-    record = drawn("append_pointer_scale")
-    (picture,) = (one for one in record.pictures if one.case == "append/counter_falls_with_a_copy")
-    panels = {panel.title: panel for panel in picture.scenes[picture.operation - 1].panels}
+    engine = {"pool": [["."] * 16], "ref_count": [1], "outside": ["40 bytes behind the pool"]}
+    parts = {part.title: [label for _, label in part.lines] for part in picture({"engines": {1: engine}})}
 
-    assert [picture.rows[place].label for place in panels["outside the blocks"].rows] == ["40 bytes behind the pool"]
-    assert all("block" in picture.rows[place].label for place in panels["pool and ref_count"].rows)
+    assert parts == {"pool and ref_count": ["block 0"], "outside the blocks": ["40 bytes behind the pool"]}
 
 
 def test_each_task_is_told_what_it_costs() -> None:

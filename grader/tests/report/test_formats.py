@@ -67,7 +67,7 @@ def test_a_failing_grader_gives_no_points(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_a_point_that_no_case_of_its_rule_cost_is_missed(name: str) -> None:
     """A case that passes for its rule and loses memory, where the rule of leaks has no points."""
-    unclean = outcome("append/x", passed=True, verdict=Verdict.MEMORY_LEAK, difference=None)
+    unclean = outcome("append/x", passed=True, verdict=Verdict.MEMORY_LEAK)
     made = record_of(unclean, score=5, verdict=Verdict.MEMORY_LEAK)
     record = replace(made, rules=(replace(made.rules[0], points=5, passed=9),))
 
@@ -129,12 +129,13 @@ def test_a_table_of_nobody_is_a_heading() -> None:
 def test_a_small_record_in_every_format(name: str, golden: Callable[[str, str], None]) -> None:
     """To be read: one rule, a public case, a hidden one, a line."""
     found = Finding(
-        rule="address", verdict=Verdict.WRONG_ANSWER, message="The word belongs into slot 2.", case="append/x",
+        rule="address", verdict=Verdict.WRONG_ANSWER, message="block 0, slot 2 is untouched, expected 3",
+        hint="The word belongs into slot 2.", case="append/x",
         operation=3, field="block 0, slot 2", expected="3", actual="untouched", source=(_LINE,),
     )  # fmt: skip
-    hidden = outcome("append/y", visibility=Visibility.HIDDEN, cause="another", findings=(1,))
+    hidden = outcome("append/y", visibility=Visibility.HIDDEN, findings=(1,))
     made = record_of(
-        outcome("append/x", findings=(0,)), hidden, findings=(found, replace(found, case="append/y")),
+        outcome("append/x", findings=(0,)), hidden, one_cause=False, findings=(found, replace(found, case="append/y")),
         environment=Environment(tools=TOOLS, grader="0.1.0"),
     )  # fmt: skip
     record = replace(made, submission=replace(made.submission, file="solution.c", sha256="0"))

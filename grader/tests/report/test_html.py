@@ -52,8 +52,8 @@ def test_the_page_says_what_the_other_reports_say() -> None:
 
     assert f"{record.score} of {record.max_score} points" in text
     assert "wrong answer" in text
-    assert record.diagnosis is not None
-    for words in (record.diagnosis.summary, record.diagnosis.hint, *(score.title for score in record.rules)):
+    assert record.first_cause is not None
+    for words in (record.first_cause.summary, record.first_cause.hint, *(score.title for score in record.rules)):
         assert re.sub(r"\s+", " ", words) in text
 
 
@@ -62,7 +62,9 @@ def test_hidden_cases_are_not_drawn_for_students() -> None:
     record = with_picture(secret_record(outcome("append/public")), "append/secret_name")
     found = replace(record.findings[0], source=(SourceLine(file="x.c", line=2),))
     record = replace(
-        record, findings=(found,), submission=Submission(name="x", source_file="x.c", source=("one", "two"))
+        record,
+        findings=(found, *record.findings[1:]),
+        submission=Submission(name="x", source_file="x.c", source=("one", "two")),
     )
     pages = html(record), html(record, instructor=True)
     student, instructor = map(said, pages)
@@ -70,7 +72,7 @@ def test_hidden_cases_are_not_drawn_for_students() -> None:
     assert not re.search(r"secret|31337|777", student)
     assert [' id="L2" class="marked"' in page for page in pages] == [False, True]
     assert "a hidden title" in student
-    for words in ("secret_row", "secret_wrong", "secret_program", "secret_message", "secret_call 31337"):
+    for words in ("secret_row", "secret_wrong", "secret_program", "secret_field", "secret_call 31337"):
         assert words in instructor
 
 

@@ -60,11 +60,11 @@ def test_what_is_right_is_not_drawn() -> None:
 def test_nothing_of_a_hidden_case_is_drawn() -> None:
     """The instructor sees it."""
     record = drawn("no_copy_on_write")
-    assert record.diagnosis is not None
+    assert record.first_cause is not None
     hidden = replace(
         record,
         outcomes=tuple(
-            replace(one, visibility=Visibility.HIDDEN) if one.case == record.diagnosis.case else one
+            replace(one, visibility=Visibility.HIDDEN) if one.case == record.first_cause.cases[0] else one
             for one in record.outcomes
         ),
     )

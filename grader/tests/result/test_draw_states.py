@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from grader.core.causes import Audience, grouped, is_hidden
 from grader.core.picture import Picture
 from grader.core.record import from_json, to_json
-from grader.core.verdict import Verdict
+from grader.core.verdict import Audience, Verdict
 from grader.report.drawn import DrawnScene, drawn as drawn_scenes
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.graded import drawn, graded
@@ -18,11 +17,15 @@ from grader.tests.support.graded import drawn, graded
 def bad_scene(name: str, case: str = "") -> DrawnScene:
     """The scene of the first mistake in the diagnosed case of a sample, or in another."""
     record = drawn(name)
-    assert record.diagnosis is not None
-    wanted = case or record.diagnosis.case
+    assert record.first_cause is not None
+    wanted = case or record.first_cause.cases[0]
     picture = next(one for one in record.pictures if one.case == wanted)
-    outcome = next(one for one in record.outcomes if one.case == wanted)
-    return next(one for one in drawn_scenes(picture, outcome) if one.step.number == picture.operation)
+    outcome = record.outcome(wanted)
+    return next(
+        one
+        for one in drawn_scenes(picture, outcome, record.first_finding(outcome))
+        if one.step.number == picture.operation
+    )
 
 
 def test_one_wrong_word_is_one_wrong_cell() -> None:
@@ -91,13 +94,14 @@ def test_scenes_before_the_mistake_have_nothing_wrong(name: str) -> None:
     assert record.pictures
     for picture in record.pictures:
         outcome = next(one for one in record.outcomes if one.case == picture.case)
-        scenes = drawn_scenes(picture, outcome)
+        first = record.first_finding(outcome)
+        scenes = drawn_scenes(picture, outcome, first)
         wrong = [scene.step.number for scene in scenes if scene.words]
 
         assert wrong[:1] == [picture.operation]
         assert scenes[0].step.number == 1
-        assert outcome.difference is not None
-        assert outcome.difference.operation == picture.operation
+        assert first is not None
+        assert first.operation == picture.operation
 
 
 def test_every_cause_that_is_shown_is_drawn() -> None:
@@ -105,8 +109,7 @@ def test_every_cause_that_is_shown_is_drawn() -> None:
     record = drawn("four_common_mistakes")
     shown = set()
     for audience in Audience:
-        visible = [one for one in record.outcomes if not is_hidden(one, audience)]
-        shown |= {group.shown.case for group in grouped(record, visible)[:6]}
+        shown |= {cause.cases[0] for cause in record.causes_for(audience)[:6]}
     drawn_cases = [picture.case for picture in record.pictures]
 
     assert shown <= set(drawn_cases)

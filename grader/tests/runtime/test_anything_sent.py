@@ -80,7 +80,7 @@ def test_no_record_ends_in_an_exception(seed: int, changes: int, at: int) -> Non
     diagnosed, scores = judged(NativePlayed(first_case(), steps=told(records), ended=True))
 
     assert scores
-    assert words.tobytes() == expected_records(first_case())[at] or diagnosed.diagnosis is not None
+    assert words.tobytes() == expected_records(first_case())[at] or diagnosed.first_cause is not None
 
 
 @_ANY

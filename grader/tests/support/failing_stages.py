@@ -23,7 +23,7 @@ ERRORS: tuple[Callable[[str], Exception], ...] = (
 )
 
 INSIDE = (
-    *("judge.causes:hint", "judge.causes:sentence", "judge.causes:_beside", "judge.correlate:comb"),
+    *("judge.causes:hint", "judge.causes:sentence", "judge.causes:_beside", "judge.calls:comb"),
     *("runtime.native.runtime:stacks_of", "pipeline:compare", "pipeline:rule_scores"),
     *("result.assemble:decoded", "result.assemble:decoded_lines"),
     *("result.draw_states:_scene", "result.draw_states:_panels", "result.draw_states:_fewer"),

@@ -17,10 +17,10 @@ from grader.core.case import Case
 from grader.core.model import play
 from grader.core.record import Record
 from grader.core.verdict import Finding, RuleScore
+from grader.judge.calls import stages
 from grader.judge.causes import CaseFindings, case_findings
 from grader.judge.compare import compare
 from grader.judge.diagnose import Diagnosed, diagnose
-from grader.judge.progress import stages
 from grader.judge.score import rule_scores, total
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
@@ -266,7 +266,7 @@ def judged(
     chosen = lab()
     found, by_call = case_findings(observed(*(compare(one, chosen.model) for one in cases)), chosen, optional=Raising())
     diagnosed = diagnose(found, by_call, chosen)
-    rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
+    rule = diagnosed.first_cause.rule if diagnosed.first_cause is not None else None
     scores = rule_scores(
         found, chosen.rubric, [one.case for one in cases], builds=builds, diagnosed=rule, hidden=hidden
     )
@@ -283,7 +283,7 @@ def judged_alone(attempt: Attempt, *numbers: int) -> tuple[Diagnosed, int]:
     """Diagnosis and points of some cases of an attempt, as if there were no others."""
     own, cases = [attempt.case_findings[number] for number in numbers], [attempt.cases[number] for number in numbers]
     diagnosed = diagnosed_alone(own, attempt.lab)
-    rule = diagnosed.diagnosis.rule if diagnosed.diagnosis is not None else None
+    rule = diagnosed.first_cause.rule if diagnosed.first_cause is not None else None
     return diagnosed, total(rule_scores(own, attempt.lab.rubric, cases, builds=True, diagnosed=rule))
 
 

@@ -12,9 +12,8 @@ from zlib import crc32
 from grader.assignment import case_files
 from grader.assignment.lab import Clue
 from grader.core.case import Case
-from grader.core.causes import Audience, Group, bad_operation, grouped, is_hidden
 from grader.core.record import Record
-from grader.core.verdict import Verdict
+from grader.core.verdict import Audience, Cause, Verdict
 from grader.labs import open_lab
 from grader.runtime.native.compile.project import FLAGS
 from grader.system.process import Completed, Patience, run
@@ -176,9 +175,8 @@ def content_under_valgrind(bench: Bench, source: Path) -> None:
 
 def shown_programs(record: Record) -> list[ShownProgram]:
     """Return the programs of a sample's causes, as instructors and as students see them."""
-    public = [one for one in record.outcomes if not is_hidden(one, Audience.STUDENT)]
-    groups = [*grouped(record, record.outcomes), *grouped(record, public)]
-    return list({group.shown.case: _program(record, group) for group in groups}.values())
+    causes = [cause for reader in reversed(Audience) for cause in record.causes_for(reader)]
+    return list({cause.cases[0]: _program(cause) for cause in causes}.values())
 
 
 @cache
@@ -190,10 +188,10 @@ def one_for_each_clue() -> dict[Clue, tuple[Path, ShownProgram]]:
     lab = open_lab("paged_kv")
     first: dict[Clue, tuple[int, Path, ShownProgram]] = {}
     for source, record in zip(WRONG, all_graded(lab.name, [source.parent for source in WRONG]), strict=True):
-        for place, group in enumerate(grouped(record, record.outcomes)):
-            clue = _clue_of(group.shown.hint)
+        for place, cause in enumerate(cause for cause in record.causes if cause.cases):
+            clue = _clue_of(cause.hint)
             if clue is not None and (clue not in first or place < first[clue][0]):
-                first[clue] = (place, source, _program(record, group))
+                first[clue] = (place, source, _program(cause))
     return {clue: (source, program) for clue, (_, source, program) in first.items()}
 
 
@@ -214,8 +212,8 @@ def _patterns() -> list[tuple[Clue, re.Pattern[str]]]:
     ]
 
 
-def _program(record: Record, group: Group) -> ShownProgram:
-    return ShownProgram(group.shown.case, max(bad_operation(record, group.shown), 1) - 1)
+def _program(cause: Cause) -> ShownProgram:
+    return ShownProgram(cause.cases[0], max(cause.operation, 1) - 1)
 
 
 def _assert_peaceful(bench: Bench, text: str) -> None:

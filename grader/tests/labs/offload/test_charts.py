@@ -16,8 +16,8 @@ _SAMPLES = ROOT / "submissions" / "offload" / "wrong_answer"
 def first_charts(name: str) -> tuple[ComparedChart, ...]:
     """The charts of a sample's diagnosed case."""
     record = pipeline.grade(_SAMPLES / name, open_lab("offload"), cases("offload"), draw=Drawing.FIRST)
-    assert record.diagnosis is not None
-    (picture,) = (drawn for drawn in record.pictures if drawn.case == record.diagnosis.case)
+    assert record.first_cause is not None
+    (picture,) = (drawn for drawn in record.pictures if drawn.case == record.first_cause.cases[0])
     return picture.charts
 
 

@@ -64,11 +64,11 @@ from grader.tests.labs.offload.sent import SAMPLES, cases, graded
 def test_the_first_cause_leads_to_the_mistake(*, sample: str, case: str, rule: str, words: str, text: str) -> None:
     """By its rule, its hint, and where there is one the line."""
     record, _ = graded(SAMPLES / sample, [one for one in cases() if one.name == case])
-    found = record.diagnosis
+    found = record.first_cause
     assert found is not None
 
     assert found.rule == rule
     assert words in found.hint + found.summary
     if text:
-        assert found.source_line is not None
-        assert record.submission.source[found.source_line.line - 1].strip() == text
+        assert found.lines
+        assert record.submission.source[found.lines[0].line - 1].strip() == text

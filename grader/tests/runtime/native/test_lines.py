@@ -33,9 +33,9 @@ def test_a_wrong_reply_and_a_wrong_value_have_their_line(old: str, new: str) -> 
     fork = made("fork", "create_sequence 1 5 -> seq; fork_sequence 1 2 -> seq")
     record = graded_text(source, made("long", "create_sequence 1 40 -> seq"), first_case(), second_case(), fork)
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.source_line is not None
-    assert record.diagnosis.source_line.line == line_of(source)
+    assert record.first_cause is not None
+    assert record.first_cause.lines
+    assert record.first_cause.lines[0].line == line_of(source)
 
 
 def test_a_store_that_is_missing_is_told() -> None:
@@ -43,9 +43,9 @@ def test_a_store_that_is_missing_is_told() -> None:
     source = changed(("        engine->free_local_blocks--;", "        (void)engine;"))
     record = graded_text(source, first_case(), second_case())
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.source_line is None
-    assert "This call never stores to " in record.diagnosis.hint
+    assert record.first_cause is not None
+    assert not record.first_cause.lines
+    assert "This call never stores to " in record.first_cause.hint
 
 
 def test_a_use_of_freed_memory_has_its_line_and_that_of_the_free() -> None:
@@ -59,10 +59,10 @@ def test_a_use_of_freed_memory_has_its_line_and_that_of_the_free() -> None:
     )
     record = graded_text(source, first_case(), made("freed", "create_sequence 1 5 -> seq; free_sequence 1 -> 0"))
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.source_line is not None
-    assert record.diagnosis.source_line.line == line_of(source)
-    assert "it uses memory that was freed at llm_memory.c:" in record.diagnosis.hint
+    assert record.first_cause is not None
+    assert record.first_cause.lines
+    assert record.first_cause.lines[0].line == line_of(source)
+    assert "it uses memory that was freed at llm_memory.c:" in record.first_cause.hint
 
 
 def test_the_function_that_decided_a_return_is_named() -> None:
@@ -70,8 +70,8 @@ def test_the_function_that_decided_a_return_is_named() -> None:
     source = changed(("getSequence(item)->seq_id == seqId", "getSequence(item)->seq_id == seqId + 1"))
     record = graded_text(source, made("lookup", "create_sequence 1 5 -> seq; free_sequence 1 -> 0"))
 
-    assert record.diagnosis is not None
-    assert "getSequenceById returned at llm_memory.c:" in record.diagnosis.hint
+    assert record.first_cause is not None
+    assert "getSequenceById returned at llm_memory.c:" in record.first_cause.hint
 
 
 def test_a_goto_is_shown_where_it_was_taken() -> None:
@@ -84,9 +84,9 @@ def test_a_goto_is_shown_where_it_was_taken() -> None:
     source = changed((refusal, jump), (f"{end}}}\n\nint free_", f"{end}out:\n    return NULL;\n}}\n\nint free_"))
     record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.source_line is not None
-    assert record.diagnosis.source_line.line in (line_of(source), line_of(source) - 2)
+    assert record.first_cause is not None
+    assert record.first_cause.lines
+    assert record.first_cause.lines[0].line in (line_of(source), line_of(source) - 2)
 
 
 def test_a_search_that_finds_nothing_is_no_wrong_number_of_blocks() -> None:
@@ -94,9 +94,9 @@ def test_a_search_that_finds_nothing_is_no_wrong_number_of_blocks() -> None:
     source = changed(("block < engine->total_local_blocks", "block < 2"))
     record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.rule == "first-fit"
-    assert "its search found no" in record.diagnosis.hint
+    assert record.first_cause is not None
+    assert record.first_cause.rule == "first-fit"
+    assert "its search found no" in record.first_cause.hint
 
 
 def test_what_only_fills_a_table_is_no_line_of_a_missing_block() -> None:
@@ -104,10 +104,10 @@ def test_what_only_fills_a_table_is_no_line_of_a_missing_block() -> None:
     source = changed(("index < required; index++", "index < required - 1; index++"))
     record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.rule == "block-table"
-    assert record.diagnosis.source_line is None
-    assert "and nothing else after it" in record.diagnosis.hint
+    assert record.first_cause is not None
+    assert record.first_cause.rule == "block-table"
+    assert not record.first_cause.lines
+    assert "and nothing else after it" in record.first_cause.hint
 
 
 def test_a_table_that_the_call_itself_fills_is_told_from_a_failed_search() -> None:
@@ -123,9 +123,9 @@ def test_a_table_that_the_call_itself_fills_is_told_from_a_failed_search() -> No
     short = graded_text(changed(("index < required; index++", "index < required - 1; index++"), text=source), trace)
     failed = graded_text(changed(("block < engine->total_local_blocks", "block < 2"), text=source), trace)
 
-    assert short.diagnosis is not None
-    assert failed.diagnosis is not None
-    assert (short.diagnosis.rule, failed.diagnosis.rule) == ("block-table", "first-fit")
+    assert short.first_cause is not None
+    assert failed.first_cause is not None
+    assert (short.first_cause.rule, failed.first_cause.rule) == ("block-table", "first-fit")
 
 
 def test_lines_that_the_file_does_not_have_end_nothing() -> None:
@@ -134,8 +134,8 @@ def test_lines_that_the_file_does_not_have_end_nothing() -> None:
     source = changed(("getSequence(item)->seq_id == seqId", "getSequence(item)->seq_id == seqId + 1"), text=source)
     record = graded_text(source, made("lookup", "create_sequence 1 5 -> seq; free_sequence 1 -> 0"))
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.rule == "return-value"
+    assert record.first_cause is not None
+    assert record.first_cause.rule == "return-value"
 
 
 def test_an_inlined_function_has_its_own_name() -> None:
@@ -159,13 +159,13 @@ def test_an_inlined_function_has_its_own_name() -> None:
 def test_no_store_that_a_call_makes_is_denied(sample: str, line: str) -> None:
     """Neither one that is not known for a later crash or for many others, nor one into memory that the call made."""
     record = graded("paged_kv", SAMPLES / "wrong_answer" / sample)
-    hints = [outcome.hint for outcome in record.outcomes]
+    hints = [finding.hint for finding in record.findings]
 
-    assert record.diagnosis is not None
-    assert [hint for hint in (record.diagnosis.hint, *hints) if "never stores" in hint] == []
+    assert record.first_cause is not None
+    assert [hint for hint in (record.first_cause.hint, *hints) if "never stores" in hint] == []
     if line:
-        assert record.diagnosis.source_line is not None
-        assert line in record.submission.source[record.diagnosis.source_line.line - 1]
+        assert record.first_cause.lines
+        assert line in record.submission.source[record.first_cause.lines[0].line - 1]
 
 
 def test_what_a_call_leaves_as_it_was_is_said() -> None:
@@ -173,5 +173,5 @@ def test_what_a_call_leaves_as_it_was_is_said() -> None:
     source = changed(("        engine->free_local_blocks--;", "        (void)engine;"))
     record = graded_text(source, made("long", "create_sequence 1 40 -> seq"))
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.hint.endswith("This call never stores to free_local_blocks.")
+    assert record.first_cause is not None
+    assert record.first_cause.hint.endswith("This call never stores to free_local_blocks.")

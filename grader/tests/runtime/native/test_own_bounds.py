@@ -80,8 +80,8 @@ def test_a_flood_of_messages_stops_the_case_in_which_it_comes(monkeypatch: pytes
     assert [comparison.ending_kind for comparison in comparisons] == ["stopped", "stopped"]
     assert [comparison.ended_at for comparison in comparisons] == [1, 0]
     assert [one.unexplained_end, other.unexplained_end] == ["", ""]
-    assert diagnosed.diagnosis is not None
-    assert "80 MB" in diagnosed.diagnosis.summary
+    assert diagnosed.first_cause is not None
+    assert "80 MB" in diagnosed.first_cause.summary
 
 
 def test_a_flood_does_not_complete_its_case(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ def test_nonsense_numbers_and_freed_parts_are_judged(statement: str) -> None:
     """Whatever stands in the structures: compared, diagnosed and scored without an exception."""
     diagnosed, score = judged_alone(nonsense(), _NONSENSE.index(statement), -1)
 
-    assert diagnosed.diagnosis is not None
+    assert diagnosed.first_cause is not None
     assert 0 < score < sum(rule.max_points for rule in nonsense().scores)
 
 

@@ -144,8 +144,8 @@ def test_the_diagnosis_says_how_far_a_jump_may_go() -> None:
     record = graded_text(source, first_case(), second_case())
 
     assert record.verdict is Verdict.RUN_TIME_ERROR
-    assert record.diagnosis is not None
-    assert (record.diagnosis.rule, record.diagnosis.operation) == ("memory-error", 4)
-    assert "setjmp first" in record.diagnosis.hint
-    assert record.diagnosis.source_line is not None
-    assert record.diagnosis.source_line.line == line_of(source)
+    assert record.first_cause is not None
+    assert (record.first_cause.rule, record.first_cause.operation) == ("memory-error", 4)
+    assert "setjmp first" in record.first_cause.hint
+    assert record.first_cause.lines
+    assert record.first_cause.lines[0].line == line_of(source)

@@ -188,12 +188,12 @@ def test_the_diagnosis_names_it(name: str) -> None:
     line = line_of(wanted.source, marker)
     attempt = graded(name, valgrind=True)
     assert attempt.diagnosed is not None
-    diagnosis = attempt.diagnosed.diagnosis
+    diagnosis = attempt.diagnosed.first_cause
     assert diagnosis is not None
 
-    assert (diagnosis.rule, diagnosis.case, diagnosis.operation) == (rule, wanted.case, operation)
-    assert diagnosis.source_line is not None
-    assert (diagnosis.source_line.file, diagnosis.source_line.line) == ("llm_memory.c", line)
+    assert (diagnosis.rule, diagnosis.cases[0], diagnosis.operation) == (rule, wanted.case, operation)
+    assert diagnosis.lines
+    assert (diagnosis.lines[0].file, diagnosis.lines[0].line) == ("llm_memory.c", line)
 
 
 @pytest.mark.parametrize("name", [name for name, one in _VIOLATIONS.items() if one.verdict is Verdict.MEMORY_LEAK])

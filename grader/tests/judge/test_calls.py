@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.judge.correlate import Call, Patterns
+from grader.judge.calls import JudgedCall, Patterns
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.programs import changed, graded_text, made
 from reference.operation import Reply
@@ -12,10 +12,10 @@ _REFUSED = Reply(text="NULL", refused=True, clause="Task 2/no-room")
 _ORDER = {"exact-fit": "all fit", "id-zero": "the id is 0"}
 
 
-def calls(count: int, *words: str, wrong: bool, expected: Reply = _ACCEPTED, refused: bool = False) -> list[Call]:
+def calls(count: int, *words: str, wrong: bool, expected: Reply = _ACCEPTED, refused: bool = False) -> list[JudgedCall]:
     """So many calls of create_sequence, each in a case of its own."""
     return [
-        Call(
+        JudgedCall(
             case=number,
             name="create_sequence",
             words=frozenset(words),
@@ -81,10 +81,10 @@ def test_hidden_cases_are_not_counted() -> None:
     source = changed(("required > engine->free_local_blocks", "required >= engine->free_local_blocks"))
     record = graded_text(source, *stories, *others, *secret)
 
-    assert record.diagnosis is not None
-    assert record.diagnosis.broken.startswith("Task 2: ")
-    assert "exactly when as many blocks are needed as are free: off by one" in record.diagnosis.hint
-    assert record.diagnosis.case == "made/fits0"
+    assert record.first_cause is not None
+    assert record.first_cause.clause.startswith("Task 2: ")
+    assert "exactly when as many blocks are needed as are free: off by one" in record.first_cause.hint
+    assert record.first_cause.cases[0] == "made/fits0"
 
 
 def test_every_situation_has_a_sentence_and_can_occur() -> None:

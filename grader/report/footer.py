@@ -1,4 +1,4 @@
-"""The end of a report: advice, what the program printed, how it was graded, and how to reproduce the first case."""
+"""The end of a report: how the submission was graded, and how to reproduce the first case."""
 
 from __future__ import annotations
 
@@ -7,44 +7,13 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader.core.causes import Audience, grouped, is_hidden
 from grader.core.record import Record
-from grader.core.verdict import Tool
-from grader.report.escape import escape_lines
-from grader.report.page import Page, dim, strong
-from grader.report.words import failures_of
-
-_MOST_LINES = 20
-_MOST_ADVICE = 8
+from grader.core.verdict import Audience, Tool
+from grader.report.page import Page, dim
+from grader.report.phrases import failures_of
 
 MORE = "--all"
 """The option that shows everything."""
-
-
-def advised(page: Page, record: Record, most: int = _MOST_ADVICE) -> None:
-    """Write useful information that costs no point."""
-    if not record.advice:
-        return
-    page.heading("Advice")
-    page.write(dim("Costs no point."), indent=2)
-    for advice in record.advice[:most]:
-        place = f"{advice.source[0]}: " if advice.source else ""
-        page.write("- ", strong(place), advice.message, indent=2, hang=4)
-    if len(record.advice) > most:
-        page.write(dim(f"... and {len(record.advice) - most} more"), indent=4)
-
-
-def printed(page: Page, record: Record, most: int = _MOST_LINES) -> None:
-    """Write what the program printed to stdout and stderr; it is shown, not judged."""
-    lines = escape_lines(record.output)
-    if not any(lines):
-        return
-    page.heading("What your program printed")
-    page.write(dim("Shown for you; nothing is judged by it."), indent=2)
-    for line in lines[:most]:
-        page.crop(line, indent=4)
-    if len(lines) > most:
-        page.write(dim(f"... and {len(lines) - most} lines more"), indent=4)
 
 
 def footer(page: Page, record: Record, audience: Audience) -> None:
@@ -109,11 +78,11 @@ def _memory(record: Record) -> str:
 
 def reproduce(page: Page, record: Record, audience: Audience) -> None:
     """Write the commands that make a program of the first cause's shown case, when the reader may see one."""
-    groups = grouped(record, (outcome for outcome in record.outcomes if not is_hidden(outcome, audience)))
-    if not groups:
+    causes = record.causes_for(audience)
+    if not causes:
         return
     page.write("To see the first case yourself, or in a debugger, write it as a program beside your file:", indent=2)
-    path, case = shlex.quote(record.submission.name), groups[0].shown.case
+    path, case = shlex.quote(record.submission.name), causes[0].cases[0]
     page.command("scripts/grade", "repro", path, case, f"> {repro_name(record)}", indent=4)
     if record.environment.reproduce:
         page.command(*_words(record.environment.reproduce), indent=4)

@@ -1,21 +1,24 @@
-"""Find what all calls that go wrong in one way have in common and no right call has, over all public cases.
+"""What the calls of all public cases show together: what wrong calls have in common, and how far each call is.
 
-The calls of a case count up to its first failure: what follows is mostly a consequence. Hidden cases do not count,
-because the numbers would reveal information about them.
+**Patterns.** The calls that go wrong in one way may share a situation that no right call has. The calls of a case count
+up to its first failure: what follows is mostly a consequence. The sentence gives the numbers, and is written only where
+chance is no explanation. A limit is called *off by one* only on that evidence.
 
-The sentence gives the numbers, and is written only where chance is no explanation. A limit is called *off by one* only
-on that evidence.
+**Stages.** A call works, it is in work, or it has not done its work in any case yet.
+
+Hidden cases do not count, because the numbers would reveal information about them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from math import comb
 
-from grader.assignment.lab import ONLY
-from grader.core.verdict import Visibility
-from grader.runtime.comparison import Comparison
+from grader.assignment.lab import ONLY, Lab
+from grader.core.verdict import CallStage, Stage, Visibility
+from grader.runtime.comparison import Comparison, End
 from reference.operation import Reply
 
 _LEAST_WRONG = 2
@@ -27,7 +30,7 @@ _LEAST_CHANCE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class JudgedCall:
     """One operation of a public case, at or before the first one that went wrong there."""
 
     case: int
@@ -42,7 +45,7 @@ class Call:
 class Patterns:
     """The calls of a submission, and what separates the wrong calls from the right ones."""
 
-    def __init__(self, calls: Sequence[Call], order: Mapping[str, str]) -> None:
+    def __init__(self, calls: Sequence[JudgedCall], order: Mapping[str, str]) -> None:
         self.calls = calls
         self.order = order
         self.never = frozenset(_never(calls))
@@ -79,7 +82,7 @@ class Patterns:
         good = [call for call in same if not call.wrong]
         return frozenset(ONLY + word for word in self._telling(bad, good))
 
-    def _telling(self, bad: Sequence[Call], good: Sequence[Call]) -> list[str]:
+    def _telling(self, bad: Sequence[JudgedCall], good: Sequence[JudgedCall]) -> list[str]:
         if len(bad) < _LEAST_WRONG or comb(len(bad) + len(good), len(bad)) < _LEAST_CHANCE:
             return []
         shared = frozenset.intersection(*(call.words for call in bad))
@@ -92,7 +95,7 @@ def _alike(reply: Reply, other: Reply) -> bool:
     return reply.refused is other.refused and (not reply.refused or reply.clause == other.clause)
 
 
-def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int]) -> Iterator[Call]:
+def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int]) -> Iterator[JudgedCall]:
     """Yield the calls of the public cases; `first_wrong` maps a case to its first bad operation, -1 without one."""
     for number, comparison in enumerate(comparisons):
         if comparison.case.visibility is not Visibility.PUBLIC:
@@ -100,7 +103,7 @@ def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int
         bad = first_wrong(number)
         end = len(comparison.actual) if bad < 0 else min(bad + 1, len(comparison.expected))
         for place, operation in enumerate(comparison.case.trace.operations[:end]):
-            yield Call(
+            yield JudgedCall(
                 case=number,
                 name=operation.name,
                 words=comparison.expected[place].circumstances,
@@ -110,8 +113,57 @@ def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int
             )
 
 
-def _never(calls: Sequence[Call]) -> Iterator[str]:
+def _never(calls: Sequence[JudgedCall]) -> Iterator[str]:
     asked = [call for call in calls if not call.expected.refused and call.expected.text]
     for name in {call.name for call in asked}:
         if all(call.refused for call in asked if call.name == name):
             yield name
+
+
+def stages(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab) -> tuple[CallStage, ...]:
+    """The stage of each call that had work to do in a public case and was reached there, in the handout's order.
+
+    `first_wrong` maps the number of a case to its first bad operation, -1 where all are right. A call works when it did
+    its work at least once with nothing wrong before it, and no case goes wrong first in it. A call that did not return
+    is in work: a function that is not written yet does not crash.
+    """
+    did: dict[str, set[_Did]] = {}
+    sound, wrong = set(), set()
+    for number, comparison in enumerate(comparisons):
+        if comparison.case.visibility is not Visibility.PUBLIC:
+            continue
+        operations, bad = comparison.case.trace.operations, first_wrong(number)
+        wrong |= {operations[bad].name} if 0 <= bad < len(operations) else set()
+        for place, what in _reached(comparison):
+            name = operations[place].name
+            did.setdefault(name, set()).add(what)
+            sound |= {name} if what is _Did.ITS_WORK and (bad < 0 or place < bad) else set()
+    return tuple(
+        CallStage(call=name, task=signature.task, stage=_stage(did[name], works=name in sound - wrong))
+        for name, signature in lab.grammar.operations.items()
+        if name in did
+    )
+
+
+class _Did(Enum):
+    ITS_WORK = auto()
+    NOTHING = auto()
+    NO_RETURN = auto()
+
+
+def _stage(did: set[_Did], *, works: bool) -> Stage:
+    if did == {_Did.NOTHING}:
+        return Stage.NOT_YET
+    return Stage.WORKS if works else Stage.IN_WORK
+
+
+def _reached(comparison: Comparison) -> Iterator[tuple[int, _Did]]:
+    """Yield the calls that had work to do and what they did, whether or not the calls before them were right."""
+    actual = comparison.actual
+    for place, reply in enumerate(comparison.expected):
+        if not reply.text or reply.refused:
+            continue
+        if place < len(actual):
+            yield place, _Did.NOTHING if actual[place].refused else _Did.ITS_WORK
+        elif place == comparison.ended_at and comparison.end is not End.REACHED:
+            yield place, _Did.NO_RETURN

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from grader.core.causes import Audience, grouped, guilty_of, is_hidden, of_the_build
+from grader.core.losses import guilty_of
 from grader.core.record import Record
-from grader.core.verdict import Outcome, RuleScore
-from grader.report.decided import decision_of
+from grader.core.verdict import Audience, Outcome, RuleScore
 from grader.report.document import Document
 from grader.report.page import Page
+from grader.report.phrases import counted, decision_of, withheld_of
 from grader.report.trace import legend, show_case
-from grader.report.words import counted, withheld_of
 
 _WIDTH = 100
 _MOST_SHOWN = 2
@@ -23,11 +22,11 @@ def judged(record: Record) -> list[RuleScore]:
 
 def not_run(record: Record, score: RuleScore) -> bool:
     """Whether this rule was not checked, because the submission does not build."""
-    build = {finding.rule for finding in of_the_build(record)}
+    build = {finding.rule for finding in record.build_findings}
     return bool(build) and not record.outcomes and score.rule not in build
 
 
-def why(record: Record, score: RuleScore, audience: Audience) -> Document:
+def rule_summary(record: Record, score: RuleScore, audience: Audience) -> Document:
     """Return what cost a rule its points: the first causes in full, and the titles of hidden cases."""
     page = Page(_WIDTH, colour=False)
     decision = decision_of(record, score.rule)
@@ -42,13 +41,13 @@ def why(record: Record, score: RuleScore, audience: Audience) -> Document:
     withheld = withheld_of(score)
     if withheld:
         page.write(f"{withheld[0].upper()}{withheld[1:]}.")
-    building = [finding for finding in of_the_build(record) if finding.rule == score.rule]
+    building = [finding for finding in record.build_findings if finding.rule == score.rule]
     guilty = guilty_of(record, score.rule)
     for finding in building:
         page.blank()
         page.write(f"{finding.source[0]}: " if finding.source else "", finding.message, hang=4)
-    _cases(page, record, [outcome for outcome in guilty if not is_hidden(outcome, audience)])
-    hidden = [outcome.title for outcome in guilty if is_hidden(outcome, audience)]
+    _cases(page, record, [outcome for outcome in guilty if not outcome.hidden_from(audience)])
+    hidden = [outcome.title for outcome in guilty if outcome.hidden_from(audience)]
     if hidden:
         page.blank()
         page.write(f"{counted(len(hidden), 'hidden case')} failed; what they do is not shown:")
@@ -77,18 +76,21 @@ def case_in_full(record: Record, outcome: Outcome) -> Document:
 
 
 def _cases(page: Page, record: Record, guilty: list[Outcome]) -> None:
-    groups = grouped(record, guilty)
-    for group in groups[:_MOST_SHOWN]:
+    """Write the first causes of these cases in full, and the titles of the others."""
+    by_case = {outcome.case: outcome for outcome in guilty}
+    grouped = ([by_case[case] for case in cause.cases if case in by_case] for cause in record.causes)
+    by_cause = [outcomes for outcomes in grouped if outcomes]
+    for shown, *others in by_cause[:_MOST_SHOWN]:
         page.blank()
-        page.write(f"Seen in {counted(len(group.outcomes), 'case')}:")
-        show_case(page, record, group.shown)
-        _titles(page, [outcome.title for outcome in group.others])
-    rest = [outcome.title for group in groups[_MOST_SHOWN:] for outcome in group.outcomes]
+        page.write(f"Seen in {counted(1 + len(others), 'case')}:")
+        show_case(page, record, shown)
+        _titles(page, [outcome.title for outcome in others])
+    rest = [outcome.title for outcomes in by_cause[_MOST_SHOWN:] for outcome in outcomes]
     if rest:
         page.blank()
         page.write("And, when these are fixed:")
         _titles(page, rest)
-    legend(page, record, [group.shown for group in groups[:_MOST_SHOWN]])
+    legend(page, record, [outcomes[0] for outcomes in by_cause[:_MOST_SHOWN]])
 
 
 def _titles(page: Page, titles: list[str]) -> None:

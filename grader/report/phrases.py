@@ -1,13 +1,12 @@
-"""Wording that several formats share."""
+"""Wording that several formats share: results, points, decisions of people, and what a report lacks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grader.core.causes import Audience, Group, of_the_build
 from grader.core.optional_stages import OptionalStage
-from grader.core.record import NEEDS_PERSON, Record
-from grader.core.verdict import NOT_IMPORTED, RuleScore, Verdict
+from grader.core.record import NEEDS_PERSON, Override, Record
+from grader.core.verdict import NOT_IMPORTED, Audience, Cause, RuleScore, Verdict
 
 NOT_RUN = "hidden cases not run here"
 NEEDS_PERSON_WORDS = "needs a person"
@@ -42,9 +41,10 @@ _MOST_OF_ERROR = 200
 
 def result_of(record: Record) -> str:
     """Return the verdict in words."""
-    if any(finding.kind == NO_FILE for finding in of_the_build(record)):
+    kinds = {finding.kind for finding in record.build_findings}
+    if NO_FILE in kinds:
         return "there is no file to grade"
-    if any(finding.kind == NOT_IMPORTED for finding in of_the_build(record)):
+    if NOT_IMPORTED in kinds:
         return "cannot be imported"
     if record.verdict is Verdict.COMPILE_ERROR and record.outcomes:
         return "does not build as demanded"
@@ -94,9 +94,9 @@ def all_pass(record: Record) -> str:
     return f"{cases}, and all {len(record.rules)} rules have full marks."
 
 
-def cost_of(group: Group) -> str:
+def cost_of(cause: Cause) -> str:
     """Return how many cases have this cause, and what that costs."""
-    return f"seen in {counted(len(group.outcomes), 'case')}, costs {points_about(group.lost)}"
+    return f"seen in {counted(len(cause.cases), 'case')}, costs {points_about(cause.points)}"
 
 
 def points_about(lost: float) -> str:
@@ -124,3 +124,19 @@ def failures_of(record: Record, audience: Audience) -> Iterator[str]:
             yield f"{_NOT_DONE[failure.stage]}: {failure.error[:_MOST_OF_ERROR]}"
     if record.failed_stages:
         yield _LESS
+
+
+def decisions_of(record: Record) -> list[str]:
+    """Return one sentence for each decision; all points are those after it."""
+    return [said_of(override) for override in record.overrides]
+
+
+def said_of(override: Override) -> str:
+    """Return a sentence with the points, who gave them, and why."""
+    points = f"{counted(override.points, 'point')} instead of {override.was}"
+    return f"{override.rule}: {points}, decided by {override.by}: {override.reason}"
+
+
+def decision_of(record: Record, rule: str) -> str:
+    """Return the decision about one rule; "" when there is none."""
+    return next((said_of(override) for override in record.overrides if override.rule == rule), "")

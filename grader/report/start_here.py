@@ -1,0 +1,269 @@
+"""*Start here*: the most likely cause with the student's lines and the states, or the compiler's messages.
+
+`focus` decides what of a hidden case may be shown. The web page and `start_here`, for a terminal, write its result.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from grader.core.chart import ComparedChart
+from grader.core.picture import Picture
+from grader.core.record import Record
+from grader.core.verdict import NOT_IMPORTED, Audience, Cause, Finding, Outcome, SourceLine, StepShown, Verdict
+from grader.report.compared import Compared, compared
+from grader.report.drawn import drawn
+from grader.report.excerpt import Excerpt, excerpt
+from grader.report.page import Page, bad, dim, glued, strong
+from grader.report.phrases import NO_FILE, counted, no_points_of
+from grader.report.progress import is_next
+from grader.report.trace import place_of
+
+_MOST_MESSAGES = 60
+
+_MOST_STEPS = 6
+"""The maximum number of listed operations; the last one listed went wrong."""
+
+_MOST_EXCERPTS = 3
+"""The most messages that are shown with their lines of source."""
+
+_WITH_MEANING = ("compiler", "linker")
+"""Kinds of findings whose `field` says in one sentence what the message means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of the compiler: its place, its text, and what it means."""
+
+    source: tuple[SourceLine, ...]
+    text: str
+    meaning: str
+    excerpt: Excerpt | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Focus:
+    """What a reader sees first: the messages of a failing build, or the most likely cause."""
+
+    why: str = ""
+    messages: tuple[Message, ...] = ()
+    rule: str = ""
+    title: str = ""
+    handout: str = ""
+    seen: str = ""
+    hint: str = ""
+    clauses: tuple[str, ...] = ()
+    """The sentences of the handout that were broken."""
+    source: tuple[SourceLine, ...] = ()
+    excerpt: Excerpt | None = None
+    lost: bool = False
+    """Whether `source` is where memory was allocated that is lost elsewhere."""
+    hidden: bool = False
+    """Whether the reader may see no more of the case than its title."""
+    case: str = ""
+    """The place of the case, or the title of a hidden one."""
+    steps: tuple[StepShown, ...] = ()
+    """The last operations up to the one that went wrong."""
+    number: int = 0
+    """The number of the operation that went wrong."""
+    reached: bool = True
+    """Whether the program returned from that operation."""
+    states: Compared | None = None
+    charts: tuple[ComparedChart, ...] = ()
+
+    @property
+    def call(self) -> str:
+        """The operation that went wrong, with its number; empty when it is not shown."""
+        call = next((step.call for step in self.steps if step.number == self.number), "")
+        return f"(operation {self.number}: {call})" if call else ""
+
+
+def focus(record: Record, audience: Audience) -> Focus | None:
+    """Return the focus of a record; None when there is nothing to correct, or nothing is known."""
+    if record.verdict in (Verdict.ACCEPTED, Verdict.JUDGE_ERROR):
+        return None
+    building = record.build_findings
+    if building:
+        return Focus(why=_why_not(record, building[0]), messages=tuple(_messages_of(record, building)))
+    return _of_cause(record, record.first_cause, audience) if record.first_cause is not None else None
+
+
+def _why_not(record: Record, first: Finding) -> str:
+    """Return why nothing was run, or that the build is not as the handout demands."""
+    if record.verdict is Verdict.REJECTED:
+        return (
+            "The file contains what could make the grader report wrong results, so nothing of it was run. Remove it "
+            "and submit again. If you need it for a good reason, tell your instructor, who can allow it."
+        )
+    if first.kind == NO_FILE:
+        return "There is no file to grade, so nothing was run."
+    if first.kind == NOT_IMPORTED:
+        return "It cannot be imported as the handout demands, so nothing of it could be run."
+    if record.outcomes:
+        return "It does not build as the handout demands."
+    return "It does not compile as the handout demands, so nothing of it could be run."
+
+
+def _messages_of(record: Record, findings: Sequence[Finding]) -> Iterator[Message]:
+    """Yield the messages of the compiler, each once."""
+    messages = dict.fromkeys((finding.source[:1], finding.message, what_it_means(finding)) for finding in findings)
+    for place, (source, text, meaning) in enumerate(messages):
+        shown = excerpt(record, source[0]) if source and place < _MOST_EXCERPTS else None
+        yield Message(source=source, text=text, meaning=meaning, excerpt=shown)
+
+
+def what_it_means(finding: Finding) -> str:
+    """Return one sentence that explains a message of the compiler or the linker; empty when the grader has none."""
+    return finding.field if finding.kind in _WITH_MEANING else ""
+
+
+def _of_cause(record: Record, cause: Cause, audience: Audience) -> Focus:
+    rule = next((score for score in record.rules if score.rule == cause.rule), None)
+    outcome = record.outcome(cause.cases[0])
+    begin = Focus(
+        rule=cause.rule,
+        title=rule.title if rule is not None else "",
+        handout=rule.handout if rule is not None else "",
+        clauses=(cause.clause,) if cause.clause else (),
+    )
+    if outcome.hidden_from(audience):
+        return replace(
+            begin,
+            hint=_shown_hint(record, outcome, cause),
+            clauses=begin.clauses or tuple(outcome.tested),
+            hidden=True,
+            case=f"a hidden one: {outcome.title}",
+        )
+    drawings = () if is_next(record) else record.pictures
+    picture = next((drawing for drawing in drawings if drawing.case == outcome.case), None)
+    reached, states = _states_of(picture, record, outcome)
+    return replace(
+        begin,
+        seen=cause.summary,
+        hint=cause.hint,
+        source=cause.lines[:1],
+        excerpt=excerpt(record, cause.lines[0]) if cause.lines else None,
+        lost=outcome.verdict is Verdict.MEMORY_LEAK,
+        case=place_of(record, outcome),
+        steps=tuple([step for step in outcome.steps if step.number <= cause.operation][-_MOST_STEPS:]),
+        number=cause.operation,
+        reached=reached,
+        states=states,
+        charts=picture.charts if picture is not None else (),
+    )
+
+
+def _states_of(picture: Picture | None, record: Record, outcome: Outcome) -> tuple[bool, Compared | None]:
+    """Return whether the program returned from the operation that went wrong, and its three states.
+
+    Where no picture shows the operation, the result is True and None.
+    """
+    if picture is None:
+        return True, None
+    first, number = record.first_finding(outcome), record.bad_operation(outcome)
+    scenes = drawn(picture, outcome, first)
+    at = next((place for place, scene in enumerate(scenes) if scene.step.number == number), None)
+    if at is None:
+        return True, None
+    return scenes[at].reached, compared(scenes, at, first)
+
+
+def _shown_hint(record: Record, outcome: Outcome, cause: Cause) -> str:
+    """Return the part of a hidden case's hint that a student may read."""
+    return " ".join(_without(cause.hint, _secrets(record, outcome, cause)))
+
+
+def _secrets(record: Record, outcome: Outcome, cause: Cause) -> set[str]:
+    """Return what a hint could reveal about a hidden case: its calls, values, the field that differs, source lines."""
+    secrets = {*map(str, cause.lines), *re.findall(r"[\w.]+:\d+", cause.hint)}
+    values = [step.call for step in outcome.steps]
+    first = record.first_finding(outcome)
+    if first is not None:
+        secrets |= {first.field, first.expected, first.actual}
+        values += [first.field, first.expected, first.actual]
+    secrets |= {step.call for step in outcome.steps if step.number == cause.operation}
+    numbers = {number for value in values for number in re.findall(r"-?\d+", value)}
+    return {secret for secret in secrets | numbers if secret}
+
+
+def _without(hint: str, secrets: set[str]) -> Iterator[str]:
+    """Yield the sentences of a hint that contain none of the secrets."""
+    words = "|".join(sorted(map(re.escape, secrets), key=len, reverse=True))
+    for sentence in re.split(r"(?<=[.?])\s+", hint):
+        if not words or not re.search(rf"(?<![\w-])(?:{words})(?!\w)", sentence):
+            yield sentence
+
+
+def start_here(
+    page: Page, record: Record, shown: Focus | None, audience: Audience, *, most: int = _MOST_MESSAGES
+) -> None:
+    """Write the section that a student reads first, with at most `most` messages of the compiler."""
+    if record.verdict is Verdict.JUDGE_ERROR:
+        page.blank()
+        page.write(f"{no_points_of(record)}. Please show it to your instructor.", indent=2)
+    elif shown is not None and shown.messages:
+        _building(page, record, shown, audience, most=most)
+    elif shown is not None:
+        page.heading(f"Start here: {'what comes next' if is_next(record) else 'the most likely cause'}")
+        _write_cause(page, shown)
+
+
+def _building(page: Page, record: Record, shown: Focus, audience: Audience, *, most: int) -> None:
+    page.heading("Start here")
+    page.write(shown.why, indent=2)
+    findings = record.build_findings
+    rejected = record.verdict is Verdict.REJECTED
+    if len(findings) > 1 and not rejected and not findings[0].message.endswith("]"):
+        page.write("Fix the first one first and try again: others are often its consequence.", indent=2)
+    for message in shown.messages[:most]:
+        page.blank()
+        page.write(strong(f"{message.source[0]}: " if message.source else ""), bad(message.text), indent=2, hang=6)
+        _excerpt(page, message.excerpt)
+        if message.meaning:
+            page.write(message.meaning, indent=6)
+    if len(shown.messages) > most:
+        page.blank()
+        page.write(dim(f"... and {counted(len(shown.messages) - most, 'message')} more"), indent=2)
+    if audience is Audience.INSTRUCTOR and rejected:
+        page.blank()
+        page.write(dim("To grade it all the same, once you have looked at it: grade run PATH"), indent=2)
+        symbols = dict.fromkeys(finding.field for finding in findings if finding.verdict is Verdict.REJECTED)
+        for symbol in symbols:
+            page.write(dim(f"--allow {shlex.quote(symbol)}"), indent=4)
+    if audience is Audience.INSTRUCTOR and record.would_score is not None:
+        page.blank()
+        page.write(dim(f"Had it compiled, it would have scored {record.would_score}; this never counts."), indent=2)
+
+
+def _excerpt(page: Page, excerpt: Excerpt | None) -> None:
+    """Write the lines around a place of the student's file, with a caret below it when the column is known."""
+    for line in excerpt.lines if excerpt is not None else ():
+        number = f"{line.number:>5} | "
+        if line.here:
+            page.crop(bad(">"), strong(f"{number}{line.text}"), indent=4)
+        else:
+            page.crop(dim(f" {number}"), line.text, indent=4)
+        if line.column:
+            page.crop(dim(f" {' ' * 5} | "), bad(" " * (line.column - 1) + "^"), indent=4)
+
+
+def _write_cause(page: Page, shown: Focus) -> None:
+    title = f": {shown.title} " if shown.title else " "
+    page.labelled("Rule", strong(shown.rule), title, glued(f"(handout: {shown.handout})"))
+    if shown.hidden:
+        page.labelled("Case", shown.case)
+    else:
+        page.labelled("Seen", shown.seen)
+    for clause in shown.clauses:
+        page.labelled("Handout", clause)
+    if shown.hint:
+        page.labelled("Hint", shown.hint if shown.hidden else strong(shown.hint))
+    for line in shown.source:
+        where = f" in {line.function}" if line.function else ""
+        page.labelled("Allocated" if shown.lost else "Your code", f"{line}{where}")
+        _excerpt(page, shown.excerpt)
+    if shown.case and not shown.hidden:
+        page.labelled("Case", shown.case, f"  {glued(shown.call)}" if shown.call else "")
