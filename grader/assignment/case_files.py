@@ -102,9 +102,9 @@ class _CaseReader:
         table = self.table
         generator = self.grammar.generate() if self.grammar.generate is not None else None
         if "operations" in table.values:
-            table.complain("operations", "a case has either operations, or seeds and length of random traces")
+            table.complain("operations", "write either operations, or seeds and length of random traces")
         elif generator is None:
-            table.complain("seeds", "this lab makes no random traces; write operations")
+            table.complain("seeds", "this lab has no random traces; write operations")
         length = table.number("length", _LENGTH, needed=True) or 0
         seeds = self._seeds()
         traces: list[tuple[Operation, ...]] = []
@@ -248,7 +248,7 @@ class _OperationReader:
                 if operation is not None or repeated:  # a repeated comment is not an operation, but takes time too
                     count += 1
                 if count > _MOST_OPERATIONS:
-                    self.complain(line, f"more than {_MOST_OPERATIONS} operations; a case is a short story")
+                    self.complain(line, f"more than {_MOST_OPERATIONS} operations; split the case into several")
                     return
 
     def _repeated(self, line: int, written: str) -> Iterator[str]:
@@ -301,7 +301,7 @@ class _OperationReader:
         with contextlib.suppress(ValueError):
             return Number("target", 1, self.grammar.most_targets).read(written)
         allowed = f"@1 to @{self.grammar.most_targets}" + (" or @NULL" if signature.null_target else "")
-        self.complain(line, f"{short(f'@{written}')} cannot stand before {name}; write {allowed}")
+        self.complain(line, f"{short(f'@{written}')} cannot precede {name}; write {allowed}")
         return 1
 
     def _arguments(self, line: int, name: str, words: list[str], signature: Signature) -> tuple[Argument, ...]:
@@ -323,7 +323,7 @@ class _OperationReader:
     def _claim(self, line: int, name: str, written: str | None, signature: Signature) -> str | None:
         if signature.is_poke:
             if written is not None:
-                self.complain(line, f"{name} is a poke and returns nothing; leave {short(f'-> {written}')} away")
+                self.complain(line, f"{name} is a poke and returns nothing; remove {short(f'-> {written}')}")
             return None
         try:
             return signature.read_reply(written or "")

@@ -69,7 +69,7 @@ def select_cases(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool =
     """
     selection = _part(lab, seed=seed, pattern=pattern, public_only=public_only)
     if not selection.cases:
-        raise UsageError(f"no case fits '{pattern}'; `grade cases` lists them all")
+        raise UsageError(f"no case matches '{pattern}'; `grade cases` lists them all")
     return selection
 
 
@@ -104,8 +104,8 @@ def weights(rubric: Rubric, cases: Iterable[Case]) -> dict[str, int]:
 def hidden_text(known: Mapping[str, int]) -> str:
     """Return the text of the file that replaces the hidden cases."""
     lines = [
-        "# Hidden cases are not here. This is what they weigh in the grading that counts, for each rule;",
-        "# so a report can say which points are certain already. Nothing here says what they ask.",
+        "# The hidden cases are not included. These are their weights in the final grading, for each rule,",
+        "# so that a report can show which points are certain. Nothing here tells what the cases ask.",
         "",
         f"[{_KEY}]",
         *(f"{rule} = {weight}" for rule, weight in known.items()),

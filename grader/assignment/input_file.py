@@ -46,16 +46,22 @@ _UNCLOSED = "the text that begins here does not end; add its closing quotes"
 
 _SENTENCES = (
     (r"Cannot (overwrite|declare)", "{name} is defined twice; write it once{whole}"),
-    (r"Duplicate inline table key '?(?P<key>[^']*)", "the key {key} stands twice between braces; write it once"),
-    (r"Cannot (mutate|redefine)", "{name} adds to a value that is complete already; write all of it in one place"),
-    (r"Unescaped", rf"a backslash in double quotes begins an escape such as \n, and this is none; {_BACKSLASH}"),
+    (
+        r"Duplicate inline table key '?(?P<key>[^']*)",
+        "the key {key} is defined twice between the braces; write it once",
+    ),
+    (r"Cannot (mutate|redefine)", "{name} adds to a value that is already complete; write all of it in one place"),
+    (
+        r"Unescaped",
+        rf"a backslash in double quotes starts an escape such as \n, and this is not a valid one; {_BACKSLASH}",
+    ),
     (r"Invalid hex|Escaped", rf"\u and \U need the 4 or 8 hexadecimal digits of a character; {_BACKSLASH}"),
-    (r"Illegal character '\\n'", "text in quotes must end in its line; put text of several lines in three quotes"),
+    (r"Illegal character '\\n'", "text in quotes must end on its line; put text of several lines in three quotes"),
     (r"(Illegal|Found invalid) character", "there is a control character in this line; remove it"),
     (r"Unterminated", _UNCLOSED),
     (r"Expected ['\"]'", _UNCLOSED),
     (r"Unclosed array", "a list does not end, or lacks a comma between two values; write it as [1, 2]"),
-    (r"Unclosed inline", "a brace is not closed in its line, or a comma is missing; write {{ a = 1, b = 2 }}"),
+    (r"Unclosed inline", "a brace is not closed on its line, or a comma is missing; write {{ a = 1, b = 2 }}"),
     (r"Invalid initial", "a name is expected here; a table in braces is one line without a final comma"),
     (r"Invalid value", f"what follows the equals sign is not a value; {_VALUE}"),
     (r"Invalid date", f"there is no such date; {_VALUE}"),
@@ -80,7 +86,7 @@ def read_bytes(path: Path, most: int, error: Refusal) -> bytes:
     except OSError as failure:
         raise error([FileProblem(path, 1, f"cannot be read: {failure.strerror}")]) from None
     if len(content) > most:
-        raise error([FileProblem(path, 1, f"has more than {most >> 10} KB, which are too many; is it the right file?")])
+        raise error([FileProblem(path, 1, f"is larger than {most >> 10} KB; is it the right file?")])
     return content
 
 
@@ -214,13 +220,13 @@ class TomlTable:
         try:
             if long := _LONG_KEY.search(text):
                 line = text.count("\n", 0, long.start()) + 1
-                message = f"holds a key of more than {_MOST_PARTS} parts; write it shorter"
+                message = f"has a key of more than {_MOST_PARTS} parts; use a shorter one"
             else:
                 return cls(path=path, text=text, values=tomllib.loads(text), problems=[], error=error)
         except tomllib.TOMLDecodeError as failure:
             line, message = _syntax_mistake(text, str(failure))
         except ValueError:  # Python converts no number of more than 4300 digits
-            message = "holds a number with thousands of digits"
+            message = "has a number with thousands of digits"
         except RecursionError:
             message = "is nested too deeply"
         raise error([FileProblem(path, line, message)])
@@ -308,7 +314,7 @@ class TomlTable:
         """Return the tables [KEY.NAME] by their names."""
         inner = self.values.get(key, {})
         if not isinstance(inner, dict) or not all(isinstance(values, dict) for values in inner.values()):
-            self.complain(key, f"{self._full(key)} may hold tables only: write [{self._full(key)}.NAME]")
+            self.complain(key, f"{self._full(key)} must contain only tables: write [{self._full(key)}.NAME]")
             return {}
         return {name: replace(self, values=values, name=f"{self._full(key)}.{name}") for name, values in inner.items()}
 
@@ -316,7 +322,7 @@ class TomlTable:
         """Return the tables [[KEY]], in their order."""
         inner = self.values.get(key, [])
         if not isinstance(inner, list) or not all(isinstance(values, dict) for values in inner):
-            self.complain(key, f"{self._full(key)} may hold tables only: write [[{self._full(key)}]] above each")
+            self.complain(key, f"{self._full(key)} must contain only tables: write [[{self._full(key)}]] above each")
             return []
         return [replace(self, values=values, name=self._full(key), row=row) for row, values in enumerate(inner)]
 

@@ -107,7 +107,7 @@ def _clue(row: TomlTable, lab: _Known) -> Clue:
         calls=row.words("calls", lab.calls),
         facets=row.words("facets", lab.facets),
         kinds=frozenset[str]().union(*(lab.kinds.get(kind, {kind}) for kind in kinds)),
-        circumstances=row.words("circumstances", example="double-free"),
+        circumstances=row.words("circumstances", example="refused"),
         tags=row.words("tags", example="refused"),
         part=_text(row, "part"),
         clause=_sentence(row, lab),

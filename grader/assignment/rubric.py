@@ -51,8 +51,8 @@ def _rule(name: str, table: TomlTable, facets: Collection[str], calls: Collectio
     rule = Rule(
         id=name,
         points=table.number("points", _POINTS, needed=True) or 0,
-        title=table.string("title", '"...", what a right program does'),
-        handout=table.string("handout", '"Task 4; Part 2.2", where it is demanded'),
+        title=table.string("title", '"...", what a correct program does'),
+        handout=table.string("handout", '"Task 4; Part 2.2", where the handout requires it'),
         facets=everywhere,
         facets_at=facets_at,
         judged=Judged(table.choice("judged", [member.value for member in Judged], Judged.CASES) or Judged.CASES),

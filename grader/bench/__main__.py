@@ -16,7 +16,7 @@ from grader.labs import LABS
 
 _SUBMISSIONS = Path(__file__).parents[2] / "submissions"
 _DESCRIPTION = """\
-What grading costs beside what else one could do: ratios of CPU time, each round's own, and their medians.
+Measure what grading costs: ratios of CPU time in each round, and their medians.
 
 G is the CPU time of the handout's `gcc -c` of the submission, V that of stock Valgrind on an empty program. "naive"
 starts a native and a Valgrind process for every case, with the same driver, reference and Valgrind options as ours

@@ -134,9 +134,9 @@ def _on_disk(path: Path, entry: os.DirEntry[str]) -> ClassEntry:
         elif entry.is_symlink():
             trouble = "it is a symbolic link; put the file itself there"
         elif not stat.S_ISREG(mode):
-            trouble = "it is no regular file"
+            trouble = "it is not a regular file"
     except FileNotFoundError:
-        kind, trouble = Kind.UNKNOWN, "the link leads nowhere"
+        kind, trouble = Kind.UNKNOWN, "the link is broken"
     except OSError as error:
         kind, trouble = Kind.UNKNOWN, f"it cannot be read: {error.strerror}"
     filled = partial(_as_it_lies, path)
@@ -217,6 +217,6 @@ def _in_zip(archive: Archive, name: str, members: Sequence[Member], *, above: in
                 path.mkdir()
             yield path
 
-    trouble = "it is a symbolic link; hand in the file itself" if only is not None and only.is_link else ""
+    trouble = "it is a symbolic link; submit the file itself" if only is not None and only.is_link else ""
     kind = Kind.UNKNOWN if trouble else Kind.FILE if is_file else Kind.FOLDER
     return ClassEntry(name=name, shown=shown, kind=kind, trouble=trouble, filled=filled)

@@ -67,7 +67,7 @@ def find_submissions(folder: Path, source_name: str, rule: str, roster: Roster |
         with listed(folder, source_name) as entries:
             return _discovered(entries, source_name, rule, roster)
     except OSError as error:
-        raise UsageError(f"{error.filename or folder}: we may not read it: {error.strerror}") from None
+        raise UsageError(f"{error.filename or folder}: permission denied: {error.strerror}") from None
 
 
 def _discovered(entries: ClassEntries, source_name: str, rule: str, roster: Roster | None) -> Discovered:
@@ -176,5 +176,5 @@ def _submitted(name: str, entry: ClassEntry, students: Sequence[Student], *, sou
     except OSError as error:
         if error.errno in MACHINE_ERRORS:
             raise no_room(Path(error.filename or entry.shown), error) from error
-        failure = f"{entry.shown}: it cannot be read: {error.strerror}"
+        failure = f"{entry.shown}: cannot be read: {error.strerror}"
     return Submitted(name=name, students=tuple(students), source=source, failure=failure)

@@ -147,7 +147,7 @@ class Archive:
         if len(seen) > _MOST_ENTRIES:
             raise UsageError(f"{self.name}: there are more than {_MOST_ENTRIES} files in the zip")
         if member.is_link and member.ending in (*kinds, ZIP):
-            raise UsageError(f"{self.name}: {shown} in the zip is a symbolic link; hand in the file itself")
+            raise UsageError(f"{self.name}: {shown} in the zip is a symbolic link; submit the file itself")
 
     def _write(self, path: Path, member: Member, most: int) -> int:
         """Write at most `most` bytes and return how many were written; a larger C file gets the size that it states."""
@@ -208,7 +208,7 @@ def open_regular(path: Path) -> int:
     descriptor = os.open(path, _READ)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "that is no regular file", str(path))
+        raise OSError(errno.EINVAL, "that is not a regular file", str(path))
     return descriptor
 
 

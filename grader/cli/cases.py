@@ -35,7 +35,7 @@ def cases(lab: str | None, case: str, *, public_only: bool) -> ExitCode:
         if (selected := _selected(listed_lab, case, public_only=public_only, alone=len(labs) == 1))
     ]
     if not asked:
-        raise UsageError(f"no case fits '{case}'; `grade cases` lists them all")
+        raise UsageError(f"no case matches '{case}'; `grade cases` lists them all")
     for listed_lab, selection in asked:
         console(160).print(_table(listed_lab, selection))
     return ExitCode.ACCEPTED

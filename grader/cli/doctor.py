@@ -76,7 +76,7 @@ def _tried(lab: str) -> str:
         except (GraderError, OSError) as error:
             return str(error)
     ran = record.complete and record.outcomes and record.verdict is not Verdict.JUDGE_ERROR
-    return "" if ran else "it came to no end, and nothing says why"
+    return "" if ran else "it did not finish, and nothing shows why"
 
 
 def doctor() -> ExitCode:

@@ -172,7 +172,7 @@ def _is_there(users: Path) -> bool:
     except OSError:
         return False
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise BrokenTool(f"{users} can be written by others; remove it, or {_REMEDY}")
+        raise BrokenTool(f"{users} is writable by other users; remove it, or {_REMEDY}")
     return True
 
 

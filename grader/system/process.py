@@ -312,7 +312,7 @@ def _machine_trouble() -> Iterator[None]:
         yield
     except OSError as error:
         raise OutOfRoom(
-            f"no program can be run and listened to here: {error.strerror or error}. The machine, or a limit of this "
+            f"programs cannot be run here: {error.strerror or error}. The machine, or a limit of this "
             "shell (ulimit -a), leaves too little"
         ) from error
 

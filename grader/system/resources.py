@@ -120,7 +120,7 @@ def check_limits() -> None:
             here, least = soft / limit.unit, limit.least // limit.unit
             small.append(f"{limit.what} {here:g}{unit}, needed {least}{unit} (ulimit {limit.option})")
     if small:
-        raise OutOfRoom(f"limits of this shell are too low to grade anything: {'; '.join(small)}. Raise them")
+        raise OutOfRoom(f"the limits of this shell are too low for grading: {'; '.join(small)}. Raise them")
 
 
 def check_room(folder: Path) -> None:

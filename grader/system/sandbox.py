@@ -254,8 +254,8 @@ def require(level: str) -> None:
     here = protection()
     if LEVELS.index(here.level) < LEVELS.index(level):
         raise Unprotected(
-            f"nothing was run: student code is held by '{here.level}' only on this machine, not by '{level}'; "
-            "`grade doctor` says what is missing"
+            f"nothing was run: this machine confines student code at level '{here.level}', not '{level}'; "
+            "`grade doctor` shows what is missing"
         )
 
 

@@ -42,7 +42,7 @@ def _user(_: int) -> int:
                 return _FIRST + number
     finally:
         os.close(folder)
-    raise OutOfRoom(f"{_COUNT} gradings are under way on this machine, and there are no more users for them")
+    raise OutOfRoom(f"{_COUNT} gradings are running on this machine, and no user ID is left for another one")
 
 
 def _folder() -> int:

@@ -94,9 +94,9 @@ def test_of_thousands_of_mistakes_a_few_are_told(
 @pytest.mark.parametrize(
     ("content", "read", "says"),
     [
-        (case_text("#" * 300_000), read_case, "1: has more than 256 KB"),
-        ("a" + ".a" * 2000 + " = 1\n", read_case, "1: holds a key of more than 16 parts"),
-        ("x = 1\n[a" + ".a" * 2000 + "]\n", read_case, "2: holds a key of more than 16 parts"),
+        (case_text("#" * 300_000), read_case, "1: is larger than 256 KB"),
+        ("a" + ".a" * 2000 + " = 1\n", read_case, "1: has a key of more than 16 parts"),
+        ("x = 1\n[a" + ".a" * 2000 + "]\n", read_case, "2: has a key of more than 16 parts"),
         ("weight = 0x" + "f" * 9000 + "\n" + case_text(""), read_case, "not a number with very many digits"),
         (case_text("").replace('"address"', "0x" + "f" * 9000), read_case, "rule must be text in quotes"),
         (case_text("x" * 499), read_case, "unknown operation 'xxx"),
@@ -115,7 +115,7 @@ def test_of_thousands_of_mistakes_a_few_are_told(
         ("folder,name\n" + "a,b\n" * 30_000, roster.load, "more"),
         ("folder,name\n" + "\n" * 30_000, roster.load, "20002: there are more than 20000 rows"),
         ("folder,name,name\na,b,c\n", roster.load, "1: the column 'name' stands there twice"),
-        ("folder,name\n" + "x" * (5 << 20), roster.load, "1: has more than 4096 KB"),
+        ("folder,name\n" + "x" * (5 << 20), roster.load, "1: is larger than 4096 KB"),
         ("a: " + "[" * 100_000, submission_metadata.submitters, "1: is nested too deeply"),
         (
             "\n".join(" " * depth + "a:" for depth in range(300)),
@@ -209,5 +209,5 @@ def test_the_line_of_a_key_is_found_however_it_is_written() -> None:
 def test_a_device_is_no_file(tmp_path: Path) -> None:
     """What never ends is not read to its end."""
     (tmp_path / "zero.toml").symlink_to("/dev/zero")
-    with pytest.raises(CaseFileError, match="1: has more than 256 KB"):
+    with pytest.raises(CaseFileError, match="1: is larger than 256 KB"):
         read_case(tmp_path / "zero.toml")

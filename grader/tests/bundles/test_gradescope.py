@@ -159,7 +159,7 @@ def test_two_files_as_near_as_each_other_cost_nothing(box: Autograder, tmp_path:
 
     assert without_points(results)
     assert "a/llm_memory.c, b/llm_memory.c" in results["output"]
-    assert "which one is to be graded?" in said
+    assert "several files can be graded:" in said
 
 
 def test_student_code_reads_nothing_of_the_autograder(box: Autograder) -> None:
