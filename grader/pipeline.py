@@ -27,7 +27,7 @@ from grader.judge.score import rule_scores, total
 from grader.result.assemble import record
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
 from grader.search.generated import shortest_failing
-from grader.system import sandbox, tools
+from grader.system import resources, sandbox
 from grader.system.budget import Budget
 
 Progress = Callable[[str], None]
@@ -52,7 +52,7 @@ def grade(
     case_selection). `draw` says how many failing cases get pictures (grader.result.draw_states). `budget` is the
     time of the submission, by default that of every one.
     """
-    tools.require(*lab.runtime.tools(options))
+    resources.require(*lab.runtime.tools(options))
     with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
         attempt = Attempt(
             lab=lab,

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from grader.assignment import stored_cases
-from grader.assignment.case_selection import CaseSelection, select_cases
+from grader.assignment.case_selection import CaseSelection, load_cases, select_cases
 from grader.assignment.lab import Lab
 from grader.assignment.rubric import SEED
 from grader.assignment.source import missing, names_below, nearest_of
@@ -140,11 +139,7 @@ def case_named(labs: Iterable[Lab], name: str, seed: int | None) -> tuple[Lab, C
 
     Raises `UsageError` unless one matches.
     """
-    pairs = [
-        (lab, case)
-        for lab in labs
-        for case in stored_cases.load_folder(lab.cases, lab.grammar, seed=seed_of(lab, seed))
-    ]
+    pairs = [(lab, case) for lab in labs for case in load_cases(lab.cases, lab.grammar, seed=seed_of(lab, seed))]
     wanted = name.removesuffix(".toml")
     fitting = [pair for pair in pairs if pair[1].path.with_suffix("") == Path(wanted).absolute()]
     fitting = fitting or [pair for pair in pairs if pair[1].name == wanted or wanted.endswith(f"/{pair[1].name}")]

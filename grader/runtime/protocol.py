@@ -17,8 +17,8 @@ from grader.core.symptom import Symptom
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Played, Replayed
+from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
-from grader.system.tools import NeededTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

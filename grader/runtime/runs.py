@@ -19,7 +19,7 @@ from grader.core.case import Case
 from grader.core.errors import BrokenTool, OutOfRoom
 from grader.core.verdict import Visibility
 from grader.runtime.protocol import Program
-from grader.system import capacity, sandbox
+from grader.system import resources, sandbox
 from grader.system.sandbox import Workspace
 
 
@@ -44,7 +44,7 @@ def run_confirmed(
 
     Raises `GraderError` when nothing can be said about the program.
     """
-    kills = capacity.memory_kills()
+    kills = resources.memory_kills()
     first = run(work, program)
     if not first.unexplained_end:
         return first
@@ -53,7 +53,7 @@ def run_confirmed(
     if failure:
         raise BrokenTool(f"not even a known-good program comes to its end here: {failure}")
     again = run(work, program)
-    if again.unexplained_end and capacity.memory_kills() > kills:
+    if again.unexplained_end and resources.memory_kills() > kills:
         raise OutOfRoom(f"the kernel ended processes of this machine for want of memory: {again.unexplained_end}")
     return again
 

@@ -16,11 +16,11 @@ from grader.assignment.case_selection import select_cases
 from grader.core.optional_stages import OptionalStages
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import NOT_IMPORTED, Verdict
-from grader.report import FORMATS, View
+from grader.report import FORMATS
+from grader.report.view import View
 from grader.runtime.python.process import ending
 from grader.system import sandbox
-from grader.system.budget import Budget
-from grader.system.time_limits import TimeLimits
+from grader.system.budget import Budget, TimeLimits
 from grader.tests.support import toy
 from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.command import grade

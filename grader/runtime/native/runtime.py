@@ -33,8 +33,8 @@ from grader.runtime.observation import Played, Replayed
 from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced
 from grader.runtime.runs import by_visibility, run_confirmed
 from grader.system import sandbox
+from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
-from grader.system.tools import NeededTool
 
 ADDR2LINE = NeededTool(name="addr2line", packages="binutils", purpose="finds source lines of crashes and leaks")
 VALGRIND = NeededTool(

@@ -18,8 +18,8 @@ from grader.runtime.python.lines import find_lines
 from grader.runtime.python.process import INTERPRETER
 from grader.runtime.python.table import CallTable, Derive
 from grader.runtime.runs import run_confirmed
+from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
-from grader.system.tools import NeededTool
 
 _KNOWN_GOOD = b"pass\n"
 """Every case of it ends with an error that the harness explains, so it shows that the harness works here."""

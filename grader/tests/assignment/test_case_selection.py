@@ -12,7 +12,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment.case_selection import HIDDEN_FILE, hidden_text, select_cases, weights
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.classroom.batch import settings_of
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.store import Run

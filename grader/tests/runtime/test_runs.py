@@ -14,7 +14,7 @@ from grader.runtime.native.native_played import NativeReplayed
 from grader.runtime.native.replay import replay
 from grader.runtime.protocol import Program
 from grader.runtime.runs import run_confirmed
-from grader.system import capacity, sandbox
+from grader.system import resources, sandbox
 from grader.system.sandbox import Workspace
 from grader.tests.support.programs import POSIX, around, first_case, graded_text, native, right, second_case
 
@@ -81,7 +81,7 @@ def test_what_the_kernel_ended_for_want_of_memory_is_this_machines(
 ) -> None:
     """A known-good program needs less, so it does not show."""
     count = iter(range(10))
-    monkeypatch.setattr(capacity, "memory_kills", lambda: next(count))
+    monkeypatch.setattr(resources, "memory_kills", lambda: next(count))
 
     with pytest.raises(OutOfRoom, match="memory"):
         sure(_Runs(iter(["killed", "killed"])))

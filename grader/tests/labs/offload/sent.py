@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grader import pipeline
-from grader.assignment.stored_cases import load_folder
+from grader.assignment.case_selection import load_cases
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.labs import open_lab
@@ -33,7 +33,7 @@ _SETTINGS = ("num_layers", "num_cpu_blocks", "block_size", "num_kv_buffers", "ma
 def cases() -> tuple[Case, ...]:
     """All cases of the lab."""
     lab = open_lab("offload")
-    return tuple(load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
+    return tuple(load_cases(lab.cases, lab.grammar, seed=lab.rubric.seed))
 
 
 def graded(path: Path, chosen: Sequence[Case] = ()) -> tuple[Record, list[Sent]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.errors import DriverError
@@ -133,7 +133,7 @@ def advised(sample: Path) -> Attempt:
 @cache
 def all_cases() -> tuple[Case, ...]:
     """The cases that students are graded with."""
-    return tuple(load.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed))
+    return tuple(case_files.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed))
 
 
 @cache

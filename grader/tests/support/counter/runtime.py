@@ -13,8 +13,8 @@ from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Finding, SourceLine, Tool, Verdict
 from grader.runtime.observation import Ending, Played, PlayedStep, Replayed
 from grader.runtime.protocol import Built, GradingOptions, Program, Runtime
+from grader.system.resources import NeededTool
 from grader.system.sandbox import RUN_LIMITS, Workspace
-from grader.system.tools import NeededTool
 from grader.tests.support.counter.model import pack
 from reference.operation import written
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict, Visibility
@@ -77,7 +77,7 @@ def started(monkeypatch: pytest.MonkeyPatch, bare: Callable[..., None]) -> Itera
 def test_a_right_program_needs_one_process_for_public_and_one_for_hidden_cases(started: Callable[[], int]) -> None:
     """All of the lab's cases, nothing found, nothing left out."""
     chosen = lab()
-    every = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+    every = case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
     found = checked(right(), *every)
 
     assert (found.processes, started()) == (2, 2)

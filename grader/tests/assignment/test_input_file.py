@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import toml_source
+from grader.assignment import input_file
 from grader.core.errors import RubricError
 from grader.tests.support.command import ROOT
 
@@ -22,7 +22,7 @@ def mistake(folder: Path, text: str) -> str:
     path = folder / "rubric.toml"
     path.write_text(text, encoding="utf-8", newline="")
     try:
-        toml_source.read(path, RubricError)
+        input_file.TomlTable.read(path, RubricError)
     except RubricError as error:
         (problem,) = error.problems
         assert 1 <= problem.line <= max(1, len(text.splitlines()))
@@ -42,23 +42,23 @@ def mistake(folder: Path, text: str) -> str:
         ("a = 1\na.b = 2\n", "2: the key a.b is defined twice"),
         ("a = '''\nx\n'''\na = '''\ny = [1]\nz\n'''\n", "4: the key a is defined twice"),
         ("a = [\n1,\n]\na = [\n1,\n2\n]\n", "4: the key a is defined twice"),
-        ("a = {x = 1, x = 2}\n", "1: the key x stands twice between braces; write it once"),
-        ("a = {x = 1}\na.y = 2\n", "2: the key a.y adds to a value that is complete already; write all of it in"),
-        ("a = []\n[[a]]\nx = 1\n", "2: the table [[a]] adds to a value that is complete already"),
+        ("a = {x = 1, x = 2}\n", "1: the key x is defined twice between the braces; write it once"),
+        ("a = {x = 1}\na.y = 2\n", "2: the key a.y adds to a value that is already complete; write all of it in"),
+        ("a = []\n[[a]]\nx = 1\n", "2: the table [[a]] adds to a value that is already complete"),
         (
             'a = "x\\y"\n',
-            "1: a backslash in double quotes begins an escape such as \\n, and this is none; write \\\\ for",
+            "1: a backslash in double quotes starts an escape such as \\n, and this is not a valid one; write \\\\ for",
         ),
-        ('a = """\nb\n\\q"""\n', "3: a backslash in double quotes begins an escape"),
+        ('a = """\nb\n\\q"""\n', "3: a backslash in double quotes starts an escape"),
         ('a = "C:\\users"\n', "1: \\u and \\U need the 4 or 8 hexadecimal digits of a character; write \\\\ for"),
-        ('a = 1\nb = "abc\nc = 1\n', "2: text in quotes must end in its line; put text of several lines in three"),
+        ('a = 1\nb = "abc\nc = 1\n', "2: text in quotes must end on its line; put text of several lines in three"),
         ("a = 1\nb = 'abc\nc = 1\n", "2: the text that begins here does not end; add its closing quotes"),
         ('a = 1\nb = """abc\nc = 1\n', "2: the text that begins here does not end"),
         ('a = 1\nb = """abc\n"c" = 1\n', "2: the text that begins here does not end"),
         ('a = """x"""\nb = "abc', "2: the text that begins here does not end"),
         ("a = '''x'''\nb = '''abc\nc = 1\n", "2: the text that begins here does not end"),
         ("a = [1, 2\n", "1: a list does not end, or lacks a comma between two values; write it as [1, 2]"),
-        ("a = {x = 1\n", "1: a brace is not closed in its line"),
+        ("a = {x = 1\n", "1: a brace is not closed on its line"),
         ("a = {x = 1,\n y = 2}\n", "1: a name is expected here; a table in braces is one line without a final comma"),
         (
             "title = first append\n",

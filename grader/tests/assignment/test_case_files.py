@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.errors import CaseFileError
 from grader.core.verdict import Visibility
@@ -36,13 +36,13 @@ def written(folder: Path, operations: str, header: str = HEADER, name: str = "ca
 
 def loaded(folder: Path, operations: str, header: str = HEADER) -> Case:
     """The case that such a file holds."""
-    return load.load(written(folder, operations, header), lab().grammar, seed=1)
+    return case_files.load(written(folder, operations, header), lab().grammar, seed=1)
 
 
 def complaints(path: Path) -> list[str]:
     """What is wrong with a case file, `line: message` each."""
     with pytest.raises(CaseFileError) as caught:
-        load.load(path, lab().grammar, seed=1)
+        case_files.load(path, lab().grammar, seed=1)
     lines = str(caught.value).splitlines()
 
     assert all(line.startswith(f"{path}:") for line in lines)
@@ -57,7 +57,7 @@ def mistakes(folder: Path, operations: str, header: str = HEADER) -> list[str]:
 @cache
 def real_cases() -> list[Case]:
     """The cases of the lab."""
-    return load.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed)
+    return case_files.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed)
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def real_cases() -> list[Case]:
         ("append_kv 1 77 -> seq", "append_kv cannot return 'seq'; write -> 0 or -> -1"),
         ("append_kv 1 77 ->", "append_kv cannot return ''; write -> 0 or -> -1"),
         ("fork_sequence 1 2 -> 0", "fork_sequence cannot return '0'; write -> seq or -> NULL"),
-        ("move_l2 1 0 1 -> 0", "move_l2 is a poke and returns nothing; leave '-> 0' away"),
-        ("@0 append_kv 1 2 -> 0", "'@0' cannot stand before append_kv; write @1 to @8 or @NULL"),
-        ("@9 append_kv 1 2 -> 0", "'@9' cannot stand before append_kv; write @1 to @8 or @NULL"),
-        ("@two append_kv 1 2 -> 0", "'@two' cannot stand before append_kv"),
-        ("@NULL unmap 1 0", "'@NULL' cannot stand before unmap; write @1 to @8"),
-        ("@NULL llm_init 64 -> NULL", "'@NULL' cannot stand before llm_init; write @1 to @8"),
+        ("move_l2 1 0 1 -> 0", "move_l2 is a poke and returns nothing; remove '-> 0'"),
+        ("@0 append_kv 1 2 -> 0", "'@0' cannot precede append_kv; write @1 to @8 or @NULL"),
+        ("@9 append_kv 1 2 -> 0", "'@9' cannot precede append_kv; write @1 to @8 or @NULL"),
+        ("@two append_kv 1 2 -> 0", "'@two' cannot precede append_kv"),
+        ("@NULL unmap 1 0", "'@NULL' cannot precede unmap; write @1 to @8"),
+        ("@NULL llm_init 64 -> NULL", "'@NULL' cannot precede llm_init; write @1 to @8"),
         ("append_kv 1 77 > 0", "cannot read 'append_kv 1 77 > 0'; write: append_kv 1 77 -> 0  # comment"),
         ("-> 0", "cannot read '-> 0'; write: append_kv 1 77 -> 0  # comment"),
         ("@2", "unknown operation '@2'"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.errors import CannotStart, GraderError, OutOfRoom
-from grader.system import capacity, process
+from grader.system import process, resources
 from grader.system.process import Patience
 from grader.system.sandbox import workspace
 from grader.tests.support.command import FEW, ROOT, SAMPLES, command, environment
@@ -57,7 +57,7 @@ def test_a_disk_with_room_or_without_numbers_is_no_trouble(
     """Some file systems count no blocks, others no files."""
     monkeypatch.setattr(os, "statvfs", lambda _: system)
 
-    capacity.check_room(tmp_path)
+    resources.check_room(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +130,6 @@ def test_no_descriptors_left_is_told() -> None:
 
 def test_the_kernels_own_count_is_read() -> None:
     """A number that never falls; nothing where there is none."""
-    first = capacity.memory_kills()
+    first = resources.memory_kills()
 
-    assert 0 <= first <= capacity.memory_kills()
+    assert 0 <= first <= resources.memory_kills()

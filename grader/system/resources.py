@@ -1,7 +1,7 @@
-"""What this machine has left for a grading: disk space, and what the grader's own resource limits leave to programs.
+"""What a grading needs of this machine: installed programs, disk space, and resource limits that leave room for them.
 
-It is checked before anything is graded, and again when a tool failed: a failure of the machine must not look like a
-mistake of a student.
+Disk and limits are checked before anything is graded, and again when a tool failed: a failure of the machine must not
+look like a mistake of a student.
 """
 
 from __future__ import annotations
@@ -9,10 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from grader.core.errors import OutOfRoom
+from grader.core.errors import OutOfRoom, ToolMissing
+from grader.core.verdict import Tool
+from grader.system import process
+from grader.system.process import Patience
 
 MACHINE_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -22,6 +28,65 @@ MACHINE_ERRORS = frozenset(
 _MEGABYTE = 1 << 20
 _LEAST_BYTES, _LEAST_FILES = 16 * _MEGABYTE, 200
 """A grading needs a tenth of these bytes, and a hundred files; a student's file may need more."""
+
+_MANAGERS = {
+    "apt-get": "sudo apt-get install -y {}",
+    "dnf": "sudo dnf install -y {}",
+    "pacman": "sudo pacman -S {}",
+    "zypper": "sudo zypper install {}",
+    "apk": "sudo apk add {}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeededTool:
+    """A program that must be installed for gradings of a lab."""
+
+    name: str
+    """What is typed to start it; an absolute path for what must be this very file."""
+    purpose: str
+    title: str = ""
+    """Its name in reports, where that is another one."""
+    packages: str = ""
+    """The packages that bring it on Debian; the first one has the same name elsewhere. Empty: that of its name."""
+    makes: Tool | None = None
+    """What its findings are, where it makes any."""
+    instead: str = ""
+    """What to do without it, in a sentence; empty: nothing."""
+
+    @property
+    def short_name(self) -> str:
+        """Its name, wherever it lies: two machines have the same tools in different places."""
+        return Path(self.name).name
+
+    @property
+    def install_command(self) -> str:
+        """The command that installs it on this machine."""
+        manager = next((name for name in _MANAGERS if shutil.which(name)), "apt-get")
+        packages = self.packages or self.short_name
+        return _MANAGERS[manager].format(packages if manager == "apt-get" else packages.split()[0])
+
+
+def require(*tools: NeededTool) -> None:
+    """Raise `ToolMissing` for the first of `tools` that is not installed."""
+    for tool in tools:
+        if shutil.which(tool.name) is None:
+            raise ToolMissing(tool.name, tool.install_command, tool.instead)
+
+
+@cache
+def version(tool: str) -> str:
+    """Return the first line that `tool --version` prints; "" when it is not installed."""
+    program = shutil.which(tool)
+    if program is None:
+        return ""
+    done = process.run(
+        [program, "--version"],
+        cwd=Path("/"),
+        limits=Patience(wall_seconds=30),
+        environment={"PATH": "/usr/bin:/bin"},
+    )
+    return done.stdout.decode(errors="replace").partition("\n")[0]
 
 
 class _Limit(NamedTuple):
@@ -55,7 +120,7 @@ def check_limits() -> None:
             here, least = soft / limit.unit, limit.least // limit.unit
             small.append(f"{limit.what} {here:g}{unit}, needed {least}{unit} (ulimit {limit.option})")
     if small:
-        raise OutOfRoom(f"limits of this shell are too low to grade anything: {'; '.join(small)}. Raise them")
+        raise OutOfRoom(f"the limits of this shell are too low for grading: {'; '.join(small)}. Raise them")
 
 
 def check_room(folder: Path) -> None:
