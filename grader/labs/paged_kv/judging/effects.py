@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grader.core.difference import Difference
-from grader.core.model import Access, Span
+from grader.core.model import Access, MemorySpan
 from grader.labs.paged_kv.judging.record import EngineState, entry_name
 from grader.labs.paged_kv.judging.situations import situation, with_situation
 from reference.operation import Operation, Reply
@@ -29,7 +29,7 @@ class Effects:
     """The word of the pool where kv_data went (Part 2.1: one int of 4 bytes)."""
     copied: tuple[int, int] | None = None
     """(old block, new block) of a copy-on-write."""
-    allowed: tuple[Span, ...] = ()
+    allowed: tuple[MemorySpan, ...] = ()
     """The only bytes of the pool that the call may touch (Global Constraint 4)."""
 
 
@@ -49,13 +49,13 @@ def apply(oracle: PagedKV, operation: Operation) -> Effects:
 
     new, target = sequence.block_at(logical), operation.target or 1
     stored = new * KV_PER_BLOCK + offset
-    store = Span(target, stored * KV_SIZE, KV_SIZE, Access.WRITE)
+    store = MemorySpan(target, stored * KV_SIZE, KV_SIZE, Access.WRITE)
     if new == old:
         return Effects(reply, stored=stored, allowed=(store,))
     if old == UNMAPPED:
         return Effects(reply, (new,), seq_id, logical, stored, allowed=(store,))
-    copy = Span(target, new * BLOCK_SIZE, BLOCK_SIZE, Access.WRITE)
-    source = Span(target, old * BLOCK_SIZE, BLOCK_SIZE, Access.READ)
+    copy = MemorySpan(target, new * BLOCK_SIZE, BLOCK_SIZE, Access.WRITE)
+    source = MemorySpan(target, old * BLOCK_SIZE, BLOCK_SIZE, Access.READ)
     return Effects(reply, (new,), seq_id, logical, stored, copied=(old, new), allowed=(copy, source))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from grader.core.difference import Difference, Judgement
-from grader.core.model import Span
+from grader.core.model import MemorySpan
 from grader.labs.paged_kv.judging import effects
 from grader.labs.paged_kv.judging.describe import described, reply_text
 from grader.labs.paged_kv.judging.differences import differences, standing
@@ -66,7 +66,7 @@ class PagedKVModel:
         """All bytes that a white-box test may see after the last operation (record.py)."""
         return encode(self._state())
 
-    def allowed(self) -> tuple[Span, ...]:
+    def allowed(self) -> tuple[MemorySpan, ...]:
         """The slot of an append, or both blocks of its copy; nothing for any other call (Global Constraint 4)."""
         return self.effects.allowed
 

@@ -22,7 +22,7 @@ from itertools import islice, zip_longest
 
 from grader.core.case import Case
 from grader.core.difference import SHARED_MEMORY
-from grader.core.model import Access, Span
+from grader.core.model import Access, MemorySpan
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Advice, SourceLine, Visibility
 from grader.runtime.comparison import Comparison
@@ -62,7 +62,7 @@ def memcheck(
     building: float,
     driver: Driver,
     optional: OptionalStages,
-    allowed: Mapping[int, Sequence[tuple[Span, ...]]] | None = None,
+    allowed: Mapping[int, Sequence[tuple[MemorySpan, ...]]] | None = None,
     steps: Mapping[int, Sequence[NativeStep]] | None = None,
     strict: bool = False,
     origins: bool = False,

@@ -21,7 +21,7 @@ def test_what_was_never_set_shows_no_number() -> None:
     """The fill of fresh memory is no value that a program chose."""
     said = never_set("kv_count", "1", FRESH)
     unset = Difference(
-        facet="fields", field="kv_count", expected="1", actual=str(FRESH), tags=frozenset({NEVER_SET}), said=said
+        facet="fields", field="kv_count", expected="1", actual=str(FRESH), tags=frozenset({NEVER_SET}), sentence=said
     )
 
     assert (unset.seen, unset.wanted) == (said, said)
