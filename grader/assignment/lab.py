@@ -12,7 +12,7 @@ from typing import Any
 
 from grader.core.case import Case, Grammar
 from grader.core.chart import Chart
-from grader.core.difference import Judgement
+from grader.core.judgement import Judgement
 from grader.core.model import ModelFactory
 from grader.core.picture import Part
 from grader.core.rubric import Rubric

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from grader.core.difference import Judgement
+from grader.core.judgement import Judgement
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn
 

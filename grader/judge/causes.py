@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
+from grader.core.judgement import Symptom
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.rubric import Rule
-from grader.core.symptom import Symptom
 from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
 from grader.judge.calls import Patterns, calls_of, stages
 from grader.judge.evidence import Evidence, evidence, finding_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
-from grader.core.difference import NEVER_SET, Difference
+from grader.core.judgement import NEVER_SET, Difference
 from grader.core.verdict import Verdict
 from grader.judge.calls import Patterns
 from grader.judge.evidence import Evidence

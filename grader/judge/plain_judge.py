@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grader.core.case import Signature
-from grader.core.difference import SENTENCE, Difference, Judgement
-from grader.core.facet import Facet
+from grader.core.judgement import SENTENCE, Difference, Judgement
 from grader.core.model import MemorySpan
+from grader.core.rubric import Facet
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn, Oracle, OracleFactory, Plain, text_of
 

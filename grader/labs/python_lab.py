@@ -18,8 +18,8 @@ from typing import Any
 from grader.assignment.lab import Charts, Lab
 from grader.core.case import EVERY, Case, JsonValue, Number, Signature, Word
 from grader.core.errors import ToolMissing
-from grader.core.facet import Facet
 from grader.core.picture import Part, Shape
+from grader.core.rubric import Facet
 from grader.judge.plain_judge import UNREADABLE, Invariants
 from grader.labs.lab_files import load_lab
 from grader.runtime.python.runtime import PythonRuntime

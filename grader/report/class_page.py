@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Outcome
-from grader.report.document import Document, web_page
+from grader.report.document import Document, View, web_page
 from grader.report.phrases import NOT_RUN, counted, decisions_of, needs_person, result_of
-from grader.report.view import View
 
 SUSPECT = 0.3
 """A case that more than this share of the class fails may itself be wrong, or require what the handout does not say."""

@@ -11,10 +11,9 @@ from typing import Any
 from grader.core.record import Record
 from grader.core.verdict import Audience, RuleScore
 from grader.report import text
-from grader.report.document import Document, as_json
+from grader.report.document import Document, View, as_json
 from grader.report.rule_summary import judged, rule_summary
 from grader.report.text import ReportPart
-from grader.report.view import View
 
 
 def render(record: Record, view: View) -> Document:

@@ -9,7 +9,7 @@ from grader.core.chart import ComparedChart
 from grader.core.losses import hidden_losses
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
-from grader.report.document import Document, web_page
+from grader.report.document import Document, View, web_page
 from grader.report.drawn import DrawnScene, drawn
 from grader.report.excerpt import coloured
 from grader.report.footer import graded_how, repro_name
@@ -30,7 +30,6 @@ from grader.report.phrases import (
 from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next, is_unfinished
 from grader.report.start_here import focus, what_it_means
 from grader.report.trace import FULL, besides, call_at, notation_of, place_of
-from grader.report.view import View
 
 _MOST_CAUSES = 6
 _MOST_TITLES = 12

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from grader.core.case import Case
-from grader.core.difference import Difference, Judgement
+from grader.core.judgement import Difference, Judgement, Symptom
 from grader.core.optional_stages import OptionalStages
-from grader.core.symptom import Symptom
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Played, Replayed

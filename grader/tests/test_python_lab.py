@@ -17,7 +17,7 @@ from grader.core.optional_stages import OptionalStages
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import NOT_IMPORTED, Verdict
 from grader.report import FORMATS
-from grader.report.view import View
+from grader.report.document import View
 from grader.runtime.python.process import ending
 from grader.system import sandbox
 from grader.system.budget import Budget, TimeLimits

@@ -9,8 +9,8 @@ from pathlib import Path
 from grader.assignment import rubric
 from grader.assignment.lab import Lab, Predicate
 from grader.core.case import Number, Signature
-from grader.core.difference import Judgement
-from grader.core.facet import Facet
+from grader.core.judgement import Judgement
+from grader.core.rubric import Facet
 from grader.labs.lab_files import load_lab
 from grader.labs.paged_kv.drawing import NOTATION, describe_poke, draw
 from grader.labs.paged_kv.judging.model import PagedKVModel

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from grader.core.difference import STILL_EMPTY, Difference
+from grader.core.judgement import STILL_EMPTY, Difference
 from grader.core.verdict import SourceLine
 from grader.runtime.native.native_played import ALLOCATED, BlockEvent, HeapEvent, NativePlayed
 from grader.runtime.native.project import Driver, native_program

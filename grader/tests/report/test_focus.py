@@ -12,11 +12,11 @@ from grader.core.verdict import Audience, Cause, SourceLine, Verdict, Visibility
 from grader.labs.paged_kv.picture import picture
 from grader.report import FORMATS
 from grader.report.compared import ComparedPanel, Mark, compared
+from grader.report.document import View
 from grader.report.drawn import drawn as scenes_of
 from grader.report.excerpt import coloured, excerpt
 from grader.report.progress import by_task
 from grader.report.start_here import Focus, focus
-from grader.report.view import View
 from grader.tests.support.graded import drawn
 from grader.tests.support.handmade import outcome, record_of, secret_record
 

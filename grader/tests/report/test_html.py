@@ -16,8 +16,7 @@ from grader.core.record import Environment, Record, Student, Submission
 from grader.core.verdict import Advice, Finding, SourceLine, Tool, Verdict
 from grader.report import FORMATS
 from grader.report.class_page import class_page
-from grader.report.document import Document
-from grader.report.view import View
+from grader.report.document import Document, View
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.graded import drawn
 from grader.tests.support.handmade import TOOLS, outcome, record_of, secret_record

@@ -20,7 +20,7 @@ from grader.judge.causes import case_findings, unplaced
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS
-from grader.report.view import View
+from grader.report.document import View
 from grader.result.draw_states import pictures
 from grader.runtime.comparison import Comparison
 from grader.runtime.native import advice, lines, symptoms

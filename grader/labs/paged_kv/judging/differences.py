@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from grader.core.difference import COPIED_MEMORY, NEVER_SET, SHARED_MEMORY, STILL_EMPTY, UNFILLED, Difference
+from grader.core.judgement import COPIED_MEMORY, NEVER_SET, SHARED_MEMORY, STILL_EMPTY, UNFILLED, Difference
 from grader.labs.paged_kv.judging.describe import UNTOUCHED, PoolWords, pointer_name
 from grader.labs.paged_kv.judging.effects import Effects
 from grader.labs.paged_kv.judging.record import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.core.difference import Difference
+from grader.core.judgement import Difference
 from grader.core.model import Access, MemorySpan
 from grader.labs.paged_kv.judging.record import EngineState, entry_name
 from grader.labs.paged_kv.judging.situations import situation, with_situation

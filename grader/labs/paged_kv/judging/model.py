@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.core.difference import Difference, Judgement
+from grader.core.judgement import Difference, Judgement
 from grader.core.model import MemorySpan
 from grader.labs.paged_kv.judging import effects
 from grader.labs.paged_kv.judging.describe import described, reply_text

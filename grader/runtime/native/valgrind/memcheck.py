@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice, zip_longest
 
 from grader.core.case import Case
-from grader.core.difference import SHARED_MEMORY
+from grader.core.judgement import SHARED_MEMORY
 from grader.core.model import Access, MemorySpan
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Advice, SourceLine, Visibility

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from grader.core.difference import Difference, Judgement
+from grader.core.judgement import Difference, Judgement
 from grader.core.model import MemorySpan
 from reference.operation import Argument, Operation, Reply, Trace
 from reference.oracle import CannotGoOn
