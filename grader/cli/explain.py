@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from rich.markup import escape
-
+from grader.assignment.lab import Lab
 from grader.cli.options import case_names, chosen_case, chosen_labs, lab_option, seed_option
 from grader.cli.parser import Parser
-from grader.cli.terminal import console
+from grader.cli.terminal import columns, is_colourful
+from grader.core.case import Case
 from grader.core.errors import ExitCode
-from grader.core.model import play
-from grader.core.picture import Part, Shape
-from grader.report.charts import chart_lines, legend_of
+from grader.core.model import Step, play
+from grader.core.picture import PanelShape, Scene, StatePart
+from grader.report.page import Page, strong
+from grader.report.picture import drawn_panels
+from grader.report.text_picture import chart_lines, legend_of, show_state
 from grader.result.draw_charts import expected_charts
+from grader.result.draw_states import Rows, panels_of
+
+_INDENT = 4
 
 
 def options(parser: Parser) -> None:
@@ -31,59 +36,56 @@ def explain(case: str, lab: str | None, seed: int | None) -> ExitCode:
         grade explain append/three_sharers
     """
     selected_lab, selected_case = chosen_case(chosen_labs(lab), case, seed)
-    shown = console(100)
-    shown.print(f"[bold]{escape(selected_case.title)}[/bold]")
-    shown.print(escape(f"{selected_case.name} · rule {selected_case.rule} · {'; '.join(selected_case.handout)}"))
+    page = Page(columns(100), colour=is_colourful())
+    _begin(page, selected_case)
     model = selected_lab.model(selected_case.trace)
-    if selected_case.generated is not None:
-        seeds, length = selected_case.generated.seeds, selected_case.generated.length
-        lasts = f"{len(seeds)} random traces of {length} operations (seeds {seeds[0]} to {seeds[-1]})"
-        shown.print(f"{lasts}; a report shows the shortest that fails")
-    before: list[Part] = []
+    before: list[StatePart] = []
     for number, step in enumerate(play(model, selected_case.trace), start=1):
-        operation, reply = step.operation, step.reply
-        answer = f" -> {reply.text}" if reply.text else ""
-        by_grader = "  (added by the grader)" if operation.implicit else ""
-        shown.print()
-        shown.rule(f"[bold]{number}  {escape(str(operation) + answer)}[/bold]{by_grader}", align="left")
-        if selected_lab.grammar.operations[operation.name].is_poke:
-            shown.print(escape(selected_lab.describe_poke(operation)))
-        elif reply.clause:
-            shown.print(escape(f"{reply.clause}: {selected_lab.grammar.clauses[reply.clause]}"))
-        if operation.comment:
-            shown.print(escape(f"# {operation.comment}"))
-        state = model.describe(step.record)
-        now = list(selected_lab.picture(state))
-        for line in selected_lab.draw(state) if selected_lab.draw is not None else _lines(now):
-            shown.print(line)
-        if changed := _changed(before, now):
-            shown.print(f"[bold]changed:[/bold] {escape(changed)}")
+        _operation(page, selected_lab, number, step)
+        now = list(selected_lab.picture(model.describe(step.record)))
+        _state(page, number, before, now)
         before = now
     for chart in expected_charts(selected_case.trace, selected_lab):
-        shown.print()
-        shown.rule(f"[bold]{escape(chart.title)}[/bold]", align="left")
-        for drawn in chart_lines(chart):
-            shown.print(escape("".join(part.text for part in drawn)))
-        shown.print(escape(legend_of(chart)))
+        page.heading(chart.title)
+        for line in chart_lines(chart):
+            page.write(*line)
+        page.write(legend_of(chart))
+    print(page.text(), end="")
     return ExitCode.ACCEPTED
 
 
-def _lines(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield the parts of a picture as lines of rich markup."""
-    for part in parts:
-        if part.shape is Shape.CHAIN:
-            cells = next(iter(part.lines.values()), ())
-            yield escape(f"{part.title}: {' '.join(cells) or '(empty)'}")
-            continue
-        if not part.lines:
-            continue
-        heading = "".join(f"  {column:>12}" for column in part.columns)
-        yield escape(f"{part.title:<24}{heading}") if part.columns else f"[bold]{escape(part.title)}[/bold]"
-        for (depth, label), cells in part.lines.items():
-            yield escape(f"{'  ' * (depth + 1)}{label:<22}" + "".join(f"  {cell:>12}" for cell in cells))
+def _begin(page: Page, case: Case) -> None:
+    page.write(strong(case.title))
+    page.write(f"{case.name} · rule {case.rule} · {'; '.join(case.handout)}")
+    if case.generated is not None:
+        seeds, length = case.generated.seeds, case.generated.length
+        lasts = f"{len(seeds)} random traces of {length} operations (seeds {seeds[0]} to {seeds[-1]})"
+        page.write(f"{lasts}; a report shows the shortest that fails")
 
 
-def _changed(before: Sequence[Part], now: Sequence[Part]) -> str:
+def _operation(page: Page, lab: Lab, number: int, step: Step) -> None:
+    """Write a call, what it returns, and why."""
+    operation, reply = step.operation, step.reply
+    answer = f" -> {reply.text}" if reply.text else ""
+    page.heading(f"{number}  {operation}{answer}{'  (added by the grader)' if operation.implicit else ''}")
+    if lab.grammar.operations[operation.name].is_poke:
+        page.write(lab.describe_poke(operation))
+    elif reply.clause:
+        page.write(f"{reply.clause}: {lab.grammar.clauses[reply.clause]}")
+    if operation.comment:
+        page.write(f"# {operation.comment}")
+
+
+def _state(page: Page, number: int, before: Sequence[StatePart], now: Sequence[StatePart]) -> None:
+    """Write the state after an operation, and which of its rows the operation changed."""
+    rows = Rows()
+    panels = tuple(panels_of(before or now, now, now, rows))
+    show_state(page, drawn_panels(Scene(operation=number, panels=panels), rows.stored, many=0))
+    if changed := _changed(before, now):
+        page.write(strong("changed:"), f" {changed}")
+
+
+def _changed(before: Sequence[StatePart], now: Sequence[StatePart]) -> str:
     """Return the names of the picture's rows that an operation changed, without parts that it added or removed."""
     earlier = {part.title: part for part in before}
     names: dict[str, None] = {}
@@ -91,5 +93,5 @@ def _changed(before: Sequence[Part], now: Sequence[Part]) -> str:
         old = earlier.get(part.title)
         for row in {**old.lines, **part.lines} if old is not None else {}:
             if old is not None and old.lines.get(row) != part.lines.get(row):
-                names[part.title if part.shape is Shape.CHAIN else row[1]] = None
+                names[part.title if part.shape is PanelShape.CHAIN else row[1]] = None
     return ", ".join(names)

@@ -215,7 +215,7 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Chart:
+class _Distribution:
     """The distribution of points."""
 
     width: int
@@ -227,7 +227,7 @@ class _Chart:
     words: str
 
 
-def _chart(records: Sequence[Record]) -> _Chart:
+def _chart(records: Sequence[Record]) -> _Distribution:
     """Return ten bars, each for a tenth of the points, and the median. The last bar includes full points."""
     shares = [record.score / record.max_score for record in records if record.score is not None and record.max_score]
     most = max((record.max_score for record in records), default=100)
@@ -247,7 +247,7 @@ def _chart(records: Sequence[Record]) -> _Chart:
             )
         )
     width = _BARS * (_BAR + _GAP)
-    return _Chart(
+    return _Distribution(
         width=_LEFT + width,
         height=_TOP + _HEIGHT + 26,
         base=_TOP + _HEIGHT,

@@ -17,7 +17,7 @@ from grader.labs.paged_kv.judging.situations import SITUATIONS
 from grader.labs.paged_kv.picture import picture
 from grader.labs.paged_kv.predicates import PREDICATES
 from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
-from grader.labs.paged_kv.words import NOTATION, describe_poke, draw
+from grader.labs.paged_kv.words import NOTATION, describe_poke
 from grader.runtime.native.compile.project import CProject
 from grader.runtime.native.driver import Driver
 from grader.runtime.native.needed_tools import gcc_major
@@ -122,7 +122,6 @@ def lab() -> Lab:
         is_odd=_is_odd,
         notation=NOTATION,
         describe_poke=describe_poke,
-        draw=draw,
         picture=picture,
         reproduce=partial(reproduce, clauses=clauses),
         reproduce_command=f"{COMMAND} && ./repro",

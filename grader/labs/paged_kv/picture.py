@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from grader.core.picture import Part, Shape
-from grader.labs.paged_kv.words import slot_text
+from grader.core.picture import PanelShape, StatePart
+from grader.labs.paged_kv.judging.describe import UNTOUCHED
 from reference.paged_kv.constants import KV_PER_BLOCK, L1_PT_SIZE, L2_PT_SIZE
 
 _UNTOUCHED = "·"
+_COPIED = f"the {UNTOUCHED} word of block "
 _TABLE, _NULL = "table", "NULL"
 
 
-def picture(described: Mapping[str, Any]) -> Iterator[Part]:
+def picture(described: Mapping[str, Any]) -> Iterator[StatePart]:
     """Yield the parts for a described record; each engine has its own parts."""
     engines: Mapping[int, Mapping[str, Any]] = described["engines"]
     for number, engine in engines.items():
@@ -24,26 +25,26 @@ def picture(described: Mapping[str, Any]) -> Iterator[Part]:
             yield from _management(engine, of)
 
 
-def _outside(engine: Mapping[str, Any], of: str) -> Iterator[Part]:
+def _outside(engine: Mapping[str, Any], of: str) -> Iterator[StatePart]:
     """List what was written outside the blocks, one row per place, because the pool's grid shows only its blocks."""
     if engine["outside"]:
         written = {(0, place): ("written",) for place in engine["outside"][:4]}
-        yield Part(title=f"outside the blocks{of}", shape=Shape.VALUES, lines=written)
+        yield StatePart(title=f"outside the blocks{of}", shape=PanelShape.VALUES, lines=written)
 
 
-def _management(engine: Mapping[str, Any], of: str) -> Iterator[Part]:
+def _management(engine: Mapping[str, Any], of: str) -> Iterator[StatePart]:
     sequences: Sequence[Mapping[str, Any]] = engine["active_seqs"]
-    yield Part(
+    yield StatePart(
         title=f"block tables{of}",
-        shape=Shape.TREE,
+        shape=PanelShape.TREE,
         columns=tuple(f"[{entry}]" for entry in range(L2_PT_SIZE)),
         lines={key: cells for sequence in sequences for key, cells in _sequence(sequence)},
     )
 
-    yield Part(title=f"active_seqs{of}", shape=Shape.CHAIN, lines=_list(engine, sequences))
+    yield StatePart(title=f"active_seqs{of}", shape=PanelShape.CHAIN, lines=_list(engine, sequences))
     names = ("free_local_blocks", "total_local_blocks")
     counters = {(0, name): (str(engine[name]),) for name in names}
-    yield Part(title=f"counters{of}", shape=Shape.VALUES, lines=counters)
+    yield StatePart(title=f"counters{of}", shape=PanelShape.VALUES, lines=counters)
 
 
 def _list(engine: Mapping[str, Any], sequences: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], tuple[str, ...]]:
@@ -75,7 +76,7 @@ def _l1(table: Any) -> str:
     return table if isinstance(table, str) else _TABLE
 
 
-def _pool(engine: Mapping[str, Any], of: str) -> Part:
+def _pool(engine: Mapping[str, Any], of: str) -> StatePart:
     """Return a grid with a row for each block: how many sequences use it, then its 16 words."""
     counts = list(map(str, engine.get("ref_count", ())))
     rows = [tuple(_sign(text, block) for text in slots) for block, slots in enumerate(engine["pool"])]
@@ -86,9 +87,9 @@ def _pool(engine: Mapping[str, Any], of: str) -> Part:
         )
         for block in range(max(len(rows), len(counts)))
     }
-    return Part(
+    return StatePart(
         title=f"pool and ref_count{of}",
-        shape=Shape.GRID,
+        shape=PanelShape.GRID,
         columns=("ref_count", *(f"slot {slot}" for slot in range(KV_PER_BLOCK))),
         lines=lines,
         legend={sign: _meaning(sign) for row in rows for sign in row if sign == _UNTOUCHED or sign.startswith("=")},
@@ -96,8 +97,13 @@ def _pool(engine: Mapping[str, Any], of: str) -> Part:
 
 
 def _sign(text: str, block: int) -> str:
-    sign = slot_text(text, block)
-    return _UNTOUCHED if sign == "." else sign
+    """Return a short text for a word of the pool: a dot where nothing was written, =3 when copied from block 3."""
+    if text == UNTOUCHED:
+        return _UNTOUCHED
+    if text.startswith(_COPIED):
+        home = text.removeprefix(_COPIED).split(",")[0]
+        return f"={home}" if home != str(block) else "=?"
+    return "=?" if UNTOUCHED in text else text
 
 
 def _meaning(sign: str) -> str:

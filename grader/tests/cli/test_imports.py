@@ -47,7 +47,7 @@ def imported(program: str, *arguments: str | Path) -> set[str]:
         (("run", _RIGHT, *FEW), set()),
         (("run", _RIGHT, *FEW, "--format", "json"), {"pydantic"}),
         (("cases",), {"rich"}),
-        (("explain", "append/copy_takes_all_64_bytes"), {"rich"}),
+        (("explain", "append/copy_takes_all_64_bytes"), set()),
         (("doctor",), {"rich"}),
         (("schema",), {"pydantic"}),
         (("--help",), {"rich"}),
