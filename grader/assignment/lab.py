@@ -20,7 +20,7 @@ from grader.runtime.protocol import Runtime
 from reference.operation import Operation, Trace
 
 ONLY = "only-"
-"""Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.correlate)."""
+"""Prefix of a situation's word: all wrong calls share the situation, no right call has it (grader.judge.calls)."""
 
 SEVERAL_TARGETS = "several-targets"
 """The circumstance that a case has more than one engine (or other target of a lab's operations), or had one before."""

@@ -21,7 +21,7 @@ from grader.bench.traces import on_pool
 from grader.bench.workers import efficiency
 from grader.core.case import Case
 from grader.core.verdict import Verdict
-from grader.runtime.native.native_observations import NativeObservations
+from grader.runtime.native.runtime import NativeObservations
 from grader.system import sandbox
 
 GRADING_G, GRADING_V, START_G, RUN_G = Target(4.5), Target(1.4), Target(2), Target(5)

@@ -23,7 +23,7 @@ from grader.core.model import play
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Visibility
 from grader.runtime.comparison import End
-from grader.runtime.native.native_program import NativeProgram, native_program
+from grader.runtime.native.project import NativeProgram, native_program
 from grader.system.process import Command, Completed
 from grader.system.sandbox import NO_VARIABLES, Limits, Workspace, workspace
 

@@ -12,7 +12,7 @@ from grader.assignment.source import collect
 from grader.bench.figures import Figure, Target, best
 from grader.bench.measure import Tell, wall_of
 from grader.classroom.fingerprint import grading_plan
-from grader.classroom.workers import Task, grade, processes
+from grader.classroom.workers import ProcessPool, Task, grade
 
 _EACH = 2
 """Gradings per worker and round: a short round is more likely to meet no other load."""
@@ -36,7 +36,7 @@ def efficiency(path: Path, lab_name: str, rounds: int, *, target: Target, tell: 
 @contextmanager
 def _warm(workers: int, task: Task) -> Iterator[Executor]:
     """Start workers that have everything imported and loaded, as in a running batch."""
-    with processes(workers) as pool:
+    with ProcessPool(workers) as pool:
         _graded(pool, task, 2 * workers)
         yield pool
 
@@ -45,4 +45,4 @@ def _graded(pool: Executor, task: Task, count: int) -> None:
     """Let the pool grade the task `count` times."""
     for future in [pool.submit(grade, task) for _ in range(count)]:
         done = future.result()
-        assert done.kept is not None, done.failure
+        assert done.stored is not None, done.failure

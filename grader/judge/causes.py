@@ -15,10 +15,9 @@ from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.rubric import Rule
 from grader.core.symptom import Symptom
 from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
-from grader.judge.correlate import Patterns, calls_of
+from grader.judge.calls import Patterns, calls_of, stages
 from grader.judge.evidence import Evidence, evidence, finding_of
 from grader.judge.mistakes import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
-from grader.judge.progress import stages
 from grader.runtime.comparison import Comparison
 from grader.runtime.protocol import Observations, Unplaced
 from grader.runtime.source_lines import Named, Place

@@ -9,7 +9,7 @@ from functools import cached_property
 from grader.assignment.lab import ONLY, SEVERAL_TARGETS, Clue, Lab
 from grader.core.difference import NEVER_SET, Difference
 from grader.core.verdict import Verdict
-from grader.judge.correlate import Patterns
+from grader.judge.calls import Patterns
 from grader.judge.evidence import Evidence
 from grader.runtime.comparison import Comparison
 from reference.operation import Operation

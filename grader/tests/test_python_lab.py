@@ -248,7 +248,7 @@ def test_options_of_another_language_are_refused_by_name(tmp_path: Path, command
         done = grade(command, path, "--without-memory-checker", cwd=tmp_path)
 
     assert done.code == 2
-    assert "leave out --without-memory-checker" in done.err
+    assert "omit --without-memory-checker" in done.err
 
 
 def test_the_lab_follows_from_the_file(tmp_path: Path) -> None:

@@ -18,9 +18,8 @@ from grader.labs.paged_kv.picture import picture
 from grader.labs.paged_kv.predicates import PREDICATES
 from grader.labs.paged_kv.reproduce.program import COMMAND, reproduce
 from grader.labs.paged_kv.words import NOTATION, describe_poke
-from grader.runtime.native.compile.project import CProject
-from grader.runtime.native.driver import Driver
-from grader.runtime.native.needed_tools import gcc_major
+from grader.runtime.native.compile.toolchain import gcc_major
+from grader.runtime.native.project import CProject, Driver
 from grader.runtime.native.runtime import NativeRuntime
 from reference.operation import Operation, Trace
 from reference.paged_kv.constants import BLOCK_SIZE, KV_PER_BLOCK, L1_PT_SIZE, MAX_LOGICAL_BLOCKS

@@ -69,7 +69,7 @@ def _check_batch(made: Path, said: Said) -> None:
     assert "no score until a person has looked at it: 2\n  eve: its" in said.out
     assert "the instrument broke (the same command tries it once more)\n" in said.out
     assert "no score yet" not in said.out
-    assert "in: 5 entries: 4 to be graded, 1 that a person has to look at\n" in said.err
+    assert "in: 5 entries: 4 to be graded, 1 that need a person\n" in said.err
     assert "5 of 5 done, 1 failing, 1 without a score" in said.err
     assert (tries(made / "eve"), tries(made / "fay")) == (2, 2)
 

@@ -9,8 +9,8 @@ import pytest
 from grader.assignment.lab import SEVERAL_TARGETS, Clue
 from grader.core.difference import Difference
 from grader.core.verdict import Verdict
+from grader.judge.calls import Patterns
 from grader.judge.compare import compare
-from grader.judge.correlate import Patterns
 from grader.judge.evidence import Evidence
 from grader.judge.mistakes import ClueTable, best_clue, clue_alone
 from grader.labs.paged_kv.lab import lab

@@ -17,18 +17,17 @@ from grader.core.case import Case
 from grader.core.model import play
 from grader.core.record import Record
 from grader.core.verdict import Finding, RuleScore
+from grader.judge.calls import stages
 from grader.judge.causes import CaseFindings, case_findings
 from grader.judge.compare import compare
 from grader.judge.diagnose import Diagnosed, diagnose
-from grader.judge.progress import stages
 from grader.judge.score import rule_scores, total
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS
 from grader.runtime.comparison import Comparison
-from grader.runtime.native.leaks import heap_use
-from grader.runtime.native.native_observations import NativeObservations
 from grader.runtime.native.native_played import NativePlayed, NativeStep
-from grader.runtime.native.runtime import NativeRuntime
+from grader.runtime.native.runtime import NativeObservations, NativeRuntime
+from grader.runtime.native.symptoms import heap_use
 from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.options import GradingOptions
 from grader.system import sandbox

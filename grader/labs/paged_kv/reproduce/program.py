@@ -16,7 +16,7 @@ from pathlib import Path
 from grader.core.case import Case
 from grader.labs.paged_kv.reproduce.state import state
 from grader.labs.paged_kv.reproduce.story import Played, Story, engine_name
-from grader.runtime.native.c_program import Run, c_comment, c_string, fold, render
+from grader.runtime.native.c_program import FoldedRun, c_comment, c_string, fold, render
 from reference.paged_kv.constants import BLOCK_SIZE, KV_SIZE, L2_PT_SIZE
 from reference.paged_kv.pool import GUARD_WORDS
 
@@ -83,7 +83,7 @@ class _Body:
                 yield from checks
         yield from self._closing()
 
-    def _step(self, run: Run[Played]) -> Iterator[str]:
+    def _step(self, run: FoldedRun[Played]) -> Iterator[str]:
         """Yield the lines of one operation, or of several that come from one line of the case file."""
         first, operation = run.items[0], run.items[0].operation
         text = f"{first.text} and so on to {run.items[-1].operation}" if run.folded else first.text
@@ -121,7 +121,7 @@ def _cited(clauses: Mapping[str, str], clause: str) -> str:
     return f"{clause.partition('/')[0]}: {clauses[clause]}"
 
 
-def _runs(played: list[Played]) -> Iterator[Run[Played]]:
+def _runs(played: list[Played]) -> Iterator[FoldedRun[Played]]:
     return fold(played, lambda step: step.shape, lambda step: step.numbers)
 
 

@@ -19,7 +19,7 @@ from grader.core.verdict import Advice, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native import runtime
 from grader.runtime.native.advice import ALLOCATION_FAILURE, NEEDLESS_ALLOCATION, UNDEFINED_BEHAVIOUR
-from grader.runtime.native.compile.project import CProject
+from grader.runtime.native.project import CProject
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built
 from grader.system.sandbox import Workspace

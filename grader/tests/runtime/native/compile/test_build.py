@@ -18,7 +18,7 @@ from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.native.compile.project import FLAGS
+from grader.runtime.native.project import FLAGS
 from grader.runtime.options import GradingOptions
 from grader.runtime.program import Built
 from grader.system import process

@@ -1,0 +1,169 @@
+"""What the calls of all public cases show together: what wrong calls have in common, and how far each call is.
+
+**Patterns.** The calls that go wrong in one way may share a situation that no right call has. The calls of a case count
+up to its first failure: what follows is mostly a consequence. The sentence gives the numbers, and is written only where
+chance is no explanation. A limit is called *off by one* only on that evidence.
+
+**Stages.** A call works, it is in work, or it has not done its work in any case yet.
+
+Hidden cases do not count, because the numbers would reveal information about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import comb
+
+from grader.assignment.lab import ONLY, Lab
+from grader.core.verdict import CallStage, Stage, Visibility
+from grader.runtime.comparison import Comparison, End
+from reference.operation import Reply
+
+_LEAST_WRONG = 2
+_MOST_WORDS = 2
+"""The most situations in a sentence: where the cases do not separate two situations, it names both."""
+
+_LEAST_CHANCE = 1000
+"""An unrelated word fits all wrong calls and no right one with a chance of at most one in this number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCall:
+    """One operation of a public case, at or before the first one that went wrong there."""
+
+    case: int
+    name: str
+    words: frozenset[str]
+    expected: Reply
+    refused: bool
+    """Whether it did not do its work."""
+    wrong: bool
+
+
+class Patterns:
+    """The calls of a submission, and what separates the wrong calls from the right ones."""
+
+    def __init__(self, calls: Sequence[JudgedCall], order: Mapping[str, str]) -> None:
+        self.calls = calls
+        self.order = order
+        self.never = frozenset(_never(calls))
+        """Calls that did their work in no case, although they had to."""
+        self._only = {
+            key: self._telling_replies(*key) for key in {(call.name, call.expected.refused) for call in calls}
+        }
+
+    def only(self, name: str, expected: Reply) -> frozenset[str]:
+        """The `ONLY` words that all wrongly refused (or accepted) calls of this name share and no right call has."""
+        return self._only.get((name, expected.refused), frozenset())
+
+    def sentence(self, wrong: Iterable[int], name: str, known: frozenset[str], expected: Reply) -> str:
+        """Say in one sentence what separates the wrong calls of these cases from the right ones; "" if nothing does.
+
+        `known` are circumstances that the reader already knows: only calls that have them are compared.
+        """
+        wrong_cases = set(wrong)
+        same = [
+            call for call in self.calls if call.name == name and known <= call.words and _alike(call.expected, expected)
+        ]
+        bad = [call for call in same if call.wrong and call.case in wrong_cases]
+        good = [call for call in same if not call.wrong]
+        words = [word for word in self._telling(bad, good) if word not in known][:_MOST_WORDS]
+        if not words:
+            return ""
+        shared = " and ".join(self.order.get(f"{name} {word}", self.order[word]) for word in words)
+        others = f"in none of {len(good)} others"
+        return f"It goes wrong exactly where {shared}: in all {len(bad)} such calls of {name}, {others}."
+
+    def _telling_replies(self, name: str, refused: bool) -> frozenset[str]:  # noqa: FBT001 - a key of a dict
+        same = [call for call in self.calls if call.name == name and call.expected.refused is refused]
+        bad = [call for call in same if call.wrong and call.refused is not refused]
+        good = [call for call in same if not call.wrong]
+        return frozenset(ONLY + word for word in self._telling(bad, good))
+
+    def _telling(self, bad: Sequence[JudgedCall], good: Sequence[JudgedCall]) -> list[str]:
+        if len(bad) < _LEAST_WRONG or comb(len(bad) + len(good), len(bad)) < _LEAST_CHANCE:
+            return []
+        shared = frozenset.intersection(*(call.words for call in bad))
+        elsewhere = frozenset[str]().union(*(call.words for call in good))
+        return [word for word in self.order if word in shared - elsewhere]
+
+
+def _alike(reply: Reply, other: Reply) -> bool:
+    """Whether both are accepted, or both are refused for the same reason."""
+    return reply.refused is other.refused and (not reply.refused or reply.clause == other.clause)
+
+
+def calls_of(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int]) -> Iterator[JudgedCall]:
+    """Yield the calls of the public cases; `first_wrong` maps a case to its first bad operation, -1 without one."""
+    for number, comparison in enumerate(comparisons):
+        if comparison.case.visibility is not Visibility.PUBLIC:
+            continue
+        bad = first_wrong(number)
+        end = len(comparison.actual) if bad < 0 else min(bad + 1, len(comparison.expected))
+        for place, operation in enumerate(comparison.case.trace.operations[:end]):
+            yield JudgedCall(
+                case=number,
+                name=operation.name,
+                words=comparison.expected[place].circumstances,
+                expected=comparison.expected[place],
+                refused=place >= len(comparison.actual) or comparison.actual[place].refused,
+                wrong=place == bad,
+            )
+
+
+def _never(calls: Sequence[JudgedCall]) -> Iterator[str]:
+    asked = [call for call in calls if not call.expected.refused and call.expected.text]
+    for name in {call.name for call in asked}:
+        if all(call.refused for call in asked if call.name == name):
+            yield name
+
+
+def stages(comparisons: Sequence[Comparison], first_wrong: Callable[[int], int], lab: Lab) -> tuple[CallStage, ...]:
+    """The stage of each call that had work to do in a public case and was reached there, in the handout's order.
+
+    `first_wrong` maps the number of a case to its first bad operation, -1 where all are right. A call works when it did
+    its work at least once with nothing wrong before it, and no case goes wrong first in it. A call that did not return
+    is in work: a function that is not written yet does not crash.
+    """
+    did: dict[str, set[_Did]] = {}
+    sound, wrong = set(), set()
+    for number, comparison in enumerate(comparisons):
+        if comparison.case.visibility is not Visibility.PUBLIC:
+            continue
+        operations, bad = comparison.case.trace.operations, first_wrong(number)
+        wrong |= {operations[bad].name} if 0 <= bad < len(operations) else set()
+        for place, what in _reached(comparison):
+            name = operations[place].name
+            did.setdefault(name, set()).add(what)
+            sound |= {name} if what is _Did.ITS_WORK and (bad < 0 or place < bad) else set()
+    return tuple(
+        CallStage(call=name, task=signature.task, stage=_stage(did[name], works=name in sound - wrong))
+        for name, signature in lab.grammar.operations.items()
+        if name in did
+    )
+
+
+class _Did(Enum):
+    ITS_WORK = auto()
+    NOTHING = auto()
+    NO_RETURN = auto()
+
+
+def _stage(did: set[_Did], *, works: bool) -> Stage:
+    if did == {_Did.NOTHING}:
+        return Stage.NOT_YET
+    return Stage.WORKS if works else Stage.IN_WORK
+
+
+def _reached(comparison: Comparison) -> Iterator[tuple[int, _Did]]:
+    """Yield the calls that had work to do and what they did, whether or not the calls before them were right."""
+    actual = comparison.actual
+    for place, reply in enumerate(comparison.expected):
+        if not reply.text or reply.refused:
+            continue
+        if place < len(actual):
+            yield place, _Did.NOTHING if actual[place].refused else _Did.ITS_WORK
+        elif place == comparison.ended_at and comparison.end is not End.REACHED:
+            yield place, _Did.NO_RETURN
