@@ -97,6 +97,8 @@ class DrawnRow:
     label: str
     depth: int
     cells: tuple[DrawnCell, ...]
+    added: bool = False
+    """Whether the program's operation added the row."""
     missing: bool = False
     """Whether the row is expected, but absent."""
     extra: bool = False
@@ -137,9 +139,10 @@ class DrawnPanel:
         return {place for row in self.rows if not row.one_sided for place, cell in enumerate(row.cells) if cell.wrong}
 
     def cells(self, row: DrawnRow, side: Side) -> list[tuple[str, CellMark]]:
-        """Return a row as it is drawn in one state. If columns have no names, empty cells at its end are dropped."""
+        """Return a row as it is drawn in one state. Where cells have no names, empty ones at its end are dropped."""
         shown = [cell.on(side) for cell in row.cells]
-        while shown and not self.columns and not shown[-1][0] and shown[-1][1] in (CellMark.NONE, CellMark.CHANGED):
+        named = self.shape in (PanelShape.GRID, PanelShape.TREE)
+        while shown and not named and not shown[-1][0] and shown[-1][1] in (CellMark.NONE, CellMark.CHANGED):
             shown.pop()
         return shown
 
@@ -239,6 +242,7 @@ def _row(row: StateRow, *, named: bool) -> DrawnRow:
         label=row.label,
         depth=row.depth,
         cells=tuple(cells),
+        added=bool(yours) and not before,
         missing=not yours and bool(row.expected),
         extra=bool(yours) and not row.expected,
     )

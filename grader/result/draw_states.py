@@ -32,7 +32,7 @@ _MOST_STATE = 32_768
 _BEFORE, _AFTER = 14, 3
 """The number of scenes before the operation that went wrong, and after it."""
 
-_MOST_ROWS = 40
+_MOST_ROWS = 64
 """The most rows of a panel; wrong rows come first, up to `_MOST_WRONG` of them even beyond this number."""
 
 _MOST_WRONG = 60
