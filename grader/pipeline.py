@@ -25,11 +25,9 @@ from grader.judge.compare import compare
 from grader.judge.diagnose import diagnose
 from grader.judge.score import rule_scores, total
 from grader.result.assemble import record
-from grader.runtime.options import DEFAULTS, GradingOptions
-from grader.runtime.program import Built
-from grader.runtime.protocol import Advised, Observations
+from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations
 from grader.search.generated import shortest_failing
-from grader.system import sandbox, tools
+from grader.system import resources, sandbox
 from grader.system.budget import Budget
 
 Progress = Callable[[str], None]
@@ -54,7 +52,7 @@ def grade(
     case_selection). `draw` says how many failing cases get pictures (grader.result.draw_states). `budget` is the
     time of the submission, by default that of every one.
     """
-    tools.require(*lab.runtime.tools(options))
+    resources.require(*lab.runtime.tools(options))
     with sandbox.workspace(budget, tools=lab.runtime.programs) as work:
         attempt = Attempt(
             lab=lab,
@@ -147,8 +145,8 @@ def _pinpoint(attempt: Attempt) -> Attempt:
         program,
         source=source.content,
         observed=observed,
-        unplaced=unplaced(attempt.case_findings),
-        shown=diagnosed.causes[0].cases[0] if diagnosed.causes else None,
+        unplaced=unplaced(attempt.case_findings, diagnosed.order),
+        order=diagnosed.order,
         building=attempt.spent["build"],
         optional=attempt.optional,
     )

@@ -6,27 +6,50 @@ weights of the hidden cases, and nothing else about them.
 
 A score without hidden cases would be mistaken for the final one. Rounding must not hide a public case that fails
 either: it costs one point where its share is less.
+
+Loaded cases, with what the reference does in them, are stored between runs: neither changes while its files stay as
+they are, and reading and playing those of a lab takes 0.4 s. A stored file is named by a hash of all that it depends
+on: the case files and what is beside them, the seed, the reference, and the code that loads cases. It begins with a
+hash of its content. A damaged file is replaced, and the grading does not need one. The files are in the grader's
+private folder (grader.system.folders), to which only its user has access, and hold nothing that a submission reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import contextlib
+import hashlib
+import pickle
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
-from grader.assignment import stored_cases, toml_source
+from grader.assignment import case_files
+from grader.assignment.input_file import TomlTable, read_bytes
 from grader.assignment.lab import Lab
-from grader.assignment.toml_table import Table
-from grader.core.case import Case, Number
-from grader.core.errors import CaseFileError, Problem, RubricError, UsageError
+from grader.core.case import Case, Grammar, Number
+from grader.core.errors import CaseFileError, FileProblem, GraderError, RubricError, UsageError
 from grader.core.rubric import Rubric
 from grader.core.verdict import Judged, Visibility
+from grader.system import folders
 
 HIDDEN_FILE = "hidden.toml"
 """The file with the weights of the hidden cases; it is beside the rubric where these cases are left out."""
 
 _KEY = "weights"
 _WEIGHT = Number("weight", 0, 1_000_000)
+
+_ROOT = Path(__file__).parents[2]
+_CODE = tuple(
+    f"{room}/**/*.py" for room in ("reference", "grader/core", "grader/assignment", "grader/judge", "grader/labs")
+)
+_MOST_BYTES = 1 << 20
+"""Of a file that is hashed; the loader refuses much smaller ones."""
+_MOST_FILES = 16
+"""Of stored sets of cases; each has about 1 MB. The ones written last are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +69,22 @@ def select_cases(lab: Lab, *, seed: int, pattern: str = "*", public_only: bool =
     """
     selection = _part(lab, seed=seed, pattern=pattern, public_only=public_only)
     if not selection.cases:
-        raise UsageError(f"no case fits '{pattern}'; `grade cases` lists them all")
+        raise UsageError(f"no case matches '{pattern}'; `grade cases` lists them all")
     return selection
 
 
 def _part(lab: Lab, *, seed: int, pattern: str, public_only: bool) -> CaseSelection:
-    known = given(lab)
-    cases = stored_cases.load_folder(lab.cases, lab.grammar, seed=seed, pattern=pattern)
+    known = hidden_weights(lab)
+    cases = load_cases(lab.cases, lab.grammar, seed=seed, pattern=pattern)
     hidden = [case for case in cases if case.visibility is Visibility.HIDDEN]
     if known is not None:
         if hidden:
             message = f'visibility = "hidden", but {HIDDEN_FILE} says that hidden cases are elsewhere'
-            raise CaseFileError([Problem(case.path, 1, message) for case in hidden])
+            raise CaseFileError([FileProblem(case.path, 1, message) for case in hidden])
         return CaseSelection(cases=tuple(cases), hidden=known)
     if not public_only:
         return CaseSelection(cases=tuple(cases))
-    every = cases if pattern == "*" else stored_cases.load_folder(lab.cases, lab.grammar, seed=seed)
+    every = cases if pattern == "*" else load_cases(lab.cases, lab.grammar, seed=seed)
     public = tuple(case for case in cases if case.visibility is Visibility.PUBLIC)
     return CaseSelection(cases=public, hidden=weights(lab.rubric, every))
 
@@ -81,8 +104,8 @@ def weights(rubric: Rubric, cases: Iterable[Case]) -> dict[str, int]:
 def hidden_text(known: Mapping[str, int]) -> str:
     """Return the text of the file that replaces the hidden cases."""
     lines = [
-        "# Hidden cases are not here. This is what they weigh in the grading that counts, for each rule;",
-        "# so a report can say which points are certain already. Nothing here says what they ask.",
+        "# The hidden cases are not included. These are their weights in the final grading, for each rule,",
+        "# so that a report can show which points are certain. Nothing here tells what the cases ask.",
         "",
         f"[{_KEY}]",
         *(f"{rule} = {weight}" for rule, weight in known.items()),
@@ -90,25 +113,74 @@ def hidden_text(known: Mapping[str, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def given(lab: Lab) -> dict[str, int] | None:
+def hidden_weights(lab: Lab) -> dict[str, int] | None:
     """Return the weights in the file that replaces the hidden cases, by rule; None when there is no such file."""
     path = lab.cases / HIDDEN_FILE
     if not path.exists():
         return None
-    return _read(path, [rule.id for rule in lab.rubric.rules if rule.judged is not Judged.BUILD])
-
-
-def _read(path: Path, rules: Collection[str]) -> dict[str, int]:
-    text, values = toml_source.read(path, RubricError)
-    file = Table(path=path, text=text, values=values, problems=[])
+    rules = [rule.id for rule in lab.rubric.rules if rule.judged is not Judged.BUILD]
+    file = TomlTable.read(path, RubricError)
     file.check_keys((_KEY,))
-    inner = values.get(_KEY)
+    inner = file.values.get(_KEY)
     if not isinstance(inner, dict):
         file.complain(_KEY, f"write a table [{_KEY}] with a line RULE = NUMBER for each rule")
         raise RubricError(file.problems)
     table = replace(file, values=inner, name=_KEY)
     table.check_keys(rules)
     known = {rule: table.number(rule, _WEIGHT, needed=True) or 0 for rule in rules}
-    if file.problems:
-        raise RubricError(sorted(file.problems, key=lambda problem: problem.line))
+    file.check()
     return known
+
+
+def load_cases(folder: Path, grammar: Grammar, *, seed: int, pattern: str = "*") -> list[Case]:
+    """Do what `case_files.load_folder` does, from the stored cases where there are any."""
+    place = _place(folder, grammar, seed=seed, pattern=pattern)
+    cases = _read(place) if place is not None else None
+    if cases is None:
+        cases = case_files.load_folder(folder, grammar, seed=seed, pattern=pattern)
+        unchanged = place == _place(folder, grammar, seed=seed, pattern=pattern)  # nobody edited a case meanwhile
+        if place is not None and unchanged:
+            _write(place, cases)
+    return cases
+
+
+def _place(folder: Path, grammar: Grammar, *, seed: int, pattern: str) -> Path | None:
+    """The path for these cases; None when a file cannot be read, or when this user has no private folder."""
+    try:
+        stored = folders.cache_folder() / "cases"
+        stored.mkdir(exist_ok=True)
+        digest = hashlib.sha256(repr((_code(), sys.version, str(folder), seed, pattern)).encode())
+        for path in [*grammar.code, *sorted(folder.glob("*.toml")), *case_files.paths(folder, pattern)]:
+            digest.update(f"{path}\0".encode() + hashlib.sha256(read_bytes(path, _MOST_BYTES, CaseFileError)).digest())
+    except (OSError, GraderError):
+        return None
+    return stored / digest.hexdigest()
+
+
+@cache
+def _code() -> str:
+    """A hash of the code that decides what is loaded."""
+    paths = [path for pattern in _CODE for path in sorted(_ROOT.glob(pattern)) if "tests" not in path.parts]
+    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in paths)).hexdigest()
+
+
+def _read(place: Path) -> list[Case] | None:
+    """The stored cases; None when there are none, or when their file was damaged."""
+    with contextlib.suppress(OSError, zlib.error):
+        content = place.read_bytes()
+        size = hashlib.sha256().digest_size
+        if hashlib.sha256(content[size:]).digest() == content[:size]:
+            cases: list[Case] = pickle.loads(zlib.decompress(content[size:]))  # noqa: S301 - a private file of ours
+            return cases
+    return None
+
+
+def _write(place: Path, cases: list[Case]) -> None:
+    content = zlib.compress(pickle.dumps(cases, pickle.HIGHEST_PROTOCOL), 1)
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=place.parent) as folder:
+        temporary = Path(folder, place.name)
+        temporary.write_bytes(hashlib.sha256(content).digest() + content)
+        temporary.rename(place)
+        files = {path: path.stat().st_mtime for path in place.parent.iterdir() if path.is_file()}
+        for path in sorted(files, key=files.__getitem__, reverse=True)[_MOST_FILES:]:
+            path.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from grader.core.difference import Judgement
 from grader.core.model import ModelFactory
 from grader.core.picture import StatePart
 from grader.core.rubric import Rubric
-from grader.runtime.protocol import Runtime
+from grader.runtime.protocol import GradingOptions, Runtime
 from reference.operation import Operation, Trace
 
 ONLY = "only-"
@@ -39,7 +39,7 @@ class Clue:
     Every given condition must hold; the first matching clue of the table is used. `hint` may use
     {call}, {field}, {expected}, {actual}, {wanted} (a sentence with what must be there), {refusal} (what the call
     returns when it fails), {line} (of the student's file), {clause} (the sentence by which the reference decided),
-    {reply} (the expected reply), {note} (of the difference) and {said} (the finding's message).
+    {reply} (the expected reply), {note} (of the difference) and {message} (the finding's message).
     """
 
     rule: str
@@ -64,24 +64,8 @@ class Clue:
     """A condition that needs code: one of the lab's predicates."""
 
 
-def _never_odd(_: Trace) -> bool:
-    return False
-
-
-def _no_picture(_: dict[str, Any]) -> Iterable[StatePart]:
-    return ()
-
-
-def _always() -> bool:
-    return True
-
-
 def _no_program(case: Case, operation: int) -> str:
     return f"# no program is made of {case.name}, operation {operation + 1}\n"
-
-
-_NO_WORDS: Mapping[str, str] = {}
-_NO_FILES: Mapping[str, Path] = {}
 
 
 Charts = Callable[[Trace, Sequence[Mapping[str, Any]], int], Iterable[Chart]]
@@ -91,7 +75,7 @@ number is that of the operation to look at, from 1."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """An assignment. `grader.labs.load_lab` makes it of what its author gives and of the files in its folder of cases.
+    """An assignment. `grader.labs.lab_files` makes it of what its author gives and of the files in its folder of cases.
 
     Another assignment is another instance of this class.
     """
@@ -113,25 +97,35 @@ class Lab:
     """The facets that such a program cannot show, because they are worked out of what a submission reports."""
     oracle_files: tuple[Path, ...] = ()
     """The files of an oracle that is nearly the solution, so that students must not have it."""
-    situation_words: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    situation_words: Mapping[str, str] = field(default_factory=dict)
     """The sentence for each circumstance of a reply, the most informative first; "CALL WORD" has the sentence for that
     call. Circumstances without a sentence are not told."""
-    is_odd: Callable[[Trace], bool] = _never_odd
+    is_odd: Callable[[Trace], bool] = lambda _: False
     """Whether the set-up is unusual, such as a pool that ends within a block. Such a case is shown after plain ones."""
-    notation: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    notation: Mapping[str, str] = field(default_factory=dict)
     """The meaning of the short words in operations and replies, for a report's readers; `@2` stands for all numbers."""
     describe_poke: Callable[[Operation], str] = str
-    picture: Callable[[dict[str, Any]], Iterable[StatePart]] = _no_picture
+    picture: Callable[[dict[str, Any]], Iterable[StatePart]] = lambda _: ()
     """A described record as parts of a picture, for reports that draw and for `grade explain`."""
     charts: Charts | None = None
     """The charts of a run."""
-    labels_hold: Callable[[], bool] = _always
+    labels_hold: Callable[[], bool] = lambda: True
     """Whether the tools of this machine are those that the labels of the lab's samples were made with. An attack often
     targets a certain release; with another one its label names more verdicts."""
-    starter: Mapping[str, Path] = field(default_factory=lambda: _NO_FILES)
+    starter: Mapping[str, Path] = field(default_factory=dict)
     """The files that students begin with, by name: they build, and earn no points yet."""
 
     @property
     def source_name(self) -> str:
         """The name of the file that students submit."""
         return self.runtime.source_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(GradingOptions):
+    """How a class is graded: the assignment, its cases, and the options of each grading."""
+
+    lab: str
+    case: str = "*"
+    public_only: bool = False
+    """Whether hidden cases are left out; always true where a file replaces them (grader.assignment.case_selection)."""

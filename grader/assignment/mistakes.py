@@ -25,16 +25,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.assignment import toml_source
+from grader.assignment.input_file import TomlTable, line_of, short
 from grader.assignment.lab import Clue, Predicate
-from grader.assignment.toml_table import Table
 from grader.core.errors import RubricError
-from grader.system.text_file import short
 
 _LISTS = ("calls", "facets", "kinds", "circumstances", "tags", "never")
 _KEYS = (*_LISTS, "part", "where", "rule", "sentence", "hint")
 _NAMES = frozenset(
-    "call field expected actual wanted refusal line clause reply note said".split()  # noqa: SIM905 - reads as a list
+    "call field expected actual wanted refusal line clause reply note message".split()  # noqa: SIM905 - reads as a list
 )
 """What a hint may name in braces; see `Clue`."""
 
@@ -56,8 +54,7 @@ def load(
     """
     if not path.exists():
         return ()
-    text, values = toml_source.read(path, RubricError)
-    file = Table(path=path, text=text, values=values, problems=[])
+    file = TomlTable.read(path, RubricError)
     file.check_keys(("kinds", "mistakes"))
     rows = file.rows("mistakes")
     lab = _Known(
@@ -71,10 +68,9 @@ def load(
     clues = [_clue(row, lab) for row in rows]
     if not file.problems:
         for row, earlier in _unreachable(clues):
-            line = toml_source.line_of(text, "mistakes", "mistakes", earlier)
+            line = line_of(file.text, "mistakes", "mistakes", earlier)
             rows[row].complain("rule", f"never used: the entry of line {line} fits whatever this one fits")
-    if file.problems:
-        raise RubricError(sorted(file.problems, key=lambda problem: problem.line))
+    file.check()
     return tuple(clues)
 
 
@@ -91,19 +87,19 @@ class _Known:
     """The words of the file that stand for several kinds."""
 
 
-def _kinds(file: Table) -> dict[str, frozenset[str]]:
+def _kinds(file: TomlTable) -> dict[str, frozenset[str]]:
     """Return the words of [kinds], each with what it stands for."""
     values = file.values.get("kinds", {})
     if not isinstance(values, dict):
         file.complain("kinds", 'kinds must be a table: write [kinds], and below it stops = ["crash", "hang"]')
         return {}
     table = replace(file, values=values, name="kinds")
-    return {word: _free_words(table, word) for word in values}
+    return {word: table.words(word, example="hang") for word in values}
 
 
-def _clue(row: Table, lab: _Known) -> Clue:
+def _clue(row: TomlTable, lab: _Known) -> Clue:
     row.check_keys(_KEYS)
-    kinds = _free_words(row, "kinds")
+    kinds = row.words("kinds", example="hang")
     where = row.choice("where", lab.predicates) if "where" in row.values else ""
     return Clue(
         rule=row.choice("rule", lab.rules),
@@ -111,8 +107,8 @@ def _clue(row: Table, lab: _Known) -> Clue:
         calls=row.words("calls", lab.calls),
         facets=row.words("facets", lab.facets),
         kinds=frozenset[str]().union(*(lab.kinds.get(kind, {kind}) for kind in kinds)),
-        circumstances=_free_words(row, "circumstances"),
-        tags=_free_words(row, "tags"),
+        circumstances=row.words("circumstances", example="refused"),
+        tags=row.words("tags", example="refused"),
         part=_text(row, "part"),
         clause=_sentence(row, lab),
         never=row.words("never", lab.calls),
@@ -120,7 +116,7 @@ def _clue(row: Table, lab: _Known) -> Clue:
     )
 
 
-def _sentence(row: Table, lab: _Known) -> str | dict[str, str]:
+def _sentence(row: TomlTable, lab: _Known) -> str | dict[str, str]:
     """Return the name of the handout's sentence, or such a name for each call."""
     value = row.values.get("sentence", "")
     by_call = value if isinstance(value, dict) else {"": value}
@@ -132,7 +128,7 @@ def _sentence(row: Table, lab: _Known) -> str | dict[str, str]:
     return value if isinstance(value, dict | str) else ""
 
 
-def _hint(row: Table) -> str:
+def _hint(row: TomlTable) -> str:
     """Return the hint, and report names in braces that mean nothing."""
     hint = row.string("hint", '"...", what to look at')
     try:
@@ -147,16 +143,7 @@ def _hint(row: Table) -> str:
     return hint
 
 
-def _free_words(row: Table, key: str) -> frozenset[str]:
-    """Return the words of a list, whichever they are."""
-    value = row.values.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
-        row.complain(key, f'{key} must be a list of words such as ["hang"]')
-        return frozenset()
-    return frozenset(value)
-
-
-def _text(row: Table, key: str) -> str:
+def _text(row: TomlTable, key: str) -> str:
     value = row.values.get(key, "")
     if not isinstance(value, str):
         row.complain(key, f"{key} must be text in quotes")

@@ -6,13 +6,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
-from grader.assignment import toml_source
-from grader.assignment.toml_table import Table
+from grader.assignment.input_file import TomlTable, cut, line_of, short
 from grader.core.case import Number
-from grader.core.errors import Problem, RubricError
+from grader.core.errors import RubricError
 from grader.core.rubric import Rubric, Rule
 from grader.core.verdict import Judged
-from grader.system.text_file import cut, short
 
 SEED = Number("seed", 0, 2**31 - 1)
 _POINTS = Number("points", 0, 100)
@@ -24,37 +22,37 @@ def load(path: Path, facets: frozenset[str], calls: Collection[str]) -> Rubric:
 
     Raises `RubricError` with all mistakes.
     """
-    text, values = toml_source.read(path, RubricError)
-    file = Table(path=path, text=text, values=values, problems=[])
+    file = TomlTable.read(path, RubricError)
     file.check_keys(("seed", "rules"))
     seed = file.number("seed", SEED, needed=True)
     rules = [_rule(name, table, facets, calls) for name, table in file.tables("rules").items()]
     rubric = Rubric(seed=seed or 0, rules=tuple(rules))
-    problems = file.problems or [Problem(path, line, message) for line, message in _of_the_whole(rubric, text)]
-    if problems:
-        raise RubricError(sorted(problems, key=lambda problem: problem.line))
+    if not file.problems:
+        for line, message in _of_the_whole(rubric, file.text):
+            file.complain_at(line, message)
+    file.check()
     return rubric
 
 
 def load_clauses(path: Path) -> dict[str, str]:
     """Load the sentences of the handout, by name. Raises `RubricError`."""
-    text, values = toml_source.read(path, RubricError)
-    clauses = values.get("clauses")
+    file = TomlTable.read(path, RubricError)
+    clauses = file.values.get("clauses")
     if not isinstance(clauses, dict) or not all(isinstance(clause, str) for clause in clauses.values()):
-        line = toml_source.line_of(text, "clauses")
-        raise RubricError([Problem(path, line, 'write a table [clauses] of name = "sentence"')])
+        file.complain("clauses", 'write a table [clauses] of name = "sentence"')
+        raise RubricError(file.problems)
     return clauses
 
 
-def _rule(name: str, table: Table, facets: Collection[str], calls: Collection[str]) -> Rule:
+def _rule(name: str, table: TomlTable, facets: Collection[str], calls: Collection[str]) -> Rule:
     before = len(table.problems)
     table.check_keys([field.name for field in fields(Rule) if field.name not in ("id", "facets_at")])
     everywhere, facets_at = _facets(table, facets, calls)
     rule = Rule(
         id=name,
         points=table.number("points", _POINTS, needed=True) or 0,
-        title=table.string("title", '"...", what a right program does'),
-        handout=table.string("handout", '"Task 4; Part 2.2", where it is demanded'),
+        title=table.string("title", '"...", what a correct program does'),
+        handout=table.string("handout", '"Task 4; Part 2.2", where the handout requires it'),
         facets=everywhere,
         facets_at=facets_at,
         judged=Judged(table.choice("judged", [member.value for member in Judged], Judged.CASES) or Judged.CASES),
@@ -68,7 +66,7 @@ def _rule(name: str, table: Table, facets: Collection[str], calls: Collection[st
 
 
 def _facets(
-    table: Table, facets: Collection[str], calls: Collection[str]
+    table: TomlTable, facets: Collection[str], calls: Collection[str]
 ) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
     """Return what a rule is judged on: "free" at all its calls, "free at touch" there, "any at touch" all there."""
     words = table.values.get("facets", [])
@@ -94,5 +92,5 @@ def _of_the_whole(rubric: Rubric, text: str) -> Iterator[tuple[int, str]]:
         if not ids and judged is Judged.BUILD:  # memory is judged only where a language leaves it to the program
             yield 1, f'no rule is judged by {judged}; write judged = "{judged}" in one'
         for rule_id in ids[1:]:
-            line = toml_source.line_of(text, "judged", f"rules.{rule_id}")
+            line = line_of(text, "judged", f"rules.{rule_id}")
             yield line, f"{cut(ids[0])} is judged by {judged} already, not {cut(rule_id)}"

@@ -64,7 +64,7 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
     name = name or _readable(path)
     try:
         if path.is_symlink() and not path.exists():
-            raise UsageError(f"{name}: the link leads nowhere")
+            raise UsageError(f"{name}: the link is broken")
         if not stat.S_ISDIR(path.stat().st_mode):
             return _read(Source(name=name, path=path), path.parent, source_name=source_name, rule=rule)
         levels, graders = _without_graders(list(levels_below(path, source_name)))
@@ -75,7 +75,7 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
             return Source(name=name, finding=_finding(rule, message))
         if len(nearest) > 1:
             listed = ", ".join(_some(path, nearest))
-            raise UsageError(f"{name}: which one is to be graded? {listed}; write the path of one of them")
+            raise UsageError(f"{name}: several files can be graded: {listed}; give the path of one of them")
         notes = tuple(f"not graded: {ignored}" for ignored in _some(path, list(chain(*deeper))))
         file = _readable(nearest[0].relative_to(path))
         source = Source(name=name, file=file, path=nearest[0], notes=notes)
@@ -83,9 +83,9 @@ def collect(path: Path, source_name: str, rule: str, *, name: str = "") -> Sourc
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{name}: {missing(source_name)}") from None
     except PermissionError as error:
-        raise UsageError(f"{_readable(Path(error.filename or path))}: we may not read it") from None
+        raise UsageError(f"{_readable(Path(error.filename or path))}: permission denied") from None
     except OSError as error:  # such as a name that is too long, or a failing disk: never a score of 0
-        raise UsageError(f"{name}: it cannot be read: {error.strerror}") from None
+        raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
 
 
 def levels_below(folder: Path, source_name: str) -> Iterator[list[os.DirEntry[str]]]:
@@ -126,7 +126,7 @@ def nearest_of(folder: Path, names: Collection[str]) -> set[str]:
 
 def missing(source_name: str) -> str:
     """Return what is said of a path at which there is nothing."""
-    return f"there is no such file or folder; write the path of {source_name} or its folder"
+    return f"no such file or folder; give the path of {source_name} or its folder"
 
 
 def names_below(folder: Path) -> set[str]:
@@ -138,7 +138,7 @@ def _levels(folder: Path) -> _Levels:
     try:
         return _without_graders(list(levels_below(folder, "")))[0]
     except OSError as error:
-        raise UsageError(f"{_readable(Path(error.filename or folder))}: it cannot be read: {error.strerror}") from None
+        raise UsageError(f"{_readable(Path(error.filename or folder))}: cannot be read: {error.strerror}") from None
 
 
 def _without_graders(levels: _Levels) -> tuple[_Levels, list[str]]:
@@ -155,7 +155,7 @@ def _where_to(folder: Path, source_name: str, graders: Sequence[str]) -> str:
         return ""
     ours = _readable(Path(graders[0]).relative_to(folder))
     return (
-        f". Put yours at the top of the folder: what is in {ours} is the grader's own, "
+        f". Put your file at the top of the folder: {ours} belongs to the grader, "
         f"and {source_name} there is never graded"
     )
 
@@ -194,23 +194,23 @@ def _content(name: str, place: int) -> bytes | str:
         descriptor = os.open(name, _NEVER_WAIT, dir_fd=place)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return "is a symbolic link; hand in the file itself"
+            return "is a symbolic link; submit the file itself"
         if error.errno == errno.ENXIO:
-            return "is no regular file"
+            return "is not a regular file"
         raise
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
-            return "is a folder; hand in a file of that name"
+            return "is a folder; submit a file with that name"
         if not stat.S_ISREG(status.st_mode):
-            return "is no regular file"
+            return "is not a regular file"
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             content = file.read(_MOST_BYTES + 1)
     finally:
         os.close(descriptor)
     if len(content) > _MOST_BYTES:
         size = max(status.st_size, len(content))
-        return f"has {size / 1e6:.1f} MB; at most {_MOST_BYTES / 1e6:.1f} MB are read"
+        return f"is {size / 1e6:.1f} MB long; the limit is {_MOST_BYTES / 1e6:.1f} MB"
     return content or "is empty"
 
 
@@ -238,7 +238,7 @@ def _none_found(folder: Path, source_name: str, entries: Iterable[os.DirEntry[st
     if not sources:
         return f"there is no {source_name} in the folder, and no other {suffix} file"
     listed = ", ".join(_some(folder, sources))
-    return f"there is no {source_name} in the folder (names count, small and capital letters too); there is: {listed}"
+    return f"there is no {source_name} in the folder (names are case-sensitive); it contains: {listed}"
 
 
 def _some(folder: Path, paths: Sequence[Path]) -> Iterator[str]:

@@ -1,11 +1,100 @@
-"""Run the benchmark."""
+"""`scripts/bench`: measure, print a table or JSON, and report by the exit code whether every target is met."""
 
+from __future__ import annotations
+
+import argparse
+import json
+import signal
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-try:
-    from grader.bench.command import main
+from grader.bench.figures import FigureGroup, as_rows, as_table, exit_code
+from grader.core.errors import ExitCode, GraderError, InputError
+from grader.core.verdict import Verdict
+from grader.labs import LABS
 
+_SUBMISSIONS = Path(__file__).parents[2] / "submissions"
+_DESCRIPTION = """\
+Measure what grading costs: ratios of CPU time in each round, and their medians.
+
+G is the CPU time of the handout's `gcc -c` of the submission, V that of stock Valgrind on an empty program. "naive"
+starts a native and a Valgrind process for every case, with the same driver, reference and Valgrind options as ours
+but without a sandbox, linked with the system's libc as the handout links it."""
+
+_EXAMPLES = """\
+exit code: 0 every target is held, 1 one is missed, 2 a wrong option, 3 the grader's own fault, 130 interrupted
+
+examples:
+  scripts/bench                       everything, under three minutes
+  scripts/bench --quick               the main lines, half a minute
+  scripts/bench --rounds 25           more certainty
+  scripts/bench --json > now.json     a list of {name, value, target, held}
+  scripts/bench --submission submissions/paged_kv/accepted/c11_showcase
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; it ends with an exit code."""
+    options = _options(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:  # an interrupt may come during the imports, which take a moment
+        from grader.bench.subject import prepared  # noqa: PLC0415
+        from grader.bench.targets import full, quick  # noqa: PLC0415
+
+        with prepared(options.submission, options.lab) as subject:
+            measured = (quick if options.quick else full)(subject, options.rounds, _tell)
+        code = report(measured, as_json=options.json)
+    except KeyboardInterrupt:
+        _tell("")
+        sys.stderr.write("bench: interrupted\n")
+        code = ExitCode.INTERRUPTED
+    except GraderError as error:
+        _tell("")
+        sys.stderr.write(f"bench: {error}\n")
+        code = error.exit_code if isinstance(error, InputError) else ExitCode.JUDGE_ERROR
+    sys.exit(code)
+
+
+def report(groups: Sequence[FigureGroup], *, as_json: bool) -> int:
+    """Print the figures and return the exit code."""
+    figures = [figure for group in groups for figure in group.figures]
+    _tell("")
+    sys.stdout.write(json.dumps(as_rows(figures), indent=1) + "\n" if as_json else as_table(groups))
+    return exit_code(figures)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="the main lines only")
+    parser.add_argument("--rounds", type=_positive, default=9, metavar="N", help="measure everything N times (9)")
+    parser.add_argument("--json", action="store_true", help="print a list of {name, value, target, held}")
+    parser.add_argument("--lab", choices=list(LABS), default="paged_kv", help="the assignment")
+    parser.add_argument("--submission", type=Path, metavar="PATH", help="what is graded (an accepted sample)")
+    options = parser.parse_args(arguments)
+    if options.submission is None:
+        options.submission = max((_SUBMISSIONS / options.lab / Verdict.ACCEPTED).iterdir())
+    return options
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def _tell(doing: str) -> None:
+    """Write a progress line to the terminal; the next one overwrites it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{doing}")
+        sys.stderr.flush()
+
+
+if __name__ == "__main__":
     main()
-except KeyboardInterrupt:  # during the imports, which take a moment
-    sys.stderr.write("bench: interrupted\n")
-    sys.exit(130)

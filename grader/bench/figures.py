@@ -1,11 +1,57 @@
-"""Figures, their targets, and how they are shown; nothing is measured here."""
+"""Figures with their targets, the rounds in which they are measured, and how they are shown.
+
+CPU time is user + system time of this process and of all children that it waited for, as getrusage reports it. On a
+machine with other load the CPU times of two candidates vary together, so their quotient stays stable.
+
+`pyperf` is not used: it measures one piece of work after the other by wall time, each in processes of its own, and does
+not count the CPU time of children, in which nearly all of a grading is spent.
+"""
 
 from __future__ import annotations
 
+import random
+import resource
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+Work = Callable[[], object]
+Tell = Callable[[str], None]
+"""Called with a description of what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Work to measure; an expensive candidate is measured in the first `most` rounds only."""
+
+    name: str
+    work: Work
+    most: int = 1_000_000
+
+
+def rounds_of(candidates: Sequence[Candidate], rounds: int, tell: Tell) -> dict[str, list[float]]:
+    """Return the CPU seconds of each candidate in each round; every round runs them in another order."""
+    taken: dict[str, list[float]] = {candidate.name: [] for candidate in candidates}
+    order = random.Random(0)
+    for number in range(rounds):
+        due = [candidate for candidate in candidates if number < candidate.most]
+        for candidate in order.sample(due, len(due)):
+            tell(f"round {number + 1} of {rounds}: {candidate.name}")
+            taken[candidate.name].append(cpu_of(candidate.work))
+    return taken
+
+
+def cpu_of(work: Work) -> float:
+    """Run `work`; return the CPU seconds of this process and of the children that it waited for."""
+    before = _cpu()
+    work()
+    return _cpu() - before
+
+
+def _cpu() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +86,17 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FigureGroup:
     """Figures that belong together, under a title."""
 
     title: str
     figures: tuple[Figure, ...]
 
 
-def ratio(
-    name: str, above: Sequence[float], below: Sequence[float], *, target: Target | None = None, minus: float = 0.0
-) -> Figure:
-    """The median of each round's quotient, minus `minus`; rounds in which only one was measured do not count."""
-    return _middle(name, [a / b - minus for a, b in zip(above, below, strict=False)], target)
+def ratio(name: str, above: Sequence[float], below: Sequence[float], *, target: Target | None = None) -> Figure:
+    """The median of each round's quotient; rounds in which only one was measured do not count."""
+    values = [a / b for a, b in zip(above, below, strict=False)]
+    return Figure(name=name, value=statistics.median(values), low=min(values), high=max(values), target=target)
 
 
 def best(
@@ -76,11 +121,6 @@ def worst(name: str, values: Sequence[float], *, target: Target | None = None) -
     return Figure(name=name, value=max(values), low=min(values), high=max(values), target=target)
 
 
-def differences(above: Sequence[float], below: Sequence[float]) -> list[float]:
-    """The first figure minus the second, for each round."""
-    return [a - b for a, b in zip(above, below, strict=False)]
-
-
 def exit_code(figures: Iterable[Figure]) -> int:
     """1 when a target is missed, else 0."""
     return int(any(figure.held is False for figure in figures))
@@ -99,12 +139,12 @@ def as_rows(figures: Iterable[Figure]) -> list[dict[str, Any]]:
     ]
 
 
-def as_table(sections: Iterable[Section]) -> str:
+def as_table(groups: Iterable[FigureGroup]) -> str:
     """Return the figures as text for people: 100 columns, one line per figure."""
     lines = []
-    for section in sections:
-        lines += ["", f"{section.title:52}{'value':>9}  {'single rounds':19}target".rstrip()]
-        lines += [_line(figure) for figure in section.figures]
+    for group in groups:
+        lines += ["", f"{group.title:52}{'value':>9}  {'single rounds':19}target".rstrip()]
+        lines += [_line(figure) for figure in group.figures]
     return "".join(f"{line}\n" for line in lines[1:])
 
 
@@ -121,7 +161,3 @@ def _shown(value: float) -> str:
         return f"{value:,.0f}"
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3
     return f"{value:,.{digits}f}"
-
-
-def _middle(name: str, values: Sequence[float], target: Target | None) -> Figure:
-    return Figure(name=name, value=statistics.median(values), low=min(values), high=max(values), target=target)

@@ -1,27 +1,22 @@
-"""Rival harnesses: a native and a Valgrind process for every case, or pytest with a process for every case.
+"""The rival: a harness that starts a native and a Valgrind process for every case.
 
-They do the whole work on the same submission and the same cases: they run the cases, read the records, and compare them
-with the reference. They start processes directly, without the grader's sandbox.
+It does the whole work on the same submission and the same cases: it runs the cases, reads the records, and compares
+them with the reference. It starts processes directly, without the grader's sandbox.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from grader.bench import per_case
 from grader.bench.subject import Subject
 from grader.core.case import Case
 from grader.core.errors import UsageError
-from grader.core.model import play
 from grader.core.optional_stages import OptionalStages
-from grader.core.verdict import Visibility
 from grader.runtime.comparison import End
 from grader.runtime.native.project import NativeProgram, native_program
 from grader.system.process import Command, Completed
@@ -110,29 +105,3 @@ def _fine(subject: Subject, work: Workspace, program: NativeProgram, case: Case)
     (comparison,) = subject.compare(subject.replay(work, [case], program))
     checked = subject.memcheck(work, [case], program)
     return comparison.end is End.REACHED and not comparison.deviations and not checked.counted and not checked.stopped
-
-
-def pytest_files(subject: Subject, folder: Path, program: NativeProgram) -> None:
-    """Fill the folder as if by hand: the program, the cases, the expected records, and a test file."""
-    shutil.copy(per_case.__file__, folder / "test_per_case.py")
-    (folder / "program").write_bytes(program.content)
-    (folder / "program").chmod(0o755)
-    for number, case in enumerate(subject.cases):
-        shown = replace(case, visibility=Visibility.PUBLIC)
-        (folder / f"{number}.plan").write_bytes(subject.plan(shown, per_case.TOKEN))
-        records = [step.record for step in play(subject.lab.model(case.trace), case.trace)]
-        (folder / f"{number}.expected").write_bytes(b"".join(records))
-
-
-def pytest_run(folder: Path) -> bool:
-    """Run all tests of the folder; return whether they passed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_per_case.py"],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode not in (0, 1):
-        raise UsageError(f"pytest: {done.stdout.decode(errors='replace')[-2000:]}")
-    return done.returncode == 0

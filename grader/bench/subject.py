@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.assignment.lab import Lab
 from grader.assignment.source import collect
 from grader.core.case import Case
@@ -26,7 +26,7 @@ from grader.judge.compare import compare
 from grader.labs import open_lab
 from grader.runtime.comparison import Comparison
 from grader.runtime.native.project import FLAGS, Driver, NativeProgram, native_program
-from grader.runtime.native.replay import plan, replay
+from grader.runtime.native.replay import replay
 from grader.runtime.native.runtime import NativeRuntime
 from grader.runtime.native.valgrind.memcheck import memcheck
 from grader.runtime.native.valgrind.memory_faults import Checked
@@ -100,10 +100,6 @@ class Subject:
         """
         _python(_IMPORT, *modules)
 
-    def load_cases(self) -> list[Case]:
-        """Read all case files."""
-        return load.load_folder(self.lab.cases, self.lab.grammar, seed=self.lab.rubric.seed)
-
     def replay(self, work: Workspace, cases: Sequence[Case], program: NativeProgram | None = None) -> Replayed:
         """Run the native pass over these cases."""
         tested = program or self.program
@@ -131,10 +127,6 @@ class Subject:
     def samples(self, verdict: Verdict) -> list[Path]:
         """The labelled submissions with this verdict."""
         return sorted((ROOT / "submissions" / self.lab.name / verdict).iterdir())
-
-    def plan(self, case: Case, token: int) -> bytes:
-        """The plan that the driver reads to play this one case natively."""
-        return plan([case], [0], token=token, driver=self.driver)
 
 
 def command(arguments: Sequence[str], folder: Path) -> None:
@@ -171,7 +163,7 @@ def prepared(path: Path, lab_name: str) -> Iterator[Subject]:
             (folder / header.name).write_bytes(header.read_bytes())
         (folder / "empty.c").write_text("int main(void) { return 0; }\n")
         command(["gcc", "empty.c", "-o", "empty"], folder)
-        cases = tuple(load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
+        cases = tuple(case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
         yield Subject(
             path=path, lab=lab, cases=cases, source=source, program=native_program(built.program), folder=folder
         )

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from grader.assignment.case_selection import HIDDEN_FILE, given, hidden_text, weights
+from grader.assignment.case_selection import HIDDEN_FILE, hidden_text, hidden_weights, weights
 from grader.assignment.lab import Lab
 from grader.bundles.bundle import File
 from grader.core.case import Case
@@ -88,7 +88,7 @@ def _file(path: Path) -> File:
 def public_tree(lab: Lab, cases: Sequence[Case], folder: str = FOLDER) -> Iterator[File]:
     """Yield the grader's files, below `folder` of a bundle. The cases may include hidden ones, which are left out."""
     public = [case for case in cases if case.visibility is Visibility.PUBLIC]
-    known = given(lab)  # the copy that makes the bundle may have no hidden cases either
+    known = hidden_weights(lab)  # the copy that makes the bundle may have no hidden cases either
     text = hidden_text(weights(lab.rubric, cases) if known is None else known)
     name = (lab.cases / HIDDEN_FILE).relative_to(lab.cases.parents[1]).as_posix()
     files = [*tree(lab, public, without=lab.oracle_files), File(name=name, content=text.encode())]

@@ -10,8 +10,7 @@ from hashlib import sha256
 from json import dumps, loads
 from pathlib import Path
 
-from grader.assignment.lab import Lab
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import Source
 from grader.classroom.database import RunLocks
 from grader.classroom.discover import Submitted

@@ -21,13 +21,14 @@ from itertools import chain, count
 from pathlib import Path
 
 from grader.assignment.source import Source
-from grader.classroom.roster import Roster, submitters
+from grader.classroom.roster import Roster
+from grader.classroom.submission_metadata import submitters
 from grader.classroom.zip_archive import MACOS, ZIP, Archive, Member, collect_zipped, opened, was_unpacked
 from grader.core.errors import UsageError
 from grader.core.record import Student
 from grader.core.sanitize import one_line
-from grader.system.capacity import MACHINE_ERRORS, no_room
-from grader.system.private_folder import private_folder
+from grader.system.folders import private_folder
+from grader.system.resources import MACHINE_ERRORS, no_room
 
 EXPORT = "submission_metadata.yml"
 """The list of submissions in a Gradescope export."""
@@ -378,5 +379,5 @@ def _submitted(name: str, entry: ClassEntry, students: Sequence[Student], *, sou
     except OSError as error:
         if error.errno in MACHINE_ERRORS:
             raise no_room(Path(error.filename or entry.shown), error) from error
-        failure = f"{entry.shown}: it cannot be read: {error.strerror}"
+        failure = f"{entry.shown}: cannot be read: {error.strerror}"
     return Submitted(name=name, students=tuple(students), source=source, failure=failure)

@@ -15,13 +15,12 @@ from functools import cache
 from pathlib import Path
 
 from grader.assignment.case_selection import select_cases
-from grader.assignment.lab import Lab
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Lab, Settings
 from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.judge.score import most_points
 from grader.labs import open_lab
-from grader.system import tools
+from grader.system import resources
 
 _ROOT = Path(__file__).parents[2]
 _CODE = ("reference/**/*.py", "grader/**/*.py", "grader/**/*.[chS]", "grader/**/*.jinja")
@@ -54,7 +53,7 @@ class GradingPlan:
 
     def require_tools(self) -> None:
         """Raise `ToolMissing` when a tool that this plan needs is not installed on this machine."""
-        tools.require(*self.lab.runtime.tools(self.settings))
+        resources.require(*self.lab.runtime.tools(self.settings))
 
 
 @cache
@@ -67,7 +66,7 @@ def grading_plan(settings: Settings) -> GradingPlan:
     made_of = {
         "grader": grader_hash(),
         "cases": _digest([repr(selection.hidden), *_files(lab, selection.cases)]),
-        **{tool.short_name: tools.version(tool.name) for tool in lab.runtime.tools(settings)},
+        **{tool.short_name: resources.version(tool.name) for tool in lab.runtime.tools(settings)},
         "machine": platform.machine(),
         "libc": " ".join(platform.libc_ver()),
     }

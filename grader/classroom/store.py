@@ -51,7 +51,7 @@ class Run:
     lab: str
     folder: str
     settings: str
-    """JSON, see `grader.assignment.settings.Settings`."""
+    """JSON, see `grader.assignment.lab.Settings`."""
     fingerprint: str
     max_score: int
     beside: int | None = None

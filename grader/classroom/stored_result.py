@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from sqlite3 import Row
 
-from grader.assignment import toml_source
-from grader.assignment.toml_table import Table
+from grader.assignment.input_file import TomlTable, cut, short
 from grader.classroom.database import DAMAGE, checked, checksum, packed, unpacked
 from grader.core.case import Number
 from grader.core.errors import ClassFileError, StoreFailure
@@ -21,7 +20,6 @@ from grader.core.losses import weighed
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.rubric import Rubric
 from grader.core.verdict import Cause, RuleScore, Verdict
-from grader.system.text_file import cut, short
 
 _TABLE = "override"
 
@@ -215,8 +213,7 @@ class Result:
 
 def load_overrides(path: Path, rubric: Rubric, submissions: Collection[str]) -> tuple[Override, ...]:
     """Load the overrides of a file, for these submissions. Raises `ClassFileError` with all mistakes."""
-    text, values = toml_source.read(path, ClassFileError)
-    file = Table(path=path, text=text, values=values, problems=[])
+    file = TomlTable.read(path, ClassFileError)
     file.check_keys([_TABLE])
     overrides: dict[tuple[str, str], Override] = {}
     known = dict.fromkeys(submissions)
@@ -226,8 +223,7 @@ def load_overrides(path: Path, rubric: Rubric, submissions: Collection[str]) -> 
         if all(about) and about in overrides:
             table.complain("rule", f"{override.rule} of {cut(override.submission)} was decided above already")
         overrides[about] = override
-    if file.problems:
-        raise ClassFileError(sorted(file.problems, key=lambda problem: problem.line))
+    file.check()
     return tuple(overrides.values())
 
 
@@ -253,7 +249,7 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
     return weighed(replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded))
 
 
-def _override(table: Table, rubric: Rubric, submissions: Collection[str]) -> Override:
+def _override(table: TomlTable, rubric: Rubric, submissions: Collection[str]) -> Override:
     table.check_keys([field.name for field in fields(Override) if field.name != "was"])
     rule = table.choice("rule", [rule.id for rule in rubric.rules])
     most = rubric.rule(rule).points if rule else rubric.max_score

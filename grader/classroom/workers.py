@@ -30,16 +30,15 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from grader import pipeline
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.assignment.source import Source
 from grader.classroom.fingerprint import differences, grading_plan
 from grader.classroom.stored_result import StoredRecord
 from grader.core.errors import GraderError, InputError, OtherGrader, Unprotected
 from grader.core.picture import Drawing
 from grader.system.budget import MOST_SECONDS
-from grader.system.capacity import MACHINE_ERRORS
-from grader.system.interrupts import INTERRUPTS, delayed_interrupts
-from grader.system.orphans import end_tree
+from grader.system.process_tree import INTERRUPTS, delayed_interrupts, end_tree
+from grader.system.resources import MACHINE_ERRORS
 from grader.system.sandbox import LEVELS, require, sweep
 
 Workers = Callable[[], AbstractContextManager[Executor]]

@@ -27,8 +27,8 @@ from pathlib import Path
 from grader.assignment.source import Source, collect, levels_below
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
-from grader.system.capacity import MACHINE_ERRORS, no_room
-from grader.system.private_folder import private_folder
+from grader.system.folders import private_folder
+from grader.system.resources import MACHINE_ERRORS, no_room
 
 ZIP = ".zip"
 MACOS = "__MACOSX"
@@ -154,7 +154,7 @@ class Archive:
         if len(seen) > _MOST_ENTRIES:
             raise UsageError(f"{self.name}: there are more than {_MOST_ENTRIES} files in the zip")
         if member.is_link and member.ending in (*kinds, ZIP):
-            raise UsageError(f"{self.name}: {shown} in the zip is a symbolic link; hand in the file itself")
+            raise UsageError(f"{self.name}: {shown} in the zip is a symbolic link; submit the file itself")
 
     def _write(self, path: Path, member: Member, most: int) -> int:
         """Write at most `most` bytes and return how many were written; a larger C file gets the size that it states."""

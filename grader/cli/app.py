@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grader import NAME, __version__
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
 from grader.cli.parser import HELP, NoOptions, Parser, argument, declared, paragraphs, show
 from grader.cli.terminal import complain, drop_what_failed
 from grader.core.errors import DISK_ERRORS, ExitCode, GraderError, InputError, UsageError

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from statistics import mean, median
 
-from grader.assignment.settings import Settings
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
+from grader.assignment.lab import Settings
 from grader.classroom import batch as batches, roster as rosters
 from grader.classroom.database import RunLocks, run_locks
 from grader.classroom.discover import HIDDEN, Discovered, find_submissions

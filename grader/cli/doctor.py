@@ -11,14 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from grader import __version__, pipeline
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.classroom.fingerprint import grading_plan
 from grader.core.errors import CannotStart, ExitCode, GraderError
 from grader.core.verdict import Verdict
 from grader.labs import open_lab, present
-from grader.runtime.options import DEFAULTS
-from grader.system import build_cache, sandbox, tools
-from grader.system.confine.machine import machine
+from grader.runtime.protocol import DEFAULTS
+from grader.system import folders, resources, sandbox
+from grader.system.confine.launcher import machine
 
 
 def _protection() -> Table:
@@ -85,12 +85,12 @@ def doctor() -> ExitCode:
         table.add_column(heading, overflow="fold")
     missing = []
     for tool in dict.fromkeys(tool for name in present() for tool in open_lab(name).runtime.tools(DEFAULTS)):
-        version = tools.version(tool.name)
+        version = resources.version(tool.name)
         if not version:
             missing.append(tool)
         table.add_row(tool.short_name, version or "[bold]missing[/bold]", tool.purpose)
     console.print(table)
-    place, users = build_cache.folder(), build_cache.users_folder()
+    place, users = folders.cache_folder(), folders.users_cache_folder()
     instead = f", because {users} cannot be written; XDG_CACHE_HOME names another place" if place != users else ""
     console.print(escape(f"cache: {place}{instead}"))
     try:

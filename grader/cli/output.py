@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
 from grader.cli.parser import flag
 from grader.cli.terminal import columns, in_workflow, is_colourful
 from grader.core.errors import UsageError

@@ -21,7 +21,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any, Generic, NoReturn, TypeVar
 
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
 from grader.core.case import Number
 from grader.core.errors import UsageError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from grader.assignment.toml_table import suggestion
+from grader.assignment.input_file import suggestion
 from grader.classroom.database import run_locks
 from grader.classroom.store import Change, Run, Store, changes, open_store, prunable, prune, runs_to_remove
 from grader.classroom.stored_result import Result

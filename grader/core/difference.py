@@ -46,13 +46,13 @@ class Difference:
     """The entry of a facet of many, such as the number of a block."""
     place: str = ""
     """The place in the record that holds the wrong value, where `field` does not name it."""
-    said: str = ""
+    sentence: str = ""
     """What is wrong, in a sentence of its own, where "field is actual, expected" is not the way to say it."""
 
     @property
     def seen(self) -> str:
         """What is wrong, in one sentence."""
-        return self.said or f"{self.field} is {self.actual}, expected {self.expected}"
+        return self.sentence or f"{self.field} is {self.actual}, expected {self.expected}"
 
     @property
     def in_words(self) -> str:

@@ -55,10 +55,12 @@ class GraderError(Exception):
     """Whether it is a trouble of the whole machine or store, whatever was being graded."""
 
 
-class ToolMissing(GraderError):
-    """A program is not installed; `install` is the command that installs it, where it is known."""
-
+class _MachineTrouble(GraderError):
     of_machine = True
+
+
+class ToolMissing(_MachineTrouble):
+    """A program is not installed; `install` is the command that installs it, where it is known."""
 
     def __init__(self, tool: str, install: str, instead: str = "") -> None:
         self.tool = tool
@@ -71,10 +73,8 @@ class ToolMissing(GraderError):
         return "\n".join([*lines, self.instead] if self.instead else lines)
 
 
-class CannotStart(GraderError):
+class CannotStart(_MachineTrouble):
     """A required program cannot be started."""
-
-    of_machine = True
 
 
 class DriverError(GraderError):
@@ -87,38 +87,28 @@ class BrokenTool(DriverError):
     of_machine = True
 
 
-class OtherGrader(GraderError):
+class OtherGrader(_MachineTrouble):
     """A worker's record would differ from the requested one."""
 
-    of_machine = True
 
-
-class NoWorkers(GraderError):
+class NoWorkers(_MachineTrouble):
     """The worker machines are not available, or no longer."""
-
-    of_machine = True
 
 
 class TooBusy(GraderError):
     """The machine gives a program no time, so the program cannot be judged. That may be the program's own doing."""
 
 
-class OutOfRoom(GraderError):
+class OutOfRoom(_MachineTrouble):
     """The machine has too little of a resource left; the message says which one, where, and what to do."""
 
-    of_machine = True
 
-
-class StoreFailure(GraderError):
+class StoreFailure(_MachineTrouble):
     """A store that was usable is no longer usable, or a part of it is not."""
 
-    of_machine = True
 
-
-class Unprotected(GraderError):
+class Unprotected(_MachineTrouble):
     """This machine is less protected from student code than was requested."""
-
-    of_machine = True
 
 
 class InputError(GraderError):
@@ -142,7 +132,7 @@ def unwritable(path: Path, error: OSError) -> Exception:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """One mistake in a file, with its line."""
 
     path: Path
@@ -155,17 +145,17 @@ class Problem:
 
 
 class _FileError(InputError):
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems: Sequence[Problem] = tuple(problems)
+    def __init__(self, problems: Iterable[FileProblem]) -> None:
+        self.problems: Sequence[FileProblem] = tuple(problems)
         super().__init__(self.problems)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self.problems))
 
 
-def _lines(problems: Sequence[Problem]) -> Iterator[str]:
+def _lines(problems: Sequence[FileProblem]) -> Iterator[str]:
     """Yield the first mistakes of each file, and how many more there are."""
-    by_path: dict[Path, list[Problem]] = {}
+    by_path: dict[Path, list[FileProblem]] = {}
     for problem in problems:
         by_path.setdefault(problem.path, []).append(problem)
     for path, of_file in by_path.items():

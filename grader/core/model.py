@@ -22,7 +22,7 @@ class Access(Enum):
     WRITE = "write"
 
 
-class Span(NamedTuple):
+class MemorySpan(NamedTuple):
     """Bytes of the memory that was handed to an engine, which one operation may touch."""
 
     target: int
@@ -38,7 +38,7 @@ class Step(NamedTuple):
     operation: Operation
     reply: Reply
     record: bytes
-    allowed: tuple[Span, ...]
+    allowed: tuple[MemorySpan, ...]
 
 
 class Model(Protocol):
@@ -53,7 +53,7 @@ class Model(Protocol):
     def record(self) -> bytes:
         """All that a white-box test may see after the last operation."""
 
-    def allowed(self) -> tuple[Span, ...]:
+    def allowed(self) -> tuple[MemorySpan, ...]:
         """The only bytes handed to an engine that the last operation (judged or applied) may touch."""
 
     def restore(self, record: bytes) -> None:

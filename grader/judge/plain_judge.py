@@ -16,7 +16,7 @@ from typing import Any
 from grader.core.case import Signature
 from grader.core.difference import SENTENCE, Difference, Judgement
 from grader.core.facet import Facet
-from grader.core.model import Span
+from grader.core.model import MemorySpan
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import CannotGoOn, Oracle, OracleFactory, Plain, text_of
 
@@ -97,7 +97,7 @@ class PlainModel:
         """The reply and the state after the last operation."""
         return record_of(self._reply, self._engine.state())
 
-    def allowed(self) -> tuple[Span, ...]:
+    def allowed(self) -> tuple[MemorySpan, ...]:
         """Nothing: a plain state has no memory of its own."""
         return ()
 
@@ -210,7 +210,7 @@ class PlainModel:
             field=f"what {seen.call} returns",
             expected=expected,
             actual=came,
-            said=f"{seen.call} {_done(actual)}, expected {expected}",
+            sentence=f"{seen.call} {_done(actual)}, expected {expected}",
         )
 
     def _whole(self, call: str, root: str) -> Facet:
@@ -301,7 +301,7 @@ def _alone(facet: Facet, entry: str, wanted: object, actual: object) -> Iterator
             entry=entry,
             expected="nothing" if wanted is _ABSENT else _shown(wanted),
             actual=_shown(actual),
-            said=_first_sentence(facet, actual) if tells else "",
+            sentence=_first_sentence(facet, actual) if tells else "",
             tags=frozenset({SENTENCE} if tells else ()),
         )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.core.case import Case
-from grader.core.errors import CaseFileError, Problem
+from grader.core.errors import CaseFileError, FileProblem
 from grader.core.model import CannotFollow, ModelFactory, play
 from reference.operation import Operation, Reply, Trace
 from reference.oracle import Plain
@@ -108,7 +108,7 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _unknown(path: Path, message: str) -> CaseFileError:
-    return CaseFileError([Problem(path, 1, message)])
+    return CaseFileError([FileProblem(path, 1, message)])
 
 
 def _frozen(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.assignment.case_selection import CaseSelection, select_cases
 from grader.assignment.lab import Lab
 from grader.core.case import Case
@@ -66,7 +66,7 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Grade these submissions and check the result of this case."""
-        case = load.load(self.path, self.lab.grammar, seed=self.lab.rubric.seed)
+        case = case_files.load(self.path, self.lab.grammar, seed=self.lab.rubric.seed)
         submission = self.config.getoption("--submission")
         if submission is None:
             for sample in accepted_samples(self.lab.name):

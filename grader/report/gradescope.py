@@ -13,14 +13,16 @@ from grader.core.verdict import Audience, RuleScore
 from grader.report import text
 from grader.report.document import Document, as_json
 from grader.report.rule_summary import judged, rule_summary
-from grader.report.text import Part
+from grader.report.text import ReportPart
 from grader.report.view import View
 
 
 def render(record: Record, view: View) -> Document:
     """Return the whole file. When the grader failed it has no score, which Gradescope shows as a failed autograder."""
     results: dict[str, Any] = {
-        "output": text.render(record, audience=view.audience, without=(Part.POINTS, Part.CASES), everything=True),
+        "output": text.render(
+            record, audience=view.audience, without=(ReportPart.POINTS, ReportPart.CASES), everything=True
+        ),
         "output_format": "text",
         "test_output_format": "text",
         "test_name_format": "text",

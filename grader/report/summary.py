@@ -7,7 +7,7 @@ from grader.report import text
 from grader.report.document import Document, as_markdown
 from grader.report.phrases import points_of, result_of
 from grader.report.rule_summary import judged
-from grader.report.text import Part
+from grader.report.text import ReportPart
 from grader.report.view import View
 
 _MOST_DETAILS = 20_000
@@ -33,7 +33,7 @@ _TEMPLATE = """\
 
 def render(record: Record, view: View) -> Document:
     """Return the whole page."""
-    details: str = text.render(record, audience=view.audience, without=(Part.POINTS,), everything=True)
+    details: str = text.render(record, audience=view.audience, without=(ReportPart.POINTS,), everything=True)
     if len(details) > _MOST_DETAILS:
         details = f"{details[:_MOST_DETAILS]}\n... (cut here)"
     return as_markdown(

@@ -25,8 +25,8 @@ from grader.core.verdict import (
 from grader.judge.causes import CaseFindings
 from grader.judge.score import passes, total
 from grader.result.draw_states import pictures
-from grader.runtime.program import Built
-from grader.system import sandbox, tools
+from grader.runtime.protocol import Built
+from grader.system import resources, sandbox
 
 _MOST_OUTPUT = 4000
 
@@ -100,7 +100,7 @@ def _used(attempt: Attempt) -> Iterator[UsedTool]:
     """Yield the tools that make findings."""
     for tool in attempt.lab.runtime.tools(attempt.options):
         if tool.makes is not None:
-            yield UsedTool(tool=tool.makes, name=tool.title or tool.name, version=tools.version(tool.name))
+            yield UsedTool(tool=tool.makes, name=tool.title or tool.name, version=resources.version(tool.name))
 
 
 def _verdict(attempt: Attempt, score: int, max_score: int) -> Verdict:

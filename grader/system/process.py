@@ -3,25 +3,190 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import selectors
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
+from typing import Self
 
 from grader.core.errors import CannotStart, OutOfRoom
-from grader.system.interrupts import delayed_interrupts
-from grader.system.orphans import Family, adopt_orphans
-from grader.system.pipes import Pipes, Stopped, Traffic
-from grader.system.watchdog import Watchdog
+from grader.system.process_tree import LOOK, Family, Watchdog, adopt_orphans, delayed_interrupts
 
 _PAUSES = (0.05, 0.5, None)
 """Seconds between attempts to start a process; None: no further attempt."""
 
 MOST_CHANNEL = 80_000_000
 """Bytes: nine times what any sample submission reports of half of 276 cases, unless it attacks."""
+
+_CHUNK = 1 << 20
+_BREATH = 0.002
+"""Seconds to wait between two reads of a program's output: one large read costs less than many small ones."""
+_MUCH = 1 << 16
+"""Bytes in one read from which there is no such wait: a program that prints much must not wait for the grader."""
+_CHANNEL, _WORDS = "channel", "channel 0"
+
+
+def _widen(end: int) -> None:
+    """Make a pipe larger if the system allows it, for fewer switches between writer and reader."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _CHUNK)
+
+
+class _Pipes:
+    """Pipes whose ends are each closed exactly once, because a closed descriptor number is soon reused."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in list(self._open):
+            self.close(end)
+
+    def make(self, count: int) -> tuple[list[int], list[int]]:
+        """Make `count` pipes, and return (ends to read, ends to write)."""
+        pairs: list[tuple[int, int]] = []
+        for _ in range(count):
+            pair = os.pipe()
+            self._open.update(pair)
+            pairs.append(pair)
+        return [reader for reader, _ in pairs], [writer for _, writer in pairs]
+
+    def close(self, end: int) -> None:
+        """Close one end, if it is still open."""
+        if end in self._open:
+            self._open.remove(end)
+            os.close(end)
+
+
+class _TrafficEnd(Enum):
+    """Why the traffic with a program ended."""
+
+    ENDED = auto()  # the program ended by itself
+    LATE = auto()  # the deadline came first
+    SILENT = auto()  # it was inactive for too long
+    SLOW = auto()  # it used more than its total time, asleep or not
+    LARGE = auto()  # it used more memory, or more processes, than any program needs
+    FLOODED = auto()  # it wrote more to one of its channels than allowed
+
+
+class _Traffic:
+    """Moves bytes between the grader and a running program, so that neither waits forever for the other."""
+
+    def __init__(self, outputs: dict[int, str], room: dict[str, int], feeds: dict[int, bytes], pipes: _Pipes) -> None:
+        self.outputs = outputs
+        self.pipes = pipes
+        self.room = {name: room[name.split()[0]] for name in outputs.values()}
+        self.feeds = {end: memoryview(data) for end, data in feeds.items()}
+        self.parts: dict[str, list[bytes]] = {name: [] for name in outputs.values()}
+        self.cut: set[str] = set()
+        self.selector = selectors.DefaultSelector()
+        self.moved = 0
+        """Bytes that the last `_move` read."""
+
+    def pump(self, pid: int, deadline: float, watchdog: Watchdog | None = None) -> _TrafficEnd:
+        """Move bytes until the program has ended and its pipes are empty, or a limit is reached; return which."""
+        with self.selector:
+            for end in self.outputs:
+                os.set_blocking(end, False)
+                _widen(end)
+                self.selector.register(end, selectors.EVENT_READ)
+            for end in self.feeds:
+                os.set_blocking(end, False)
+                _widen(end)
+                self.selector.register(end, selectors.EVENT_WRITE)
+            watch = os.pidfd_open(pid)
+            self.selector.register(watch, selectors.EVENT_READ)
+            try:
+                while True:
+                    due = LOOK if watchdog is None else watchdog.due
+                    ready = self.selector.select(max(0.0, min(due, deadline - time.monotonic())))
+                    ended = any(key.fd == watch for key, _ in ready)
+                    self._move(ready)
+                    if ended:
+                        self._drain()
+                    if self.flooded:
+                        return _TrafficEnd.FLOODED
+                    if ended:
+                        return _TrafficEnd.SILENT if watchdog is not None and watchdog.asked else _TrafficEnd.ENDED
+                    if watchdog is not None and watchdog.end(heard=self._wrote_words(ready)):
+                        slow = _TrafficEnd.SLOW if watchdog.too_slow else _TrafficEnd.SILENT
+                        return _TrafficEnd.LARGE if watchdog.too_large else slow
+                    if time.monotonic() >= deadline:
+                        return _TrafficEnd.LATE
+                    if ready and self.moved < _MUCH:
+                        time.sleep(_BREATH)
+            finally:
+                os.close(watch)
+
+    def _move(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """Move one piece for each descriptor that is ready."""
+        self.moved = 0
+        for key, _ in ready:
+            if key.fd in self.feeds:
+                self._feed(key.fd)
+            elif key.fd in self.outputs:
+                self._take(key.fd)
+
+    def _wrote_words(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
+        """Whether output came on channel 0, to which a working program writes again and again."""
+        return any(self.outputs.get(key.fd) == _WORDS for key, _ in ready)
+
+    @property
+    def flooded(self) -> bool:
+        """Whether a channel got more than its limit. Of stdout and stderr, the rest is discarded instead."""
+        return any(name.startswith(_CHANNEL) for name in self.cut)
+
+    def taken(self, name: str) -> bytes:
+        """Return everything that was stored of that output. It works only once: the data may be large, and is freed."""
+        return b"".join(self.parts.pop(name))
+
+    def _drain(self) -> None:
+        """Read what is left in the pipes; a grandchild that keeps them open causes no delay."""
+        for end in list(self.outputs):
+            while not self.flooded and self._take(end):
+                pass
+
+    def _take(self, end: int) -> bool:
+        if end not in self.outputs:
+            return False
+        try:
+            data = os.read(end, _CHUNK)
+        except BlockingIOError:
+            return False
+        name = self.outputs[end]
+        self.moved += len(data)
+        if not data:
+            self.selector.unregister(end)
+            del self.outputs[end]
+            return False
+        part = data[: self.room[name]]
+        self.room[name] -= len(part)
+        if len(part) < len(data):
+            self.cut.add(name)
+        self.parts[name].append(part)
+        return True
+
+    def _feed(self, end: int) -> None:
+        try:
+            sent = os.write(end, self.feeds[end][:_CHUNK])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            sent = len(self.feeds[end])
+        self.feeds[end] = self.feeds[end][sent:]
+        if not self.feeds[end]:
+            self.selector.unregister(end)
+            del self.feeds[end]
+            self.pipes.close(end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +195,7 @@ class Patience:
 
     wall_seconds: float = 60.0
     silent_seconds: float | None = None
-    """Between two outputs on its first channel, in its own time (see grader.system.watchdog). None: no limit."""
+    """Between two outputs on its first channel, in its own time (see `Watchdog`). None: no limit."""
     silent_start_seconds: float = 0.0
     """Before the first output."""
     own_seconds: float | None = None
@@ -98,7 +263,7 @@ def run(
     extra pipe is ended. `becomes` is the user that the program changes to; this user's processes are killed too.
     `wrapped`: the program is a child of the process that is started.
     """
-    with _machine_trouble(), Pipes() as pipes:
+    with _machine_trouble(), _Pipes() as pipes:
         read_ends, feed_ends = pipes.make(len(feeds))
         channel_ends, write_ends = pipes.make(channels)
         theirs = [*read_ends, *write_ends]
@@ -110,25 +275,23 @@ def run(
             for end in theirs:
                 pipes.close(end)
             room = {"stdout": most_output, "stderr": most_output, "channel": most_channel}
-            traffic = Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
+            traffic = _Traffic(_outputs(process, channel_ends), room, dict(zip(feed_ends, feeds, strict=True)), pipes)
             watchdog = _watchdog(process.pid, limits, family, wrapped=wrapped)
             stopped = traffic.pump(process.pid, started + limits.wall_seconds, watchdog)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             status, computed = _reap(process)
-            computed = _at_least_seen(computed + family.end_leftovers(), watchdog)
-            for stream in (process.stdout, process.stderr):
-                if stream is not None:
-                    stream.close()
+            computed += family.end_leftovers()  # the kernel omits processes that were killed with their namespace
+            computed = max(computed, 0.0 if watchdog is None else watchdog.cpu)
     return Completed(
         exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
         signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-        timed_out=stopped in (Stopped.LATE, Stopped.SILENT),
-        silent=stopped is Stopped.SILENT,
-        slow=stopped is Stopped.SLOW,
-        large=stopped is Stopped.LARGE,
-        flooded=stopped is Stopped.FLOODED,
+        timed_out=stopped in (_TrafficEnd.LATE, _TrafficEnd.SILENT),
+        silent=stopped is _TrafficEnd.SILENT,
+        slow=stopped is _TrafficEnd.SLOW,
+        large=stopped is _TrafficEnd.LARGE,
+        flooded=stopped is _TrafficEnd.FLOODED,
         cpu_seconds=computed,
         own_seconds=max(computed, watchdog.whole if watchdog is not None else 0.0),
         wall_seconds=time.monotonic() - started,
@@ -149,14 +312,9 @@ def _machine_trouble() -> Iterator[None]:
         yield
     except OSError as error:
         raise OutOfRoom(
-            f"no program can be run and listened to here: {error.strerror or error}. The machine, or a limit of this "
+            f"programs cannot be run here: {error.strerror or error}. The machine, or a limit of this "
             "shell (ulimit -a), leaves too little"
         ) from error
-
-
-def _at_least_seen(computed: float, watchdog: Watchdog | None) -> float:
-    """Return at least the CPU seconds that the watchdog saw: the kernel omits processes killed with their namespace."""
-    return computed if watchdog is None else max(computed, watchdog.cpu)
 
 
 def _watchdog(pid: int, limits: Patience, family: Family, *, wrapped: bool) -> Watchdog | None:
@@ -224,4 +382,7 @@ def _reap(process: subprocess.Popen[bytes]) -> tuple[int, float]:
     """Wait for the killed or ended program without `Popen`, and return its status and its CPU seconds."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
     return status, usage.ru_utime + usage.ru_stime

@@ -15,13 +15,11 @@ from pathlib import Path
 
 from grader.core.errors import CannotStart, Unprotected
 from grader.core.record import Protection
-from grader.system import capacity, process
+from grader.system import process, resources
 from grader.system.budget import Budget
-from grader.system.confine.bubble import bubble
-from grader.system.confine.launcher import launcher
-from grader.system.confine.machine import machine
+from grader.system.confine.launcher import bubble, launcher, machine
 from grader.system.confine.slot import USERS, user_of_this_process
-from grader.system.private_folder import private_folder, remove, remove_abandoned, temporary_folder
+from grader.system.folders import private_folder, remove, remove_abandoned, temporary_folder
 from grader.system.process import Command, Completed, Patience
 
 LEVELS = ("limits", "confine", "bubblewrap")
@@ -66,7 +64,7 @@ COMPILE_LIMITS = Limits(
     file_size=64 << 20,
     processes=64,
 )
-"""Compiler and assembler share `own_seconds`, which include sleep, and the memory limit of `grader.system.watchdog`."""
+"""Compiler and assembler share `own_seconds`, which include sleep, and the memory limit of the `Watchdog`."""
 LINK_LIMITS = replace(COMPILE_LIMITS, silent_seconds=None, own_seconds=None, file_size=128 << 20)
 """A program may be larger than the largest object that it is linked from; ld needs 350 MB to merge 30 MB of strings."""
 RUN_LIMITS = Limits(
@@ -179,7 +177,7 @@ class Workspace:
             path.write_bytes(content)
             path.chmod(mode)
         except OSError as error:
-            raise capacity.no_room(path, error) from error
+            raise resources.no_room(path, error) from error
         return path
 
     def read(self, name: str) -> bytes:
@@ -189,7 +187,7 @@ class Workspace:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise capacity.no_room(self.folder / name, error) from error
+            raise resources.no_room(self.folder / name, error) from error
 
     def clear(self) -> None:
         """Remove everything, so that the next program finds the folder empty, like the first."""
@@ -200,7 +198,7 @@ class Workspace:
                 else:
                     path.unlink()
         except OSError as error:
-            raise capacity.no_room(self.folder, error) from error
+            raise resources.no_room(self.folder, error) from error
 
 
 @contextlib.contextmanager
@@ -213,8 +211,8 @@ def workspace(budget: Budget | None = None, *, tools: tuple[str, ...] = ()) -> I
     """
     user = user_of_this_process() if machine().user else None  # first: nothing may fail between folder and removal
     _swept()
-    capacity.check_limits()
-    capacity.check_room(temporary_folder())
+    resources.check_limits()
+    resources.check_room(temporary_folder())
     with private_folder(user) as folder:
         budget = budget or Budget()
         yield Workspace(folder=folder, user=user, confined=machine().seccomp, budget=budget, tools=tools)
@@ -256,8 +254,8 @@ def require(level: str) -> None:
     here = protection()
     if LEVELS.index(here.level) < LEVELS.index(level):
         raise Unprotected(
-            f"nothing was run: student code is held by '{here.level}' only on this machine, not by '{level}'; "
-            "`grade doctor` says what is missing"
+            f"nothing was run: this machine confines student code at level '{here.level}', not '{level}'; "
+            "`grade doctor` shows what is missing"
         )
 
 

@@ -14,7 +14,7 @@ import pytest
 from grader.pytest_plugin.items import SampleItem
 from grader.runtime.native.scan import libc_names
 from grader.system import sandbox
-from grader.system.confine.machine import machine
+from grader.system.confine.launcher import machine
 from grader.tests.support.browser import NO_CHROMIUM
 
 _GOLDEN = Path(__file__).parent / "golden"

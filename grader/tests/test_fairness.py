@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case, Number
 from grader.core.verdict import Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
@@ -17,7 +17,7 @@ from grader.tests.support.command import SAMPLES
 from grader.tests.support.conforming import VARIANTS, programs
 from grader.tests.support.programs import ACCEPTED, graded_text
 from reference.operation import Operation
-from reference.paged_kv import PagedKV
+from reference.paged_kv.oracle import PagedKV
 
 _INT_MAX = 2**31 - 1
 _CASES = Path(__file__).parents[2] / "cases" / "paged_kv"
@@ -92,7 +92,7 @@ TESTS_SHOW: dict[int, tuple[str, ...]] = {
 def every_case() -> tuple[Case, ...]:
     """All cases of the lab."""
     chosen = lab()
-    return tuple(load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
+    return tuple(case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
 
 
 def numbers(case: Case, call: str, place: int) -> list[int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.attempt import Attempt, stage_name
 from grader.cli.run import _STAGES as STAGES_SHOWN
 from grader.core.case import Case
@@ -20,7 +20,7 @@ from grader.core.verdict import Tool, Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS, grade
 from grader.runtime.native import replay
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import changed, first_case, graded_text, made, right, second_case
@@ -39,7 +39,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @cache
 def few_cases(seed: int) -> tuple[Case, ...]:
     """A few of the lab's cases, with their pools filled from this seed."""
-    return tuple(load.load_folder(lab().cases, lab().grammar, seed=seed, pattern="append/*"))
+    return tuple(case_files.load_folder(lab().cases, lab().grammar, seed=seed, pattern="append/*"))
 
 
 def written(folder: Path, source: str) -> Path:

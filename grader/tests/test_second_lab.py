@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
+from grader.assignment.case_files import load
 from grader.assignment.case_selection import select_cases
-from grader.assignment.load import load
 from grader.core.errors import CaseFileError
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import Verdict
-from grader.report import FORMATS, View
+from grader.report import FORMATS
+from grader.report.view import View
 from grader.tests.support.agreeing import books_agree, formats_agree
 from grader.tests.support.counter.lab import lab
 from grader.tests.support.counter_house import BELOW, RIGHT

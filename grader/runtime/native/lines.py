@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from grader.core.difference import STILL_EMPTY, Difference
-from grader.core.verdict import SourceLine, Visibility
+from grader.core.verdict import SourceLine
 from grader.runtime.native.native_played import ALLOCATED, BlockEvent, HeapEvent, NativePlayed
 from grader.runtime.native.project import Driver, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
-from grader.runtime.program import Built
-from grader.runtime.protocol import Unplaced
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.protocol import Built, Named, Place, Unplaced
 from grader.system.sandbox import Workspace
 
 _NEAR = 3
@@ -122,19 +120,8 @@ def find_lines(
 
 
 def _selected_faults(unplaced: Sequence[Unplaced]) -> list[Unplaced]:
-    """Choose operations to look at; of each cause first those that a report would show: public, plain, short."""
-    groups: dict[str, list[Unplaced]] = {}
-    for fault in unplaced:
-        if fault.difference is not None or _ended(fault):
-            groups.setdefault(fault.group, []).append(fault)
-    ranked = [(rank, fault) for members in groups.values() for rank, fault in enumerate(sorted(members, key=_place))]
-    ranked.sort(key=lambda pair: (pair[0], pair[1].case))
-    return [fault for _, fault in ranked[:_MOST_CASES]]
-
-
-def _place(fault: Unplaced) -> tuple[bool, bool, int]:
-    case = fault.comparison.case
-    return case.visibility is Visibility.HIDDEN, not fault.plain, len(case.trace.operations)
+    """Choose operations to look at, the first ones that can be looked at."""
+    return [fault for fault in unplaced if fault.difference is not None or _ended(fault)][:_MOST_CASES]
 
 
 def _ended(fault: Unplaced) -> bool:
@@ -229,7 +216,7 @@ def _used(report: _Report, lines: Lines) -> Named | None:
     sentence = (
         f"At {line[0]} it uses memory that was freed{at}. Read what is still needed, such as next, before the free."
     )
-    return Named(lines=line, said=sentence, explains_all=True)
+    return Named(lines=line, sentence=sentence, explains_all=True)
 
 
 def _stored(report: _Report, difference: Difference, lines: Lines, *, right: frozenset[_Store]) -> Named:
@@ -251,10 +238,10 @@ def _store_of(report: _Report, difference: Difference, lines: Lines, *, right: f
             return Named(lines=line)
         if (report.stores[word], report.value(word)) not in right:
             return Named(lines=line, stored=True)
-        return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
+        return Named(sentence=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
     if difference.facet == "list" or not _was_left(report, difference):  # which link, a reader could not tell
         return Named()
-    return Named(said=f"This call never stores to {difference.in_words}.")
+    return Named(sentence=f"This call never stores to {difference.in_words}.")
 
 
 def _was_left(report: _Report, difference: Difference) -> bool:
@@ -307,7 +294,7 @@ def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refus
         return Named(lines=(line,))
     line, helper = _jump(call, text) or line, call.helper
     decided = helper is not None and helper.function != line.function and call.since <= _NEAR
-    return Named(lines=(line,), said=_return_sentence(helper) if helper is not None and decided else "")
+    return Named(lines=(line,), sentence=_return_sentence(helper) if helper is not None and decided else "")
 
 
 def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named:
@@ -315,7 +302,7 @@ def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named
     inside = _followed(way, lines, text)[-1]
     if inside.helper is None or inside.since > _NEAR:
         return Named()
-    return Named(said=_return_sentence(inside.helper))
+    return Named(sentence=_return_sentence(inside.helper))
 
 
 def _return_sentence(helper: SourceLine) -> str:

@@ -231,7 +231,7 @@ class NativeStep(PlayedStep):
                 field="allocations in the refused call",
                 expected="0",
                 actual=str(self.allocations),
-                said=f"the call made {self.allocations} allocation{'s' * (self.allocations > 1)} although it must fail",
+                sentence=f"the call made {self.allocations} allocation{'s' * (self.allocations > 1)} although it must fail",
                 tags=frozenset({ALLOCATED, "kept" if self.frees < self.allocations else "freed-again"}),
             )
         if self.bad_frees:

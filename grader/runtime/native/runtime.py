@@ -11,7 +11,6 @@ from grader.core.case import Case
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Tool
 from grader.runtime.comparison import Comparison
-from grader.runtime.confirm import run_confirmed
 from grader.runtime.native.advice import look_for_advice
 from grader.runtime.native.compile.build import build, build_sanitized, build_with_lines
 from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, known_good_program
@@ -31,13 +30,11 @@ from grader.runtime.native.valgrind.memcheck import (
 )
 from grader.runtime.native.valgrind.memory_faults import Allowed, Checked, allowed_spans
 from grader.runtime.observation import Played, Replayed
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Unplaced
-from grader.runtime.visibility import by_visibility
+from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced
+from grader.runtime.runs import by_visibility, run_confirmed
 from grader.system import sandbox
+from grader.system.resources import NeededTool
 from grader.system.sandbox import Workspace
-from grader.system.tools import NeededTool
 
 ADDR2LINE = NeededTool(name="addr2line", packages="binutils", purpose="finds source lines of crashes and leaks")
 VALGRIND = NeededTool(
@@ -213,14 +210,14 @@ class NativeRuntime:
         source: bytes,
         observed: Observations,
         unplaced: Sequence[Unplaced],
-        shown: str | None,
+        order: Sequence[int],
         building: float,
         optional: OptionalStages,
     ) -> Observations:
         """Run Valgrind and a build that reports its lines once more, only where a line is still unknown."""
         assert isinstance(observed, NativeObservations)
         own = native_program(program)
-        again = partial(self._checked_again, work, own, observed, shown, building=building, optional=optional)
+        again = partial(self._checked_again, work, own, observed, order, building=building, optional=optional)
         more = optional.run(OptionalStage.LINES, again, otherwise=observed)
         still = [fault for fault in unplaced if not more.tells_more(observed, fault)]
         with_lines = partial(self._with_lines, work, source, more, still)
@@ -231,7 +228,7 @@ class NativeRuntime:
         work: Workspace,
         program: NativeProgram,
         observed: NativeObservations,
-        shown: str | None,
+        order: Sequence[int],
         *,
         building: float,
         optional: OptionalStages,
@@ -240,7 +237,7 @@ class NativeRuntime:
         if checked is None or checked.processes >= MOST_PROCESSES:
             return observed
         unset = cases_with_unset(checked)
-        without_line = cases_without_line(comparisons, checked, allowed, shown)
+        without_line = cases_without_line(comparisons, checked, allowed, order)
         if not unset and not without_line:
             return observed
         cases = [comparison.case for comparison in comparisons]

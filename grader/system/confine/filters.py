@@ -92,61 +92,61 @@ class _Compare(ctypes.Structure):
     )
 
 
-class _Rule(NamedTuple):
+class _CallRule(NamedTuple):
     call: str
     action: int = _REFUSE
     compares: tuple[tuple[int, int, int, int], ...] = ()
 
 
-class _Filter(NamedTuple):
+class _CallFilter(NamedTuple):
     """A filter: its rules, and the action for calls without a rule."""
 
     otherwise: int
-    rules: tuple[_Rule, ...]
+    rules: tuple[_CallRule, ...]
 
 
-def _confined() -> Iterator[_Rule]:
+def _confined() -> Iterator[_CallRule]:
     """Yield the rules for every program that is started, compilers too."""
     for calls in _REFUSED.values():
-        yield from map(_Rule, calls.split())
-    yield _Rule("clone3", _error(errno.ENOSYS))  # a filter cannot see its flags; libc then uses clone
+        yield from map(_CallRule, calls.split())
+    yield _CallRule("clone3", _error(errno.ENOSYS))  # a filter cannot see its flags; libc then uses clone
     for bit in range(32):
         if _NEW_NAMESPACES >> bit & 1:
-            yield _Rule("clone", compares=((0, _MASKED_EQUAL, 1 << bit, 1 << bit),))
-    yield _Rule("prlimit64", compares=((0, _NOT_EQUAL, 0, 0),))
+            yield _CallRule("clone", compares=((0, _MASKED_EQUAL, 1 << bit, 1 << bit),))
+    yield _CallRule("prlimit64", compares=((0, _NOT_EQUAL, 0, 0),))
 
 
-def _instrumented() -> Iterator[_Rule]:
+def _instrumented() -> Iterator[_CallRule]:
     """Yield the rules for Valgrind running student code; they allow only what the two need, and files to be read."""
     for calls in (*_NEEDED.values(), *_INSTRUMENTS.values()):
-        yield from (_Rule(call, _ALLOW) for call in calls.split())
+        yield from (_CallRule(call, _ALLOW) for call in calls.split())
     yield from _own_signals()
     for call, flags in _OPENS.items():
-        yield _Rule(call, _ALLOW, ((flags, _MASKED_EQUAL, _WRITING, 0),))
+        yield _CallRule(call, _ALLOW, ((flags, _MASKED_EQUAL, _WRITING, 0),))
     for command in _OF_DESCRIPTORS:
-        yield _Rule("fcntl", _ALLOW, ((1, _EQUAL, command, 0),))
+        yield _CallRule("fcntl", _ALLOW, ((1, _EQUAL, command, 0),))
 
 
-def _natively() -> Iterator[_Rule]:
+def _natively() -> Iterator[_CallRule]:
     """Yield the rules for a process in which a student's functions run natively; they allow only what it needs."""
     for calls in _NEEDED.values():
-        yield from (_Rule(call, _ALLOW) for call in calls.split())
+        yield from (_CallRule(call, _ALLOW) for call in calls.split())
     yield from _own_signals()
-    yield _Rule("read", _ALLOW, ((0, _EQUAL, 0, 0),))  # only from stdin, which is empty
-    yield _Rule("mmap", _ALLOW, ((2, _MASKED_EQUAL, _EXEC, 0), (3, _MASKED_EQUAL, _FIXED, 0)))
+    yield _CallRule("read", _ALLOW, ((0, _EQUAL, 0, 0),))  # only from stdin, which is empty
+    yield _CallRule("mmap", _ALLOW, ((2, _MASKED_EQUAL, _EXEC, 0), (3, _MASKED_EQUAL, _FIXED, 0)))
 
 
-def _own_signals() -> Iterator[_Rule]:
+def _own_signals() -> Iterator[_CallRule]:
     for call in _SIGNALS.split():
-        yield _Rule(call, _ALLOW, ((0, _EQUAL, OWN_PROCESS, 0),))
+        yield _CallRule(call, _ALLOW, ((0, _EQUAL, OWN_PROCESS, 0),))
 
 
 def header(architecture: str) -> str:
     """Return the header for one architecture. Raises `OSError` when libseccomp is missing."""
     filters = {
-        "confine_filter": _Filter(_ALLOW, tuple(_confined())),
-        "natively_filter": _Filter(_REFUSE, tuple(_natively())),
-        "instrumented_filter": _Filter(_REFUSE, tuple(_instrumented())),
+        "confine_filter": _CallFilter(_ALLOW, tuple(_confined())),
+        "natively_filter": _CallFilter(_REFUSE, tuple(_natively())),
+        "instrumented_filter": _CallFilter(_REFUSE, tuple(_instrumented())),
     }
     tables = [_table(name, _compiled(wanted, ARCHITECTURES[architecture])) for name, wanted in filters.items()]
     comment = (
@@ -173,7 +173,7 @@ def _table(name: str, program: bytes) -> str:
     return f"static struct sock_filter {name}[] __attribute__((unused)) = {{\n{''.join(rows)}}};\n"
 
 
-def _compiled(wanted: _Filter, architecture: int) -> bytes:
+def _compiled(wanted: _CallFilter, architecture: int) -> bytes:
     """Return the filter in the kernel's format: instructions of eight bytes."""
     library = _library()
     context = ctypes.c_void_p(library.seccomp_init(wanted.otherwise))

@@ -1,19 +1,38 @@
-"""Compile confine.c, the launcher of every program that a workspace runs."""
+"""The launcher of every program that a workspace runs, bubblewrap around it, and the protection that this machine has.
+
+The launcher is confine.c. Bubblewrap leaves a program no other processes, no network, and no files but the system's and
+the private folder. Each kind of protection is tried, nothing is assumed.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from grader.core.errors import BrokenTool
+from grader.core.errors import BrokenTool, CannotStart
 from grader.system import process
-from grader.system.build_cache import cached
-from grader.system.process import Completed, Patience
+from grader.system.folders import cached
+from grader.system.process import Patience
 
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
 _PATIENCE = Patience(wall_seconds=60)
+_SYSTEM_PATH = {"PATH": "/usr/bin:/bin"}
+
+_ROOT = Path(__file__).parents[3]
+_NAMESPACES = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache", "/etc/alternatives")
+_TEMPORARY = Path("/tmp")  # noqa: S108 - an empty one of its own
+
+_LANDLOCK_CREATE, _VERSION = 444, 1
+_EVERYTHING = ("/usr", "/bin", "/lib", "/lib64", "/nix")
+_NOBODY = 61_183
+"""A user id similar to those that student code gets."""
 
 
 @cache
@@ -28,21 +47,98 @@ def launcher() -> Path:
 
 def _make(folder: Path) -> None:
     """Compile the launcher into `folder`, statically where a static libc exists: it starts in a third of the time."""
-    done = _compiled(folder, "-static")
+    environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
+    command = ["cc", *_FLAGS, "-o", "confine", str(_HERE / "confine.c")]
+    done = process.run([*command, "-static"], cwd=folder, limits=_PATIENCE, environment=environment)
     if not done.succeeded:
-        done = _compiled(folder)
+        done = process.run(command, cwd=folder, limits=_PATIENCE, environment=environment)
     if not done.succeeded:
         raise BrokenTool(f"our own launcher does not compile:\n{done.stderr.decode(errors='replace')}")
-    paths = {"PATH": "/usr/bin:/bin"}
-    starts = process.run(["./confine", "--", "true"], cwd=folder, limits=_PATIENCE, environment=paths)
+    starts = process.run(["./confine", "--", "true"], cwd=folder, limits=_PATIENCE, environment=_SYSTEM_PATH)
     if not starts.succeeded:  # a launcher that does not work is not cached
         raise BrokenTool(f"our own launcher does not work:\n{starts.stderr.decode(errors='replace')}")
 
 
-def _compiled(folder: Path, *options: str) -> Completed:
-    return process.run(
-        ["cc", *_FLAGS, *options, "-o", "confine", str(_HERE / "confine.c")],
-        cwd=folder,
-        limits=_PATIENCE,
-        environment={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"},
+def bubble(command: str, *, readable: Iterable[str] = (), folder: Path | None = None) -> list[str]:
+    """Return the command before the launcher; `command` is bubblewrap's path. The system and `readable` can be read.
+
+    The launcher stays as the first process inside (its argument `init`), because a student's program would not get all
+    signals as the first process. When the launcher ends, everything inside ends.
+    """
+    words = [command, *_NAMESPACES, "--as-pid-1", "--die-with-parent", "--proc", "/proc", *_folder(_TEMPORARY)]
+    outside = [path for path in readable if not any(Path(path).is_relative_to(known) for known in (*_SYSTEM, "/proc"))]
+    for path in (*_SYSTEM, *outside):
+        words += _mounted(Path(path))
+    if any(_ROOT.is_relative_to(path) for path in _SYSTEM):
+        words += ["--tmpfs", str(_ROOT)]  # the cases are not part of the system
+    words += _mounted(launcher())
+    words += [*_folder(Path("/dev")), "--dev-bind", "/dev/null", "/dev/null"]
+    if folder is not None:
+        words += [*_folder(folder.parent), "--bind", str(folder), str(folder), "--chdir", str(folder)]
+    return [*words, "--"]
+
+
+def _mounted(path: Path) -> Iterator[str]:
+    """Yield options that mount a path as it is outside: /bin is a symbolic link on most systems."""
+    if path.is_symlink():
+        yield from ("--symlink", str(path.readlink()), str(path))
+    elif path.exists():
+        yield from (*_folder(path.parent), "--ro-bind", str(path), str(path))
+
+
+def _folder(path: Path) -> Iterator[str]:
+    """Yield options that make a folder and its parents with access for all users.
+
+    Bubblewrap's own folders are accessible to its own user only.
+    """
+    for folder in (*reversed(path.parents), path):
+        yield from ("--perms", "0755", "--dir", str(folder))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The kinds of protection that work on this machine."""
+
+    user: bool
+    """Whether a program can be run as another user. Only root may do so, and not in every container."""
+    landlock: int
+    """The version of Landlock; 0 when the kernel has none, or does not let the grader use it."""
+    seccomp: bool
+    bubblewrap: str = ""
+    """The path of bubblewrap; "" when it is missing, or when the kernel does not let it make namespaces."""
+
+    def words(self) -> Iterator[str]:
+        """Yield the launcher's arguments that have no value."""
+        if self.landlock:
+            yield "landlock"
+        if self.seccomp:
+            yield "seccomp"
+
+
+@cache
+def machine() -> Machine:
+    """Try each kind once. Raises `CannotStart` when no program starts: then it is unknown what works."""
+    if not _works([]):
+        raise CannotStart("programs cannot be started here by the grader's own launcher; `ulimit -a` may say why")
+    bubblewrap = shutil.which("bwrap") or ""
+    return Machine(
+        user=os.geteuid() == 0 and _works([f"user={_NOBODY}"]),
+        landlock=_landlock() if _works(["landlock", *(f"read={path}" for path in _EVERYTHING)]) else 0,
+        seccomp=_works(["seccomp"]),
+        bubblewrap=bubblewrap if bubblewrap and _works(["init"], bubble(bubblewrap)) else "",
     )
+
+
+def _works(words: Sequence[str], around: Sequence[str] = ()) -> bool:
+    """Whether the launcher starts a program with these `words`. It does not when it cannot do one of them."""
+    done = process.run(
+        [*around, str(launcher()), *words, "--", "true"],
+        cwd=Path("/"),
+        limits=Patience(wall_seconds=10),
+        environment=_SYSTEM_PATH,
+    )
+    return done.succeeded
+
+
+def _landlock() -> int:
+    return int(ctypes.CDLL(None).syscall(_LANDLOCK_CREATE, None, 0, _VERSION))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from grader.core.errors import CannotStart, OutOfRoom
-from grader.system.private_folder import temporary_folder
+from grader.system.folders import temporary_folder
 
 _FIRST, _COUNT = 61_184, 64
 _PARENTS = ("/run", "/var/lib")
@@ -19,28 +19,17 @@ USERS = range(_FIRST, _FIRST + _COUNT)
 """All user ids that a process may get."""
 
 
-@dataclass(slots=True)
-class _Held:
-    """The slot that the process `by` has taken. A forked process has a copy, but the slot belongs to its parent."""
-
-    by: int = 0
-    number: int = 0
-    lock: int = -1
-
-
-_held = _Held()
-
-
 def user_of_this_process() -> int:
     """Return a user id that no other grader has until this process ends. Raises `OutOfRoom` when all are taken."""
-    if _held.by != os.getpid():
-        _held.number, _held.lock = _take()
-        _held.by = os.getpid()
-    return _FIRST + _held.number
+    return _user(os.getpid())
 
 
-def _take() -> tuple[int, int]:
-    """Return the first free number and the descriptor of its lock file; the kernel releases the lock at process end."""
+@cache
+def _user(_: int) -> int:
+    """Lock and return the first free user id; the kernel releases the lock when this process ends.
+
+    A forked process has another id, so it takes a user of its own: the lock that it inherits belongs to its parent.
+    """
     folder = _folder()
     try:
         for number in range(_COUNT):
@@ -50,10 +39,10 @@ def _take() -> tuple[int, int]:
             except BlockingIOError:
                 os.close(lock)
             else:
-                return number, lock
+                return _FIRST + number
     finally:
         os.close(folder)
-    raise OutOfRoom(f"{_COUNT} gradings are under way on this machine, and there are no more users for them")
+    raise OutOfRoom(f"{_COUNT} gradings are running on this machine, and no user ID is left for another one")
 
 
 def _folder() -> int:

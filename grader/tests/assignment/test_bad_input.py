@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.errors import CaseFileError
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.command import FEW, ROOT, SAMPLES, copy_of_the_house, grade, grade_process
@@ -33,19 +33,19 @@ create_sequence 1 5 -> seq
     [
         (("run", RIGHT, "--format", "jsn"), "there is no format 'jsn' (did you mean json?); there are text, json, "),
         (("run", RIGHT, "--lab", "paged"), "there is no lab 'paged'; write --lab paged_kv"),
-        (("run", RIGHT, "--case", "nosuch/*"), "no case fits 'nosuch/*'; `grade cases` lists them all"),
-        (("run", RIGHT, "--case", "["), "no case fits '['"),
-        (("run", RIGHT, "--case", ""), "no case fits ''"),
-        (("run", "nowhere"), "nowhere: there is no such file or folder; write the path of "),
+        (("run", RIGHT, "--case", "nosuch/*"), "no case matches 'nosuch/*'; `grade cases` lists them all"),
+        (("run", RIGHT, "--case", "["), "no case matches '['"),
+        (("run", RIGHT, "--case", ""), "no case matches ''"),
+        (("run", "nowhere"), "nowhere: no such file or folder; give the path of "),
         (("run", "x" * 300), "x: "),
-        (("run", SAMPLES / "accepted"), "which one is to be graded? beginner_overcommented/llm_memory.c, "),
+        (("run", SAMPLES / "accepted"), "several files can be graded: beginner_overcommented/llm_memory.c, "),
         (("run", RIGHT, "--output", "/nonexistent/x"), "there is no folder /nonexistent"),
         (("run", RIGHT, "--output", "/tmp", *FEW), "--output /tmp"),
         (("run", RIGHT, "--output", "/dev/null", *FEW), "--output /dev/null: it is not a file"),
         (("repro", RIGHT, "--output", "/tmp"), "--output /tmp"),
         (("run", RIGHT, WRONG, "--output", "x"), "--output takes the report of one submission"),
         (("cases", "--lab", "x"), "there is no lab 'x'"),
-        (("cases", "--case", "x"), "no case fits 'x'"),
+        (("cases", "--case", "x"), "no case matches 'x'"),
         (("explain", "one_recrd"), "there is no case 'one_recrd'; did you mean 'one_record'?"),
         (("explain", "frok/counts_two"), "there is no case 'frok/counts_two'; did you mean 'fork/counts_two'?"),
         (("explain", "append/first_append"), "did you mean 'append/first_append_after_fork_copies'?"),
@@ -114,8 +114,8 @@ def test_a_bad_path_among_good_ones() -> None:
     said = grade("run", RIGHT, "nowhere", WRONG, "gone", "--without-memory-checker", *FEW)
 
     assert (said.code, said.out) == (2, "")
-    assert "nowhere: there is no such file or folder" in said.err
-    assert "gone: there is no such file or folder" in said.err
+    assert "nowhere: no such file or folder" in said.err
+    assert "gone: no such file or folder" in said.err
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_file_that_is_no_case(tmp_path: Path, content: bytes, says: str) -> No
     (folder / "worse.toml").write_text(GOOD.replace("address", "adress"), encoding="utf-8")
 
     with pytest.raises(CaseFileError) as caught:
-        load.load_folder(tmp_path, lab().grammar, seed=1)
+        case_files.load_folder(tmp_path, lab().grammar, seed=1)
 
     lines = str(caught.value).splitlines()
     assert lines[0].startswith(f"{folder / 'bad.toml'}:")
@@ -190,7 +190,7 @@ def test_a_case_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "link.toml").symlink_to("nowhere")
     for name, says in (("folder", "Is a directory"), ("link", "No such file"), ("none", "No such file")):
         with pytest.raises(CaseFileError, match=rf"{name}\.toml:1: cannot be read: {says}"):
-            load.load(tmp_path / f"{name}.toml", lab().grammar, seed=1)
+            case_files.load(tmp_path / f"{name}.toml", lab().grammar, seed=1)
 
 
 def test_a_pattern_chooses_by_folder_or_by_name(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_pattern_chooses_by_folder_or_by_name(tmp_path: Path) -> None:
     (tmp_path / "free" / "broken.toml").write_text("", encoding="utf-8")
 
     def fitting(pattern: str) -> list[str]:
-        return [case.name for case in load.load_folder(tmp_path, lab().grammar, seed=1, pattern=pattern)]
+        return [case.name for case in case_files.load_folder(tmp_path, lab().grammar, seed=1, pattern=pattern)]
 
     assert fitting("append/*") == ["append/one", "append/two"]
     assert fitting("one") == fitting("*/one") == ["append/one", "free/one"]
@@ -257,4 +257,4 @@ def test_a_pipe_in_the_place_of_the_file_stops_nothing(tmp_path: Path) -> None:
     said = grade("run", tmp_path)
 
     assert said.code == 1
-    assert "is no regular file" in said.out
+    assert "is not a regular file" in said.out

@@ -12,7 +12,7 @@ import pytest
 
 from grader import pipeline
 from grader.assignment.case_selection import HIDDEN_FILE, hidden_text, select_cases, weights
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.classroom.batch import settings_of
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.store import Run
@@ -25,7 +25,7 @@ from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS, GRADEBOOKS
 from grader.report.view import View
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.book_readers import BOOK_READERS
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.mistakes import MISTAKES

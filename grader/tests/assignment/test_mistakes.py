@@ -11,7 +11,7 @@ from grader.assignment.lab import Clue, Predicate
 from grader.core.difference import Judgement
 from grader.core.errors import RubricError
 from grader.labs import LABS, open_lab
-from grader.labs.paged_kv import predicates
+from grader.labs.paged_kv.lab import PREDICATES as PREDICATES_OF_PAGED_KV
 from grader.tests.support.toy_lab import lab
 
 _FIRST = """[[mistakes]]
@@ -86,7 +86,7 @@ def test_slips_in_them_are_told_too(tmp_path: Path) -> None:
     text = text.replace("rule", 'where = "refuse"\nrule')
 
     assert problems(tmp_path, f'[kinds]\nstops = "crash"\n{text}') == [
-        '2: stops must be a list of words such as ["hang"]',
+        '2: kinds.stops must be a list of words such as ["hang"]',
         "6: unknown mistakes.where 'refuse' (did you mean refused?)",
         "8: unknown call 'tak' in the sentence (did you mean take?)",
         "8: unknown sentence 'Part 9'",
@@ -123,7 +123,7 @@ def test_all_slips_are_told_at_once(tmp_path: Path) -> None:
         "11: unknown mistakes.rule 'takin' (did you mean taking?)",
         "12: unknown name 'cal' in the hint (did you mean call?)",
         "13: unknown key 'mistakes.who'",
-        '16: kinds must be a list of words such as ["hang"]',
+        '16: mistakes.kinds must be a list of words such as ["hang"]',
         "17: part must be text in quotes",
         "18: unknown sentence 'Part 9'",
         "20: the hint has a single brace; write {{ and }} for braces",
@@ -150,4 +150,4 @@ def test_every_hint_is_a_sentence(name: str) -> None:
 
 def test_every_predicate_is_named_by_a_mistake() -> None:
     """Else it is code for nothing."""
-    assert {clue.where for clue in open_lab("paged_kv").clues} - {None} == set(predicates.PREDICATES.values())
+    assert {clue.where for clue in open_lab("paged_kv").clues} - {None} == set(PREDICATES_OF_PAGED_KV.values())

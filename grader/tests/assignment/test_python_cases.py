@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment.load import load
+from grader.assignment.case_files import load
 from grader.core.case import Case, Generated
 from grader.core.errors import CaseFileError
 from grader.core.model import play

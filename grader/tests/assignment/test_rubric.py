@@ -125,7 +125,7 @@ def test_mistakes_of_all_kinds_at_once(tmp_path: Path) -> None:
         ),
         (('facets = ["choice"]', ""), "rules.first-fit needs either facets or judged"),
         (('judged = "leak"', 'judged = "leak"\nfacets = ["reply"]'), "rules.leak needs either facets or judged"),
-        (("seed = 20110", "seed = 20110\nrules.odd = 3"), "1: rules may hold tables only: write [rules.NAME]"),
+        (("seed = 20110", "seed = 20110\nrules.odd = 3"), "1: rules must contain only tables: write [rules.NAME]"),
         (('judged = "leak"', 'judged = ["leak"]'), "rules.leak.judged must be text in quotes; one of: "),
         (('facets = ["choice"]', 'facets = [["choice"]]'), "rules.first-fit.facets must be a list of words such as ["),
         (

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 from grader.assignment.case_selection import select_cases
-from grader.bundles import BUNDLES
+from grader.bundles.platforms import BUNDLES
 from grader.labs.paged_kv.lab import lab
 from grader.tests.assignment.test_source import NAME, collected, complaint, handed_in
 from grader.tests.support.command import ROOT
@@ -30,8 +30,8 @@ def test_a_skeleton_that_belongs_to_a_bundle_is_never_graded(tmp_path: Path, nam
     said = complaint(tmp_path)
 
     assert said == (
-        f"there is no {NAME} in the folder, and no other .c file. Put yours at the top of the folder: "
-        f"what is in {copy} is the grader's own, and {NAME} there is never graded"
+        f"there is no {NAME} in the folder, and no other .c file. Put your file at the top of the folder: "
+        f"{copy} belongs to the grader, and {NAME} there is never graded"
     )
     own = handed_in(tmp_path.joinpath(*"abcdefg"))
     assert collected(tmp_path).path == own / NAME

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import load, stored_cases
+from grader.assignment import case_files, case_selection
 from grader.assignment.lab import Lab
 from grader.core.case import Case
 from grader.core.errors import CaseFileError
 from grader.labs import LABS
 from grader.labs.paged_kv.lab import lab
-from grader.tests.assignment.test_load import CREATED, written
+from grader.tests.assignment.test_case_files import CREATED, written
 from grader.tests.support.counter import model
 from grader.tests.support.counter.lab import lab as counter
 from grader.tests.support.toy_lab import lab as toy
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, stored: Path) -> Path:
 
 def cases_of(folder: Path, *, seed: int = 1, pattern: str = "*") -> list[Case]:
     """The cases of this folder, stored or not."""
-    return stored_cases.load_folder(folder, lab().grammar, seed=seed, pattern=pattern)
+    return case_selection.load_cases(folder, lab().grammar, seed=seed, pattern=pattern)
 
 
 def never(*_: object, **__: object) -> list[Case]:
@@ -55,8 +55,8 @@ def never(*_: object, **__: object) -> list[Case]:
 
 def test_stored_cases_are_the_loaded_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that the reference does in them."""
-    loaded = load.load_folder(folder, lab().grammar, seed=1)
-    monkeypatch.setattr(load, "load_folder", never)
+    loaded = case_files.load_folder(folder, lab().grammar, seed=1)
+    monkeypatch.setattr(case_files, "load_folder", never)
     found = cases_of(folder)
 
     assert found == loaded
@@ -67,10 +67,10 @@ def test_stored_cases_are_the_loaded_ones(folder: Path, monkeypatch: pytest.Monk
 def test_the_real_cases_are_stored_with_their_seed_and_pattern(stored: Path) -> None:
     """Other seeds are other pools; a pattern chooses."""
     chosen = lab()
-    first = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1, pattern="fork/*")
-    other = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=2, pattern="fork/*")
-    again = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1, pattern="fork/*")
-    fewer = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1, pattern="fork/every_place")
+    first = case_selection.load_cases(chosen.cases, chosen.grammar, seed=1, pattern="fork/*")
+    other = case_selection.load_cases(chosen.cases, chosen.grammar, seed=2, pattern="fork/*")
+    again = case_selection.load_cases(chosen.cases, chosen.grammar, seed=1, pattern="fork/*")
+    fewer = case_selection.load_cases(chosen.cases, chosen.grammar, seed=1, pattern="fork/every_place")
 
     assert first == again
     assert [case.expected for case in first] == [case.expected for case in again]
@@ -95,7 +95,7 @@ def test_cases_that_changed_are_loaded_again(folder: Path, edit: Callable[[Path]
     edit(folder)
     after = cases_of(folder)
 
-    assert after == load.load_folder(folder, lab().grammar, seed=1) != before
+    assert after == case_files.load_folder(folder, lab().grammar, seed=1) != before
 
 
 def test_a_mistake_is_told_although_the_cases_were_right_before(folder: Path) -> None:
@@ -108,8 +108,8 @@ def test_a_mistake_is_told_although_the_cases_were_right_before(folder: Path) ->
 
 def test_other_code_loads_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the reference or the loader did before it changed is worth nothing."""
-    monkeypatch.setattr(stored_cases, "_code", lambda: "other code")
-    monkeypatch.setattr(load, "load_folder", never)
+    monkeypatch.setattr(case_selection, "_code", lambda: "other code")
+    monkeypatch.setattr(case_files, "load_folder", never)
 
     with pytest.raises(AssertionError, match="loaded again"):
         cases_of(folder)
@@ -124,7 +124,7 @@ def test_a_damaged_file_is_replaced(folder: Path, stored: Path, damaged: bytes |
         flipped = right[:place] + bytes([right[place] ^ 1]) + right[place + 1 :]
         path.write_bytes(flipped if damaged is None else damaged)
 
-        assert cases_of(folder) == load.load_folder(folder, lab().grammar, seed=1)
+        assert cases_of(folder) == case_files.load_folder(folder, lab().grammar, seed=1)
         assert path.read_bytes() == right
 
 
@@ -133,14 +133,14 @@ def test_a_case_that_is_edited_while_it_is_loaded_is_not_stored(
 ) -> None:
     """Its file would say something else than what was loaded."""
     shutil.rmtree(stored)
-    real = load.load_folder
+    real = case_files.load_folder
 
     def meanwhile(*arguments: object, **named: object) -> list[Case]:
         found = real(*arguments, **named)  # type: ignore[arg-type]
         written(folder, f"{CREATED}\nfree_sequence 1 -> 0", name="one")
         return found
 
-    monkeypatch.setattr(load, "load_folder", meanwhile)
+    monkeypatch.setattr(case_files, "load_folder", meanwhile)
     assert [len(case.expected.records) for case in cases_of(folder)] == [3, 4]
     assert list(stored.iterdir()) == []
 
@@ -150,7 +150,7 @@ def test_without_a_private_folder_cases_are_loaded(folder: Path, stored: Path) -
     stored.parent.chmod(0o777)
     before = [path.stat().st_mtime_ns for path in stored.iterdir()]
 
-    assert cases_of(folder, seed=9) == load.load_folder(folder, lab().grammar, seed=9)
+    assert cases_of(folder, seed=9) == case_files.load_folder(folder, lab().grammar, seed=9)
     assert [path.stat().st_mtime_ns for path in stored.iterdir()] == before
 
 
@@ -162,7 +162,7 @@ def test_the_sets_written_last_are_kept(folder: Path, stored: Path) -> None:
             os.utime(path, (1_700_000_000 - age, 1_700_000_000 - age))
 
     assert len(list(stored.iterdir())) == 16
-    assert cases_of(folder, seed=21) == load.load_folder(folder, lab().grammar, seed=21)
+    assert cases_of(folder, seed=21) == case_files.load_folder(folder, lab().grammar, seed=21)
 
 
 def test_another_model_loads_them_again(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,14 +176,14 @@ def test_another_model_loads_them_again(stored: Path, tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "elsewhere", elsewhere)
     spec.loader.exec_module(elsewhere)
     grammar = replace(counter().grammar, model=elsewhere.Counter, code=(path,))
-    first = stored_cases.load_folder(counter().cases, grammar, seed=1)
+    first = case_selection.load_cases(counter().cases, grammar, seed=1)
     with monkeypatch.context() as patched:
-        patched.setattr(load, "load_folder", never)
-        assert stored_cases.load_folder(counter().cases, grammar, seed=1) == first
+        patched.setattr(case_files, "load_folder", never)
+        assert case_selection.load_cases(counter().cases, grammar, seed=1) == first
 
         path.write_text(path.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
         with pytest.raises(AssertionError, match="loaded again"):
-            stored_cases.load_folder(counter().cases, grammar, seed=1)
+            case_selection.load_cases(counter().cases, grammar, seed=1)
     assert stored.exists()
 
 
@@ -195,8 +195,8 @@ def test_the_cases_of_every_lab_are_stored(
 ) -> None:
     """Also of one whose model is a partial, with its random traces."""
     chosen = opened()
-    first = stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1)
+    first = case_selection.load_cases(chosen.cases, chosen.grammar, seed=1)
 
     assert len(list(stored.iterdir())) == 1
-    monkeypatch.setattr(load, "load_folder", never)
-    assert stored_cases.load_folder(chosen.cases, chosen.grammar, seed=1) == first
+    monkeypatch.setattr(case_files, "load_folder", never)
+    assert case_selection.load_cases(chosen.cases, chosen.grammar, seed=1) == first

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from grader.assignment import load
-from grader.bundles import BUNDLES
+from grader.assignment import case_files
+from grader.bundles.platforms import BUNDLES
 from grader.labs import open_lab
 from grader.system.confine.slot import user_of_this_process
 from grader.tests.support.autograder import Autograder, unpacked
@@ -43,8 +43,8 @@ def made() -> Iterator[Autograder]:
     place = Path(tempfile.mkdtemp(prefix="container-"))
     place.chmod(0o755)  # as everybody may look into a container's root; pytest's own folders are shut
     lab = open_lab("paged_kv")
-    cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/copy_*")
-    cases += load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/no_free*")
+    cases = case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/copy_*")
+    cases += case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="append/no_free*")
     (bundle,) = BUNDLES["gradescope"].make(lab, cases)
     box = unpacked(bundle.content, place / "autograder")
     programs = box.source / ".venv" / "bin"
@@ -159,7 +159,7 @@ def test_two_files_as_near_as_each_other_cost_nothing(box: Autograder, tmp_path:
 
     assert without_points(results)
     assert "a/llm_memory.c, b/llm_memory.c" in results["output"]
-    assert "which one is to be graded?" in said
+    assert "several files can be graded:" in said
 
 
 def test_student_code_reads_nothing_of_the_autograder(box: Autograder) -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from grader.assignment import load
-from grader.bundles import BUNDLES, bundle
+from grader.assignment import case_files
+from grader.bundles import bundle
 from grader.bundles.bundle import File, put, zipped
+from grader.bundles.platforms import BUNDLES
 from grader.bundles.tree import tree
 from grader.core.errors import UsageError
 from grader.labs import LABS, open_lab
@@ -53,7 +54,7 @@ def test_help_lists_all_bundles() -> None:
 def test_a_tree_carries_our_packages_and_nothing_beside_them() -> None:
     """Of what git keeps: all of both packages but tests, benchmarks and READMEs; the cases, and what sets it up."""
     lab = open_lab("paged_kv")
-    cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
+    cases = case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
     kept = {path.relative_to(ROOT).as_posix() for path in house_files()}
     others = "|".join(f"reference/{name}/|grader/labs/{name}/" for name in LABS if name != lab.name)
     code = {name for name in kept if re.match(r"(reference|grader)/(?!(.*/)?((tests|bench)/|README.md))", name)}
@@ -68,7 +69,7 @@ def test_a_tree_carries_our_packages_and_nothing_beside_them() -> None:
 def test_a_tree_carries_the_cases_that_it_is_given() -> None:
     """The rubric, the sentences of the handout and the known mistakes always."""
     lab = open_lab("paged_kv")
-    cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="init/*")
+    cases = case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed, pattern="init/*")
     names = [Path(file.name) for file in tree(lab, cases) if file.name.startswith("cases/")]
     folder = Path("cases", lab.name)
 

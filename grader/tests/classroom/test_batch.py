@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from grader import pipeline
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.classroom import batch, fingerprint, workers
 from grader.classroom.database import run_locks
 from grader.classroom.discover import find_submissions

@@ -103,7 +103,7 @@ def test_an_export_has_a_row_for_each_submission_and_each_student(place: Path) -
         assert sum(int(row[rule]) for rule in rules) == int(row["score"])
         assert row["remark"] == ""
     assert (tie["submission"], tie["verdict"], tie["score"], tie["counts"]) == ("tie", "judge_error", "", "")
-    assert tie["remark"].startswith("needs a person: in/tie: which one is to be graded?")
+    assert tie["remark"].startswith("needs a person: in/tie: several files can be graded:")
 
 
 def test_records_and_reports_are_exported(place: Path) -> None:
@@ -188,7 +188,7 @@ def test_wrong_words_say_what_to_write(place: Path) -> None:
         (("batch", "none"), "there is no such folder"),
         (("batch", "in", "--jobs", "0"), "from 1 to 64"),
         (("batch", "in", "--lab", "counter", "--roster", "none.csv"), "none.csv:1: cannot be read"),
-        (("batch", "in", "--lab", "counter", "--case", "nothing/*"), "no case fits"),
+        (("batch", "in", "--lab", "counter", "--case", "nothing/*"), "no case matches"),
         (("show", "yoda_tabs", "--store", "none.sqlite"), "there is no such store"),
         (("show", "yoda_tabs", "--format", "pdf"), "there is no format 'pdf'"),
         (("export", "--format", "pdf"), "there is no format 'pdf'; there are csv, "),

@@ -184,7 +184,7 @@ def test_a_submission_whose_workers_die_stops_no_other(there: LocalCluster, monk
     ("changed", "error", "words"),
     [
         ({"fingerprint": "x", "made_of": {"gcc": "gcc 99"}}, OtherGrader, "gcc 'gcc .*', not 'gcc 99'"),
-        ({"settings": replace(FEW_IN_C, case="no such case")}, OtherGrader, "no case fits"),
+        ({"settings": replace(FEW_IN_C, case="no such case")}, OtherGrader, "no case matches"),
         ({"level": "bubblewrap"}, Unprotected, "nothing was run"),
     ],
     ids=["tools", "cases", "protection"],

@@ -76,7 +76,7 @@ def test_one_that_cannot_be_graded_stops_no_other(tmp_path: Path) -> None:
     submitted = found(tmp_path)
 
     assert submitted["tie"].source is None
-    assert "which one is to be graded? a/llm_memory.c, b/llm_memory.c" in submitted["tie"].failure
+    assert "several files can be graded: a/llm_memory.c, b/llm_memory.c" in submitted["tie"].failure
     assert submitted["jane"].source is not None
 
 

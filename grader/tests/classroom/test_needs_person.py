@@ -124,7 +124,7 @@ def test_every_error_says_whether_it_is_of_the_machine() -> None:
 
     assert {error.__name__ for error in below(GraderError) if error.of_machine} == {
         "ToolMissing", "CannotStart", "BrokenTool", "OtherGrader", "NoWorkers", "OutOfRoom", "StoreFailure",
-        "Unprotected",
+        "Unprotected", "_MachineTrouble",
     }  # fmt: skip
 
 

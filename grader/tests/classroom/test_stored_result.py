@@ -67,7 +67,7 @@ def test_all_mistakes_are_said_with_their_lines(tmp_path: Path) -> None:
         "15: address of alice was decided above already",
         '18: override.by is empty: write by = "...", who decided it',
     ]
-    with pytest.raises(ClassFileError, match=r"decided.toml:1: override may hold tables only"):
+    with pytest.raises(ClassFileError, match=r"decided.toml:1: override must contain only tables"):
         loaded(tmp_path, "override = 3")
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from grader.classroom.workers import CallTimeout, ProcessDied, ProcessPool
-from grader.system.interrupts import INTERRUPTS
-from grader.system.orphans import adopt_orphans
-from grader.system.private_folder import private_folder
+from grader.system.folders import private_folder
+from grader.system.process_tree import INTERRUPTS, adopt_orphans
 from grader.tests.support.classes import until
 
 

@@ -121,7 +121,7 @@ BAD = {
     "climbs back": (packed({NAME: C, "..\\evil.c": C}), r"..\evil.c in the zip leads out of it"),
     "absolute": (packed({NAME: C, "/tmp/evil.c": C}), "/tmp/evil.c in the zip leads out of it"),
     "drive": (packed({NAME: C, "C:\\evil.c": C}), r"C:\evil.c in the zip leads out of it"),
-    "a link": (packed({NAME: link(NAME)}), "is a symbolic link; hand in the file itself"),
+    "a link": (packed({NAME: link(NAME)}), "is a symbolic link; submit the file itself"),
     "below a link": (packed({"a.c": link("a.c"), f"a.c/{NAME}": C}), "is a symbolic link"),
     "a bomb": (packed({f"{number}.c": bytes(1 << 20) for number in range(4)}), "unpacks to more than 3 MB"),
     "a bomb in a zip": (packed({"a.zip": bytes(4 << 20)}), "unpacks to more than 3 MB"),
@@ -130,7 +130,7 @@ BAD = {
     "deep": (packed({f"{'a/' * 70}x.c": C}), "more than 64 folders deep"),
     "too nested": (packed({"a.zip": packed({"b.zip": packed({NAME: C})})}), "it is a zip in a zip in a zip"),
     "two zips": (packed({"a.zip": packed({NAME: C}), "b.zip": packed({NAME: C})}), "more than one zip: a.zip, b.zip"),
-    "a tie": (packed({f"a/{NAME}": C, f"b/{NAME}": C}), "which one is to be graded?"),
+    "a tie": (packed({f"a/{NAME}": C, f"b/{NAME}": C}), "several files can be graded:"),
     "a file as a folder": (packed({"a.c": C, f"a.c/{NAME}": C}), "cannot be unpacked"),
     "a long path": (packed({f"{('x' * 200 + '/') * 30}x.c": C}), "cannot be unpacked: File name too long"),
 }  # fmt: skip
@@ -188,7 +188,7 @@ def test_a_large_file_in_a_zip_is_told_as_one_in_a_folder(tmp_path: Path) -> Non
 
     assert source is not None
     assert source.finding is not None
-    assert source.finding.message.startswith(f"{NAME} has 5.0 MB; at most 1.0 MB")
+    assert source.finding.message.startswith(f"{NAME} is 5.0 MB long; the limit is 1.0 MB")
 
 
 def test_a_list_of_files_that_is_too_long_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_the_zip_of_a_class_that_was_unpacked_beside_it_needs_a_person(tmp_path:
     submitted = found(tmp_path)
 
     assert list(submitted) == ["class", "jane", "jim", "joe"]
-    assert "which one is to be graded? jane/llm_memory.c, joe/llm_memory.c" in submitted["class"].failure
+    assert "several files can be graded: jane/llm_memory.c, joe/llm_memory.c" in submitted["class"].failure
 
 
 def test_a_zip_with_more_files_than_a_class_has_names_who_packed_them(

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from grader.assignment import load
-from grader.bundles import BUNDLES
+from grader.assignment import case_files
+from grader.bundles.platforms import BUNDLES
 from grader.cli.app import COMMANDS
 from grader.labs import LABS, open_lab
 from grader.report import FORMATS, GRADEBOOKS
@@ -71,7 +71,9 @@ def test_options_are_completed(script: str) -> None:
 def test_cases_are_completed(script: str) -> None:
     """By the beginning of their names."""
     labs = [open_lab(name) for name in LABS]
-    cases = [case.name for lab in labs for case in load.load_folder(lab.cases, lab.grammar, seed=1, pattern="fork/*")]
+    cases = [
+        case.name for lab in labs for case in case_files.load_folder(lab.cases, lab.grammar, seed=1, pattern="fork/*")
+    ]
 
     assert completed(script, "explain", "fork/") == cases
 

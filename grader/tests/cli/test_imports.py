@@ -76,7 +76,7 @@ def test_a_command_for_a_store_does_not_import_the_grading(
     modules = imported(_GRADE, *arguments, "--store", tmp_path / "grades.sqlite")
 
     assert {name.partition(".")[0] for name in modules} & _HEAVY == needed
-    assert not modules & {"grader.pipeline", "grader.classroom.workers", "grader.labs", "grader.assignment.load"}
+    assert not modules & {"grader.pipeline", "grader.classroom.workers", "grader.labs", "grader.assignment.case_files"}
 
 
 def test_a_command_does_not_import_the_others() -> None:

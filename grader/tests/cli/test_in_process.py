@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.system import tools as installed
+from grader.system import resources as installed
 from grader.tests.support.command import FEW, SAMPLES, grade, grade_process, tools
 
 _RIGHT = SAMPLES / "accepted" / "yoda_crlf"

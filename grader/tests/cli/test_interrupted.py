@@ -114,7 +114,7 @@ def test_a_hanging_program_does_not_outlive_its_killed_grader(folder: Path) -> N
     "where",
     [
         *("grader.system.sandbox.user_of_this_process", "pathlib.Path.mkdir", "os.chown", "pathlib.Path.chmod"),
-        *("grader.system.private_folder.remove", "grader.system.private_folder._folders", "shutil.rmtree"),
+        *("grader.system.folders.remove", "grader.system.folders._folders", "shutil.rmtree"),
     ],
 )
 def test_an_interrupt_while_the_workspace_is_made_or_removed_leaves_none(

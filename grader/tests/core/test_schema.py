@@ -13,11 +13,11 @@ import pytest
 from jsonschema_rs import Draft202012Validator, ValidationError, meta
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core import record
 from grader.core.record import Environment, Protection, Record, from_json, to_json
 from grader.labs.paged_kv.lab import lab
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import FEW, SAMPLES, grade
 from grader.tests.support.handmade import outcome, record_of, secret_record
 
@@ -35,7 +35,7 @@ KINDS = (
 @cache
 def graded(sample: str) -> Record:
     """The record of a sample on a few cases of every folder."""
-    cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
+    cases = case_files.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
     return pipeline.grade(SAMPLES / sample, lab(), cases, GradingOptions(seed=1))
 
 
@@ -85,7 +85,7 @@ def test_odd_text_comes_back(tmp_path: Path) -> None:
 
 def test_a_folder_without_the_file(tmp_path: Path) -> None:
     """There is no hash of what is not there, and the record is valid all the same."""
-    every = load.load_folder(lab().cases, lab().grammar, seed=1)
+    every = case_files.load_folder(lab().cases, lab().grammar, seed=1)
     made = pipeline.grade(tmp_path, lab(), every, GradingOptions(seed=1))
 
     validator().validate(json.loads(to_json(made)))
@@ -137,7 +137,7 @@ def test_what_is_no_json_object_of_ours_is_a_value_error(text: str) -> None:
 def test_two_gradings_agree_on_everything_but_machine_and_time() -> None:
     """And two different results do not."""
     one = graded("memory_leak/free_keeps_l2_tables")
-    cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
+    cases = case_files.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
     again = pipeline.grade(SAMPLES / "memory_leak" / "free_keeps_l2_tables", lab(), cases, GradingOptions(seed=1))
     elsewhere = replace(one, environment=Environment(kernel="x"), protection=Protection(), cpu_seconds={"build": 9.0})
 
@@ -150,7 +150,7 @@ def test_two_gradings_agree_on_everything_but_machine_and_time() -> None:
 @pytest.mark.parametrize("sample", ["compile_error/helper_from_other_file", "compile_error/sign_compare"])
 def test_two_failing_builds_agree_too(sample: str) -> None:
     """No name of a temporary folder stands in what gcc and the linker say."""
-    cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
+    cases = case_files.load_folder(lab().cases, lab().grammar, seed=1, pattern="destroy/*")
     again = pipeline.grade(SAMPLES / sample, lab(), cases, GradingOptions(seed=1))
 
     assert graded(sample).same_result(again)

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Stage
@@ -25,7 +25,7 @@ STARTER = lab().starter["llm_memory.c"].read_text(encoding="utf-8")
 @cache
 def all_cases() -> tuple[Case, ...]:
     """All of the lab."""
-    return tuple(load.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed))
+    return tuple(case_files.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed))
 
 
 @cache

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Verdict
@@ -38,7 +38,7 @@ _IMPLICIT_END = {"destroy", "leak", "memory-error"}
 def every_case() -> tuple[Case, ...]:
     """All cases of the lab."""
     chosen = lab()
-    return tuple(load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
+    return tuple(case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
 
 
 def counting(name: str, weight: int) -> Case:

@@ -90,7 +90,7 @@ def test_a_submission_that_is_not_there_is_one_line() -> None:
     code, _, text = shown(APPEND, "-k", "copy_takes_all", "--submission", "nowhere")
 
     assert code != 0
-    assert "nowhere: there is no such file or folder" in text
+    assert "nowhere: no such file or folder" in text
     assert "Traceback" not in text
     assert "pytest_plugin/items.py" not in text
 

@@ -10,14 +10,14 @@ from functools import cache
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.picture import Drawing
 from grader.core.record import Environment, Protection, Record
 from grader.core.verdict import Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.report import text
 from grader.report.escape import cells
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import SAMPLES
 
 CASES = (
@@ -69,7 +69,9 @@ JARGON = ("facet", "harness", "restore", "deviation", "traceback", "judgement", 
 def graded(sample: str) -> Record:
     """A sample, graded on `CASES`; what differs from machine to machine is set to words."""
     homework = lab()
-    cases = [load.load(homework.cases / f"{name}.toml", homework.grammar, seed=homework.rubric.seed) for name in CASES]
+    cases = [
+        case_files.load(homework.cases / f"{name}.toml", homework.grammar, seed=homework.rubric.seed) for name in CASES
+    ]
     valgrind = sample.startswith(("memory", "accepted"))
     record = pipeline.grade(
         SAMPLES / sample,

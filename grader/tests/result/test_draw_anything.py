@@ -8,7 +8,7 @@ from functools import cache
 
 from hypothesis import given, settings, strategies as st
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.model import play
 from grader.core.picture import Scene
 from grader.judge.compare import compare
@@ -25,7 +25,7 @@ _NUMBERS = st.one_of(st.sampled_from((0, 1, -1, 4, 5, 64, 1 << 20)), st.integers
 @cache
 def right() -> tuple[NativePlayed, tuple[bytes, ...]]:
     """A case with a fork and a copy, and the records of a right program."""
-    cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="append/first_append_after_fork_copies")
+    cases = case_files.load_folder(lab().cases, lab().grammar, seed=1, pattern="append/first_append_after_fork_copies")
     records = tuple(step.record for step in play(lab().model(cases[0].trace), cases[0].trace))
     return NativePlayed(cases[0]), records
 

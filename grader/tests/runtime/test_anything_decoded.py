@@ -31,8 +31,7 @@ from grader.runtime.native.runtime import NativeObservations
 from grader.runtime.native.symbolize import Lines, lines_at
 from grader.runtime.native.symptoms import heap_use, stacks_of
 from grader.runtime.native.valgrind.reports import read
-from grader.runtime.program import Built
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.protocol import Built, Named, Place
 from grader.system import sandbox
 from grader.system.process import Command, Completed
 from grader.system.sandbox import Workspace
@@ -126,7 +125,7 @@ def wrong() -> tuple[Comparison, ...]:
 
 def found_lines(monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> dict[Place, Named]:
     """What is found where the build for lines reports these bodies, one for each case of `wrong`."""
-    suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising())[0])
+    suspected = unplaced(case_findings(observed(*wrong()), lab(), optional=Raising())[0], range(3))
     natively = [one.played for one in wrong() if isinstance(one.played, NativePlayed)]
     played = [replace(one, lines=body) for one, body in zip(natively, bodies, strict=True)]
     assert len(suspected) == len(played)

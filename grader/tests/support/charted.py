@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.assignment.lab import Lab
 from grader.core.case import Case
 from grader.core.chart import ComparedChart
@@ -21,7 +21,7 @@ from grader.tests.support.programs import told
 def cases(name: str) -> list[Case]:
     """The written cases of a lab."""
     lab = open_lab(name)
-    return [case for case in load.load_folder(lab.cases, lab.grammar, seed=1) if case.generated is None]
+    return [case for case in case_files.load_folder(lab.cases, lab.grammar, seed=1) if case.generated is None]
 
 
 def reported(lab: Lab, case: Case, records: list[bytes]) -> list[ComparedChart]:

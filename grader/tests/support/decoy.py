@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from grader.system.orphans import adopt_orphans
+from grader.system.process_tree import adopt_orphans
 
 _NO_SIGNAL_OF_OTHERS = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
 """Signals that are not noted. The first two cannot be: then there are no notes, or they come too late."""

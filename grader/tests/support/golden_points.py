@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.verdict import Verdict
 from grader.labs import open_lab
 from grader.tests.support.command import ROOT
@@ -41,7 +41,7 @@ def main() -> None:
 
 def _score(label: Path) -> int:
     lab = open_lab(label.relative_to(ROOT).parts[1])
-    cases = load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
+    cases = case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)
     return pipeline.grade(label.parent, lab, cases).score or 0
 
 

@@ -18,12 +18,12 @@ from functools import cache
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.classroom.fingerprint import grading_plan
 from grader.core.picture import Drawing
 from grader.core.record import Record, from_json, to_json, write
 from grader.pytest_plugin import items
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.tests.support.command import ROOT
 
 _DAY = 86_400

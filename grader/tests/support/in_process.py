@@ -20,12 +20,11 @@ from unittest import mock
 from grader import cli
 from grader.classroom.fingerprint import grading_plan
 from grader.cli import terminal
-from grader.system import tools
-from grader.system.confine.launcher import launcher
-from grader.system.confine.machine import machine
+from grader.system import resources
+from grader.system.confine.launcher import launcher, machine
 
 _CACHED_VARIABLES = ("HOME", "PATH", "TMPDIR", "XDG_CACHE_HOME")
-_CACHES = (tools.version, launcher, machine, grading_plan)
+_CACHES = (resources.version, launcher, machine, grading_plan)
 """Functions that read one of these variables, or start a program that they lead to, once in the life of a process."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from grader import pipeline
-from grader.assignment.settings import Settings
+from grader.assignment.lab import Settings
 from grader.assignment.source import Source
 from grader.classroom.fingerprint import grading_plan
 from grader.classroom.stored_result import StoredRecord

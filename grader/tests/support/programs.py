@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.assignment.lab import Lab
 from grader.attempt import Attempt
 from grader.core.case import Case
@@ -29,10 +29,9 @@ from grader.runtime.native.native_played import NativePlayed, NativeStep
 from grader.runtime.native.runtime import NativeObservations, NativeRuntime
 from grader.runtime.native.symptoms import heap_use
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
-from grader.system.budget import Budget
-from grader.system.time_limits import TIME_LIMITS, TimeLimits
+from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.raising import Raising
 
@@ -142,7 +141,7 @@ def made(name: str, operations: str, *, header: str = "pool_blocks = 4", rule: s
         path = Path(folder) / "made" / f"{name}.toml"
         path.parent.mkdir()
         path.write_text("\n".join([*text, ""]), encoding="utf-8")
-        return load.load(path, lab().grammar, seed=lab().rubric.seed)
+        return case_files.load(path, lab().grammar, seed=lab().rubric.seed)
 
 
 _FIRST = "create_sequence 1 5 -> seq; append_kv 1 11 -> 0; append_kv 1 12 -> 0; fork_sequence 1 2 -> seq;"

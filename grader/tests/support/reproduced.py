@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from zlib import crc32
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.assignment.lab import Clue
 from grader.core.case import Case
 from grader.core.record import Record
@@ -46,7 +46,7 @@ _FILLED_IN = re.compile(r"\{\w+\}")
 def cases() -> dict[str, Case]:
     """Return all cases by name."""
     lab = open_lab("paged_kv")
-    return {case.name: case for case in load.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)}
+    return {case.name: case for case in case_files.load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed)}
 
 
 def program_text(case: Case, operation: int | None = None) -> str:

@@ -15,8 +15,7 @@ from grader.cli import batch
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.labs import LABS, LabEntry
-from grader.system.budget import Budget
-from grader.system.time_limits import TIME_LIMITS, TimeLimits
+from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
 from grader.tests.support.counter_lab import in_process
 from grader.tests.support.toy.lab import lab as toy
 

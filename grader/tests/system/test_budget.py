@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.errors import TooBusy
 from grader.core.record import Record
@@ -25,12 +25,11 @@ from grader.core.verdict import Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.comparison import End
 from grader.runtime.native.symptoms import STOPS_WHEN_CHECKED
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
-from grader.system.budget import Budget
-from grader.system.confine.machine import machine
+from grader.system.budget import TIME_LIMITS, Budget, TimeLimits
+from grader.system.confine.launcher import machine
 from grader.system.process import Completed
-from grader.system.time_limits import TIME_LIMITS, TimeLimits
 from grader.tests.support.programs import (
     POSIX,
     TENTH,
@@ -91,7 +90,7 @@ def _used() -> float:
 def every_case() -> tuple[Case, ...]:
     """All cases of the lab."""
     chosen = lab()
-    return tuple(load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
+    return tuple(case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
     for place in places:
         place.mkdir()
     monkeypatch.setattr(slot, "_PARENTS", tuple(map(str, places)))
-    monkeypatch.setattr(slot, "_held", slot._Held())
+    monkeypatch.setattr(slot, "_user", cache(slot._user.__wrapped__))
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "none"))
     return places
 
@@ -52,11 +53,11 @@ def test_what_somebody_else_put_in_the_place_is_passed_over(parents: tuple[Path,
 
     (second / slot._NAME).chmod(0o777)
     with pytest.raises(CannotStart, match="no place for locks"):
-        slot._take()
+        slot._user(0)
     (first / slot._NAME).rmdir()
     (first / slot._NAME).symlink_to(second)
     with pytest.raises(CannotStart, match="no place for locks"):
-        slot._take()
+        slot._user(0)
 
 
 def test_there_are_so_many_and_no_more(parents: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +66,4 @@ def test_there_are_so_many_and_no_more(parents: tuple[Path, Path], monkeypatch: 
     slot.user_of_this_process()
 
     with pytest.raises(OutOfRoom, match="1 gradings"):
-        slot._take()
+        slot._user(0)

@@ -41,10 +41,10 @@ _MOST_SECONDS = 400.0
 _AFTER = 1  # result, before what begins in mid-batch begins
 _UNCHECKED = """import sys
 sys.path.insert(0, {root!r})
-import grader.system.capacity, grader.system.sandbox, grader.runtime.native.symbolize
+import grader.system.resources, grader.system.sandbox, grader.runtime.native.symbolize
 from dataclasses import replace
 if {unchecked}:
-    grader.system.capacity.check_room = grader.system.capacity.check_limits = lambda *_: None
+    grader.system.resources.check_room = grader.system.resources.check_limits = lambda *_: None
 grader.system.sandbox.COMPILE_LIMITS = replace(grader.system.sandbox.COMPILE_LIMITS, wall_seconds={patience})
 grader.system.sandbox.LINK_LIMITS = replace(grader.system.sandbox.LINK_LIMITS, wall_seconds={patience})
 grader.runtime.native.symbolize._LIMITS = replace(grader.runtime.native.symbolize._LIMITS, wall_seconds={patience})

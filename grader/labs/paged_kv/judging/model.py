@@ -7,12 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from grader.core.difference import Difference, Judgement
-from grader.core.model import Span
+from grader.core.model import MemorySpan
 from grader.labs.paged_kv.judging import effects
-from grader.labs.paged_kv.judging.block_choice import BlockChoice, own_choice
 from grader.labs.paged_kv.judging.describe import described, reply_text
 from grader.labs.paged_kv.judging.differences import differences, standing
-from grader.labs.paged_kv.judging.effects import Effects
+from grader.labs.paged_kv.judging.effects import BlockChoice, Effects, own_choice
 from grader.labs.paged_kv.judging.record import (
     MORE_SEQUENCES,
     RecordState,
@@ -71,7 +70,7 @@ class PagedKVModel:
         """All bytes that a white-box test may see after the last operation (record.py)."""
         return encode(self._state())
 
-    def allowed(self) -> tuple[Span, ...]:
+    def allowed(self) -> tuple[MemorySpan, ...]:
         """The slot of an append, or both blocks of its copy; nothing for any other call (Global Constraint 4)."""
         return self.effects.allowed
 

@@ -30,8 +30,8 @@ from grader.runtime.native.scan.rejected import (
     program_findings,
     unneeded_calls_advice,
 )
-from grader.runtime.program import Built
-from grader.system import tools
+from grader.runtime.protocol import Built
+from grader.system import resources
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 
 _STOPPED = "compiler-stopped"
@@ -60,7 +60,7 @@ def build(
     what a submission that does not compile would have scored. `allowed` symbols cause no rejection. `optional` runs
     what cannot change points. Raises `GraderError` when a tool fails for reasons that are not the file's own.
     """
-    tools.require(GCC, OBJCOPY)
+    resources.require(GCC, OBJCOPY)
     command = [flag for flag in project.compile_command if not (relaxed and flag == "-Werror")]
     findings: list[Finding] = []
     suspicions: list[Finding] = []

@@ -21,8 +21,8 @@ from grader.runtime.native.scan.elf import Elf, Symbols
 from grader.runtime.native.scan.expected import start
 from grader.runtime.native.scan.libc_names import RENAMED
 from grader.runtime.native.scan.suspects import function_names
-from grader.system import process, tools
-from grader.system.build_cache import cached
+from grader.system import process, resources
+from grader.system.folders import cached
 from grader.system.process import Completed, Patience
 
 Lane = Callable[[str, Sequence[str]], list[str]]
@@ -153,7 +153,7 @@ def harness_objects(project: CProject) -> HarnessObjects:
     """Return the driver and the harness, compiled once for this compiler and cached between runs."""
     folders = (_HARNESS, project.driver.parent, _FILTERS)
     sources = [source for folder in folders for source in sorted(folder.glob("*.[ch]"))]
-    parts = [source.read_bytes() for source in sources] + [tools.version("gcc").encode(), b"11", *_here()]
+    parts = [source.read_bytes() for source in sources] + [resources.version("gcc").encode(), b"11", *_here()]
     cached_folder = cached(parts, partial(_make, project))
     objects = {path.name: path.read_bytes() for path in cached_folder.iterdir() if path.name in _LINKED}
     starts = json.loads((cached_folder / "starts").read_text())

@@ -39,11 +39,11 @@ from grader.runtime.native.compile.link import Linked, link, most_seconds
 from grader.runtime.native.project import CProject, NativeProgram
 from grader.runtime.native.scan.elf import Bind, Elf, SymbolType
 from grader.runtime.native.scan.expected import start
-from grader.system import capacity, process
+from grader.system import process, resources
 from grader.system.budget import Budget
 from grader.system.process import Completed, Patience
+from grader.system.resources import NeededTool
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
-from grader.system.tools import NeededTool
 
 GCC = NeededTool(
     name="gcc",
@@ -113,7 +113,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
 
     Raises `GraderError` when it cannot be determined what is wrong with the file.
     """
-    kills = capacity.memory_kills()
+    kills = resources.memory_kills()
     most = most_seconds(work, COMPILE_LIMITS)
     first = compile_once(project, work, source, command)
     if first.elf is not None and not first.foreign:
@@ -145,7 +145,7 @@ def compile_file(project: CProject, work: Workspace, source: bytes, command: Seq
             return written
         again = done
     stopped = _is_stopped(again, statuses, most)
-    if capacity.memory_kills() > kills:
+    if resources.memory_kills() > kills:
         raise OutOfRoom("the kernel ended processes of this machine for want of memory, perhaps gcc's")
     return replace(compiled, stopped=stopped)
 
@@ -178,7 +178,7 @@ def link_file(project: CProject, work: Workspace, elf: Elf, missing: Sequence[st
 
     Raises `GraderError` when no object of its size can be linked here, or when the system ended the tool.
     """
-    kills = capacity.memory_kills()
+    kills = resources.memory_kills()
     first = link(project, work, elf, missing=missing)
     if not first.step:
         return first
@@ -190,7 +190,7 @@ def link_file(project: CProject, work: Workspace, elf: Elf, missing: Sequence[st
     if again.done.timed_out:
         raise TooBusy(f"{again.step} did not come to its end in time")
     ended = again.done.signal in _NOBODY and not again.exhausted
-    if again.step and (capacity.memory_kills() > kills or ended):
+    if again.step and (resources.memory_kills() > kills or ended):
         raise OutOfRoom(f"{again.step} was ended while it worked: is there memory enough?")
     return replace(again, cpu_seconds=spent)
 
@@ -253,7 +253,7 @@ def known_good_program(project: CProject, work: Workspace, size: int = 0) -> Nat
         linked = link(project, place, compiled.elf)
         if linked.step:
             raise _broken(linked.step, linked.done)
-        capacity.check_room(place.folder)
+        resources.check_room(place.folder)
         place.clear()
     return linked.program(project.source_name)
 

@@ -18,8 +18,8 @@ from grader.runtime.native.project import NativeProgram
 from grader.runtime.native.replay import Frames
 from grader.runtime.native.symbolize import source_lines
 from grader.runtime.native.valgrind.reports import ReadReport, RunProgress, Stack, followed, read
+from grader.system.process_tree import MOST_MEMORY, MOST_PROCESSES
 from grader.system.sandbox import LINK_LIMITS, RUN_LIMITS, Limits, Workspace
-from grader.system.watchdog import MOST_MEMORY, MOST_PROCESSES
 
 _WALL_SECONDS = 60.0
 _START_SECONDS, _BARE_START_SECONDS = 1.5, 8.0

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from grader import pipeline
-from grader.assignment.stored_cases import load_folder
+from grader.assignment.case_selection import load_cases
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.labs import open_lab
-from grader.labs.offload.device.device import Config
-from grader.labs.offload.judging.derive import derive
-from grader.labs.offload.judging.replay import Replay
-from grader.runtime.python.derived import Derived
+from grader.labs.offload.derive import derive
+from grader.labs.offload.device import ModelSizes
+from grader.labs.offload.replay import Replay
 from grader.runtime.python.runtime import PythonRuntime
+from grader.runtime.python.table import Derived
 from grader.tests.support.command import ROOT
 from reference.operation import Operation
 
@@ -33,7 +33,7 @@ _SETTINGS = ("num_layers", "num_cpu_blocks", "block_size", "num_kv_buffers", "ma
 def cases() -> tuple[Case, ...]:
     """All cases of the lab."""
     lab = open_lab("offload")
-    return tuple(load_folder(lab.cases, lab.grammar, seed=lab.rubric.seed))
+    return tuple(load_cases(lab.cases, lab.grammar, seed=lab.rubric.seed))
 
 
 def graded(path: Path, chosen: Sequence[Case] = ()) -> tuple[Record, list[Sent]]:
@@ -51,4 +51,4 @@ def graded(path: Path, chosen: Sequence[Case] = ()) -> tuple[Record, list[Sent]]
 
 def replay_of(operation: Operation) -> Replay:
     """The grader's device for a case of an engine or a runner, which this operation begins."""
-    return Replay(Config(**dict(zip(_SETTINGS, operation.numbers, strict=True))))
+    return Replay(ModelSizes(**dict(zip(_SETTINGS, operation.numbers, strict=True))))

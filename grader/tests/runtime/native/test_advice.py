@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.errors import DriverError
@@ -20,8 +20,7 @@ from grader.labs.paged_kv.lab import lab
 from grader.runtime.native import runtime
 from grader.runtime.native.advice import ALLOCATION_FAILURE, NEEDLESS_ALLOCATION, UNDEFINED_BEHAVIOUR
 from grader.runtime.native.project import CProject
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built
+from grader.runtime.protocol import Built, GradingOptions
 from grader.system.sandbox import Workspace
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import (
@@ -134,7 +133,7 @@ def advised(sample: Path) -> Attempt:
 @cache
 def all_cases() -> tuple[Case, ...]:
     """The cases that students are graded with."""
-    return tuple(load.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed))
+    return tuple(case_files.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed))
 
 
 @cache

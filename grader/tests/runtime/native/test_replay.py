@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.errors import DriverError
 from grader.labs.paged_kv.lab import lab
@@ -96,7 +96,7 @@ def records_of(one: NativePlayed) -> list[bytes]:
 def all_cases() -> tuple[Case, ...]:
     """Every case of the lab."""
     chosen = lab()
-    return tuple(load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
+    return tuple(case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed))
 
 
 @pytest.mark.parametrize("sample", ["terse_no_final_newline", "chinese_comments_roomy_tables"])

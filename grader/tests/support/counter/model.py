@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from grader.core.difference import Difference, Judgement
-from grader.core.model import Span
+from grader.core.model import MemorySpan
 from reference.operation import Argument, Operation, Reply, Trace
 from reference.oracle import CannotGoOn
 
@@ -47,7 +47,7 @@ class Counter:
         """The reply and the total."""
         return pack(self.reply, self.total)
 
-    def allowed(self) -> tuple[Span, ...]:
+    def allowed(self) -> tuple[MemorySpan, ...]:
         """There is no memory."""
         return ()
 

@@ -13,16 +13,15 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.record import Record
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.project import FLAGS
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built
+from grader.runtime.protocol import Built, GradingOptions
 from grader.system import process
-from grader.system.confine.machine import machine
+from grader.system.confine.launcher import machine
 from grader.system.process import Patience
 from grader.system.sandbox import COMPILE_LIMITS, workspace
 from grader.tests.support.command import ROOT
@@ -54,7 +53,7 @@ def findings(source: bytes, own_headers: Mapping[str, bytes] | None = None) -> t
 @cache
 def cases() -> tuple[Case, ...]:
     """A few cases are enough to see whether points are earned."""
-    return tuple(load.load_folder(lab().cases, lab().grammar, seed=1, pattern="create/*"))
+    return tuple(case_files.load_folder(lab().cases, lab().grammar, seed=1, pattern="create/*"))
 
 
 def graded(folder: Path, source: bytes, **others: bytes) -> Record:
@@ -163,7 +162,7 @@ def test_an_extra_main_costs_the_compile_points_only(tmp_path: Path) -> None:
 
 def test_an_extra_main_keeps_96_of_100() -> None:
     """With all cases, as the design says."""
-    every = load.load_folder(lab().cases, lab().grammar, seed=1)
+    every = case_files.load_folder(lab().cases, lab().grammar, seed=1)
     folder = ROOT / "submissions/paged_kv/compile_error/main_with_test"
     record = pipeline.grade(folder, lab(), every, GradingOptions(seed=1, memory_checker=False))
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from grader import pipeline
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.labs.paged_kv.lab import lab
-from grader.system import sandbox, tools
+from grader.system import resources, sandbox
 from grader.tests.support.programs import ACCEPTED, first_case, graded_text, right
 
 _UBUNTU = (
@@ -20,7 +20,9 @@ _UBUNTU = (
     *("-Wformat", "-Wformat-security", "-fPIE"),
 )
 _OTHERS = [
-    name for major in range(10, 17) if shutil.which(name := f"gcc-{major}") and f" {major}." not in tools.version("gcc")
+    name
+    for major in range(10, 17)
+    if shutil.which(name := f"gcc-{major}") and f" {major}." not in resources.version("gcc")
 ]
 
 
@@ -38,9 +40,9 @@ def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
         monkeypatch.setattr(sandbox, "_environment", lambda folder: usual(folder) | {"PATH": path})
         monkeypatch.setenv("PATH", path)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        tools.version.cache_clear()
+        resources.version.cache_clear()
         yield request.param
-        tools.version.cache_clear()
+        resources.version.cache_clear()
 
 
 def test_every_accepted_sample_has_all_points(compiler: str) -> None:
@@ -48,7 +50,7 @@ def test_every_accepted_sample_has_all_points(compiler: str) -> None:
     chosen = lab()
     used = "_FORTIFY_SOURCE == 3" if compiler == "ubuntu" else f"__GNUC__ == {compiler.removeprefix('gcc-')}"
     assert graded_text(f"{right()}\n#if !({used})\n#error another compiler\n#endif\n", first_case()).findings == ()
-    cases = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+    cases = case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
 
     for sample in ACCEPTED:
         record = pipeline.grade(sample, chosen, cases)

@@ -23,11 +23,11 @@ from grader.tests.support.scanned import CONSTRUCTOR, ORDER, accepted, assembly,
 _MOST_SECONDS, _MOST_BYTES = 10.0, 500_000_000
 _MEASURED = """import resource, sys
 from pathlib import Path
-from grader.assignment import load
+from grader.assignment import case_files
 from grader import pipeline
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.labs.paged_kv.lab import lab
-cases = load.load_folder(lab().cases, lab().grammar, seed=1, pattern="create/*")
+cases = case_files.load_folder(lab().cases, lab().grammar, seed=1, pattern="create/*")
 record = pipeline.grade(Path(sys.argv[1]), lab(), cases, GradingOptions(seed=1))
 print(record.verdict, record.score, *{finding.message for finding in record.findings}, sep="|")
 sums = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

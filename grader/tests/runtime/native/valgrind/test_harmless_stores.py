@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.labs.paged_kv.lab import lab
 from grader.tests.support.programs import POSIX, around, attempted, findings, graded_text, memcheck_of
 from grader.tests.support.stores import copying, storing, story
@@ -61,7 +61,7 @@ def test_what_leaves_nothing_behind_is_nobodys_business() -> None:
 
 def test_reading_the_pool_everywhere_keeps_every_point_of_all_cases() -> None:
     """Such reads are counted as errors by Valgrind, in many operations without a word."""
-    every = load.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed)
+    every = case_files.load_folder(lab().cases, lab().grammar, seed=lab().rubric.seed)
     whole = graded_text(conforming(), *every, valgrind=True)
 
     assert (whole.score, whole.findings, whole.advice) == (whole.max_score, (), ())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.core.case import Case
 from grader.core.errors import GraderError
 from grader.core.verdict import Verdict, Visibility
@@ -19,7 +19,7 @@ from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.valgrind import memcheck as memory, one_process as module
 from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.native.valgrind.one_process import ValgrindRun
-from grader.runtime.program import Program
+from grader.runtime.protocol import Program
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
 from grader.tests.support.programs import (
@@ -77,7 +77,7 @@ def started(monkeypatch: pytest.MonkeyPatch, bare: Callable[..., None]) -> Itera
 def test_a_right_program_needs_one_process_for_public_and_one_for_hidden_cases(started: Callable[[], int]) -> None:
     """All of the lab's cases, nothing found, nothing left out."""
     chosen = lab()
-    every = load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
+    every = case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)
     found = checked(right(), *every)
 
     assert (found.processes, started()) == (2, 2)

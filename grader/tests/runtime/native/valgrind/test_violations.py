@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from grader.assignment import load
+from grader.assignment import case_files
 from grader.attempt import Attempt
 from grader.core.case import Case
 from grader.core.verdict import Finding, Verdict
@@ -137,7 +137,7 @@ _OTHER_CAUSE = {
 def folder() -> dict[str, Case]:
     """The cases that students are graded with, by name."""
     chosen = lab()
-    return {case.name: case for case in load.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)}
+    return {case.name: case for case in case_files.load_folder(chosen.cases, chosen.grammar, seed=chosen.rubric.seed)}
 
 
 @cache

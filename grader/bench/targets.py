@@ -1,0 +1,211 @@
+"""The figures: the candidates that they need, and how they are computed from the measurements.
+
+Every figure but the stages has a target. The stages are the parts of the whole grading.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from grader import pipeline
+from grader.assignment.case_selection import select_cases
+from grader.assignment.lab import Lab, Settings
+from grader.assignment.source import collect
+from grader.attempt import Attempt
+from grader.bench.figures import Candidate, Figure, FigureGroup, Target, Tell, best, cpu_of, ratio, rounds_of, worst
+from grader.bench.rivals import dynamic, naive, plain
+from grader.bench.subject import ROOT, Subject
+from grader.classroom.fingerprint import grading_plan
+from grader.classroom.workers import ProcessPool, Task, grade
+from grader.core.case import Case
+from grader.core.verdict import Verdict
+from grader.labs import LABS, open_lab, present
+from grader.runtime.native.runtime import NativeObservations
+from grader.system import process, sandbox
+from grader.system.process import Patience
+
+GRADING_G, GRADING_V, START_G, RUN_G = Target(4.5), Target(1.4), Target(2), Target(5)
+NAIVE, WORKERS = Target(30, at_least=True), Target(0.85, at_least=True)
+SANDBOX, HANG_SECONDS, PROCESSES, PYTHON_STARTS = Target(0.1), Target(3), Target(2), Target(250)
+
+_EVERY = 20
+"""The naive harness plays every twentieth case, because all cases take a minute."""
+_EXPENSIVE_ROUNDS = 3
+_GRADINGS = 2
+"""Gradings per worker and round: a short round is more likely to meet no other load."""
+_ATTACK = "hostile_"
+"""Prefix of the names of some samples. They may use all the time of a submission (grader.system.budget), and
+grader.tests.trials.hostile_levels measures them."""
+
+
+def quick(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
+    """Measure the cost of grading and of starting, the Valgrind processes, and the Python labs."""
+    taken, stages = _rounds(subject, _own(subject), rounds, tell)
+    figures = [*_grading(subject, taken), _processes(subject), *_python_labs(rounds, tell)]
+    return [FigureGroup("Targets", tuple(figures)), _stages(taken, stages)]
+
+
+def full(subject: Subject, rounds: int, tell: Tell) -> list[FigureGroup]:
+    """Measure every target."""
+    sample = subject.cases[::_EVERY]
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, sandbox.workspace() as work:
+        folder = Path(name)
+        rival = partial(naive, subject, plain(folder, "naive"), dynamic(subject), sample)
+        taken, stages = _rounds(subject, [*_own(subject), Candidate("naive", rival, _EXPENSIVE_ROUNDS)], rounds, tell)
+        passes = [
+            Candidate("sandboxed", partial(subject.memcheck, work, subject.cases)),
+            Candidate("plain", partial(subject.memcheck, plain(folder, "bare"), subject.cases)),
+        ]
+        checked = rounds_of(passes, 2 * rounds, tell)
+    figures = [
+        *_grading(subject, taken),
+        _against(subject, sample, taken),
+        _processes(subject),
+        best("sandbox: extra CPU of memcheck", checked["sandboxed"], checked["plain"], minus=1.0, target=SANDBOX),
+        _hanging(subject, tell),
+        *_python_labs(rounds, tell),
+    ]
+    if len(os.sched_getaffinity(0)) > 1:
+        figures.append(_efficiency(subject.path, subject.lab.name, rounds, tell))
+    return [FigureGroup("Targets", tuple(figures)), _stages(taken, stages)]
+
+
+def _own(subject: Subject) -> list[Candidate]:
+    """The yardsticks and the grader itself."""
+    return [
+        Candidate("G", subject.compile_strictly),
+        Candidate("V", subject.empty_under_valgrind),
+        Candidate("grading", subject.grade),
+        Candidate("a process for all cases", partial(subject.grade_in_a_process, "*")),
+        Candidate("imports", partial(subject.start_and_import, subject.modules(subject.cases[0]))),
+    ]
+
+
+def _rounds(
+    subject: Subject, candidates: Sequence[Candidate], rounds: int, tell: Tell
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return the CPU seconds of the candidates, and of the grader's stages in the same rounds."""
+    stages: dict[str, list[float]] = {}
+
+    def watched() -> None:
+        for stage, seconds in subject.grade().cpu_seconds.items():
+            stages.setdefault(stage, []).append(seconds)
+
+    tell("warming up")
+    watched()  # the driver is compiled once per machine, and modules are imported once per process
+    stages.clear()
+    work = [replace(candidate, work=watched) if candidate.name == "grading" else candidate for candidate in candidates]
+    return rounds_of(work, rounds, tell), stages
+
+
+def _grading(subject: Subject, taken: dict[str, list[float]]) -> list[Figure]:
+    count = len(subject.cases)
+    return [
+        ratio(f"whole grading, {count} cases / G", taken["grading"], taken["G"], target=GRADING_G),
+        ratio(f"whole grading, {count} cases / V", taken["grading"], taken["V"], target=GRADING_V),
+        ratio("interpreter start and imports of `grade run` / G", taken["imports"], taken["G"], target=START_G),
+        ratio("`grade run` from the shell / G", taken["a process for all cases"], taken["G"], target=RUN_G),
+    ]
+
+
+def _stages(taken: dict[str, list[float]], stages: dict[str, list[float]]) -> FigureGroup:
+    figures = (ratio(f"{stage} / G", seconds, taken["G"]) for stage, seconds in stages.items() if any(seconds))
+    return FigureGroup("Stages of the whole grading", tuple(figures))
+
+
+def _against(subject: Subject, sample: Sequence[Case], taken: dict[str, list[float]]) -> Figure:
+    """Scale the rival, which played a sample of the cases: it compiles once, and the rest grows with the cases."""
+    scale = len(subject.cases) / len(sample)
+    whole = [compiled + scale * seconds for compiled, seconds in zip(taken["G"], taken["naive"], strict=False)]
+    name = f"naive ({len(sample)} of {len(subject.cases)} cases, scaled) / ours"
+    return ratio(name, whole, taken["grading"], target=NAIVE)
+
+
+def _processes(subject: Subject) -> Figure:
+    with sandbox.workspace() as work:
+        attempt = Attempt(lab=subject.lab, path=subject.path, cases=subject.cases, work=work)
+        for step in pipeline.STEPS:
+            attempt = step(attempt)
+    checked = attempt.observed.checked if isinstance(attempt.observed, NativeObservations) else None
+    count = checked.processes if checked is not None else 0
+    return worst("Valgrind processes of this submission", [count], target=PROCESSES)
+
+
+def _hanging(subject: Subject, tell: Tell) -> Figure:
+    """Measure the labelled submissions that never end, except attacks."""
+    paths = [path for path in subject.samples(Verdict.TIME_LIMIT_EXCEEDED) if not path.name.startswith(_ATTACK)]
+    seconds = []
+    for path in paths:
+        tell(f"hanging: {path.name}")
+        seconds.append(cpu_of(replace(subject, path=path).grade))
+    return worst(f"a hanging submission, worst of {len(paths)}: CPU seconds", seconds, target=HANG_SECONDS)
+
+
+def _python_labs(rounds: int, tell: Tell) -> list[Figure]:
+    """Divide the CPU seconds of gradings of right Python submissions by those of an interpreter that does nothing."""
+    names = [name for name in present() if LABS[name].source_name.endswith(".py")]
+    start = partial(
+        process.run,
+        [open_lab(names[0]).runtime.programs[0], "-S", "-c", "pass"],
+        cwd=Path("/"),
+        limits=Patience(),
+        environment={"PATH": os.environ["PATH"]},
+    )
+    candidates = [Candidate(name, _right_python(open_lab(name))) for name in names]
+    taken = rounds_of([*candidates, Candidate("interpreter", start)], rounds, tell)
+    starts = taken["interpreter"]
+    return [
+        ratio(f"grading of {name} / interpreter starts", taken[name], starts, target=PYTHON_STARTS) for name in names
+    ]
+
+
+def _right_python(lab: Lab) -> Callable[[], None]:
+    """Return the grading of a right submission of this lab: the first one with the label accepted."""
+    path = min((ROOT / "submissions" / lab.name / Verdict.ACCEPTED).glob(f"*/{lab.source_name}"))
+    cases = select_cases(lab, seed=lab.rubric.seed).cases
+
+    def work() -> None:
+        record = pipeline.grade(path, lab, cases)
+        assert record.verdict is Verdict.ACCEPTED, record.findings
+
+    return work
+
+
+def _efficiency(path: Path, lab_name: str, rounds: int, tell: Tell) -> Figure:
+    """Divide the wall seconds of one worker for N gradings by those of two workers for 2 N gradings."""
+    plan = grading_plan(Settings(lab=lab_name))
+    source = collect(path, plan.lab.source_name, rule="")
+    task = Task(key="", source=source, settings=plan.settings, fingerprint=plan.fingerprint, made_of=plan.made_of)
+    alone: list[float] = []
+    together: list[float] = []
+    with _warm(1, task) as one_worker, _warm(2, task) as two_workers:
+        for number in range(rounds):
+            tell(f"round {number + 1} of {rounds}: two workers")
+            for pool, count, seconds in ((one_worker, _GRADINGS, alone), (two_workers, 2 * _GRADINGS, together)):
+                before = time.monotonic()
+                _grade_all(pool, task, count)
+                seconds.append(time.monotonic() - before)
+    return best("two workers on two cores, efficiency", alone, together, target=WORKERS)
+
+
+@contextmanager
+def _warm(workers: int, task: Task) -> Iterator[Executor]:
+    """Start workers that have everything imported and loaded, as in a running batch."""
+    with ProcessPool(workers) as pool:
+        _grade_all(pool, task, 2 * workers)
+        yield pool
+
+
+def _grade_all(pool: Executor, task: Task, count: int) -> None:
+    """Let the pool grade the task `count` times."""
+    for future in [pool.submit(grade, task) for _ in range(count)]:
+        done = future.result()
+        assert done.stored is not None, done.failure

@@ -1,0 +1,268 @@
+"""The processes below the grader: the time and memory of a running program, and the end of all that it leaves.
+
+`psutil` is not used: it finds the children of a process by reading the parents of all processes of the machine. The
+kernel has a list of each process's children, and it is read fifty times a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+INTERRUPTS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+"""The signals that ask the grader to end."""
+
+LOOK = 0.02
+"""Seconds between two measurements of a program."""
+
+MOST_MEMORY = 256 << 20
+"""The most bytes of all processes of an observed program. For a correct one they and the grader use about 80 MB."""
+
+MOST_PROCESSES = 64
+"""The most processes, including dead ones whose parent has not waited for them. A correct program has three."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_MOST_SECONDS = 5.0
+_MOST_SECONDS_FOR_A_TREE = 1.0
+_PAGE = os.sysconf("SC_PAGESIZE")
+_TICK = os.sysconf("SC_CLK_TCK")
+_SLEEPS = ("S", "T", "t", "Z")
+_BLOCKED = "D"
+_GRACE = 0.25
+"""The fraction of the time used so far that a program gets in addition to answer SIGPROF, which asks where it is."""
+
+
+@contextlib.contextmanager
+def delayed_interrupts() -> Iterator[None]:
+    """Delay these signals for this thread until the end; threads and processes started within do not receive them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@cache
+def adopt_orphans() -> None:
+    """Make orphans of the programs that this process starts its own children, so that it can end them."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+os.register_at_fork(after_in_child=adopt_orphans.cache_clear)  # a forked child has to set it for itself
+
+
+class Family:
+    """This process's children while a program runs; it distinguishes the program's orphans from all other children.
+
+    Everything that the grader starts is in the grader's own session, or is the leader of a session in `_running`. So a
+    child in another session is an orphan, whatever it did to its session, its user and its environment. The exceptions
+    are children that existed before the program: other code started them.
+    """
+
+    _running: ClassVar[set[int]] = set()
+    _changing: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, start: Callable[[], int], user: int | None = None) -> None:
+        """Call `start`, which starts the program in a session of its own and returns its process id.
+
+        `user` is a user id that only this program has.
+        """
+        self._user = user
+        with self._changing:
+            self._before = set(_children())
+            self._program = start()
+            self._running.add(self._program)
+
+    def members(self) -> list[int]:
+        """Return the program, its descendants that were not reaped, and the orphans that it left to this process."""
+        left = [child for child in _children() if child != self._program and self._is_leftover(child)]
+        return [pid for first in (self._program, *left) for pid in (first, *_below(first))]
+
+    def end_leftovers(self) -> float:
+        """Kill and reap what the program left, after the program itself was reaped, and return their CPU seconds.
+
+        Each of them may leave orphans of its own, which then become children of this process; hence the loop.
+        """
+        with self._changing:
+            self._running.discard(self._program)
+            return _end_all(self._is_leftover)
+
+    def _is_leftover(self, child: int) -> bool:
+        try:
+            session = os.getsid(child)
+            if session == self._program or (
+                self._user is not None and Path(f"/proc/{child}").stat().st_uid == self._user
+            ):
+                return True
+        except OSError:
+            return False
+        return session != os.getsid(0) and session not in self._running and child not in self._before
+
+
+def _end_all(is_leftover: Callable[[int], bool]) -> float:
+    deadline = time.monotonic() + _MOST_SECONDS
+    spent = 0.0
+    while time.monotonic() < deadline:
+        children = [*filter(is_leftover, _children())]
+        if not children:
+            break
+        for child in children:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                usage = os.wait4(child, 0)[2]
+                spent += usage.ru_utime + usage.ru_stime
+    return spent
+
+
+def end_tree(root: int) -> None:
+    """Kill a child of this process that adopts orphans, and everything that it has started, whatever they do.
+
+    It is stopped first, so that it starts nothing more, and keeps the orphans below it until they are dead.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(root, signal.SIGSTOP)
+        deadline = time.monotonic() + _MOST_SECONDS_FOR_A_TREE
+        while (left := [*filter(_lives, _below(root))]) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+        os.kill(root, signal.SIGKILL)
+
+
+def _below(root: int) -> Iterator[int]:
+    for child in _children(root):
+        yield child
+        yield from _below(child)
+
+
+def _lives(process: int) -> bool:
+    """Whether a process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def _children(parent: int | str = "self") -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{parent}/task").iterdir():
+            with contextlib.suppress(OSError):
+                yield from map(int, (task / "children").read_text().split())
+
+
+class Watchdog:
+    """The time of a program and its children since its last output: CPU time, and time in which all of them sleep.
+
+    Time spent waiting for a processor does not count, so no program counts as inactive because the machine is busy.
+    Time in which the kernel makes all of them wait, such as for a disk, does not show that they are inactive either; it
+    can count in the total.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        members: Callable[[], Sequence[int]],
+        *,
+        most: float,
+        at_start: float,
+        in_all: float | None = None,
+        blocked_counts: bool = False,
+        wrapped: bool = False,
+    ) -> None:
+        """Allow `most` seconds between two outputs, `at_start` seconds before the first one, and `in_all` in total.
+
+        `blocked_counts`: the total includes time in which the kernel makes all processes wait.
+        `members` returns all processes of the program. `wrapped`: SIGPROF goes to the children of `pid`, not to `pid`.
+        """
+        self.pid = pid
+        self.members = members
+        self.wrapped = wrapped
+        self.most = most
+        self.allowed = at_start
+        self.seconds = 0.0
+        self.cpu = 0.0
+        self.looked = time.monotonic()
+        self.asked = False
+        self.in_all = math.inf if in_all is None else in_all
+        self.blocked_counts = blocked_counts
+        self.whole = 0.0
+        self.memory = 0
+        self.processes = 0
+
+    @property
+    def too_slow(self) -> bool:
+        """Whether the program used more than its total time."""
+        return self.whole > self.in_all
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the program has more memory, or more processes, than any program needs."""
+        return self.memory > MOST_MEMORY or self.processes > MOST_PROCESSES
+
+    @property
+    def due(self) -> float:
+        """Seconds to the next measurement; output does not make it earlier, because it shows that the program runs."""
+        return self.looked + LOOK - time.monotonic()
+
+    def end(self, *, heard: bool) -> bool:
+        """Whether to end the program. If it is inactive, SIGPROF first asks where it is. `heard`: output just came."""
+        now = time.monotonic()
+        passed = now - self.looked
+        if heard and not self.asked:
+            self.seconds, self.allowed = 0.0, self.most
+        if passed < LOOK:
+            return False
+        self.looked = now
+        used, blocked = self._used(passed)
+        self.seconds += used
+        self.whole += used + blocked
+        if self.too_slow or self.too_large:
+            return True
+        if self.seconds < self.allowed:
+            return False
+        if self.asked:
+            return True
+        self.asked = True
+        self.allowed = self.seconds * (1 + _GRACE)
+        for pid in list(_children(self.pid)) if self.wrapped else [self.pid]:
+            os.kill(pid, signal.SIGPROF)
+        return False
+
+    def _used(self, passed: float) -> tuple[float, float]:
+        """Return the seconds that the processes used since the last measurement, `passed` wall-clock seconds ago.
+
+        The second number is the seconds in which they were blocked, where these count.
+        """
+        seen = list(_states(self.members()))
+        self.processes = len(seen)
+        before, self.cpu = self.cpu, sum(cpu for _, cpu, _ in seen)
+        self.memory = sum(memory for _, _, memory in seen)
+        used = max(0.0, self.cpu - before)  # negative when a child is gone
+        idle = min(passed, 2 * LOOK)  # if more passed, the grader itself waited too
+        states = {state for state, _, _ in seen}
+        if not states or not states <= {*_SLEEPS, _BLOCKED}:
+            return used, 0.0
+        if _BLOCKED not in states:
+            return used + idle, 0.0
+        return used, idle if self.blocked_counts else 0.0
+
+
+def _states(pids: Sequence[int]) -> Iterator[tuple[str, float, int]]:
+    """Yield for each existing process: state, CPU seconds (children that it waited for included), bytes of memory."""
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        yield fields[0], sum(map(int, fields[11:15])) / _TICK, int(fields[21]) * _PAGE

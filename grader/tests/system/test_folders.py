@@ -1,0 +1,246 @@
+"""Private folders know whose they are and are swept; the cache is in the user's folder, or under TMPDIR."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grader.core.errors import DriverError
+from grader.system import folders, sandbox
+from grader.tests.support.command import FEW, ROOT, SAMPLES, environment, grade
+from grader.tests.support.confined import as_root
+
+_OURS = (os.geteuid(),)
+_HOLDING = """
+import os, sys, time
+from grader.system.folders import private_folder
+with private_folder(None) as folder:
+    (folder / "deep" / "shut").mkdir(parents=True)
+    (folder / "deep" / "shut" / "file").write_bytes(b"x" * 1000)
+    (folder / "deep").chmod(0)
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder of the test's own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def _holder(temporary: Path) -> tuple[subprocess.Popen[str], Path]:
+    """Another process with a private folder there."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLDING],
+        cwd=ROOT,
+        env=environment(TMPDIR=str(temporary)),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_a_killed_graders_folder_is_swept(temporary: Path) -> None:
+    """Not while it lives; at once when it is dead, whatever is in it."""
+    process, folder = _holder(temporary)
+    folders.remove_abandoned(_OURS)
+    in_use = folder.is_dir()
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)
+    left = folder.is_dir()
+    folders.remove_abandoned(_OURS)
+
+    assert (in_use, left, list(temporary.iterdir())) == (True, True, [])
+
+
+def test_a_folder_that_somebody_holds_is_not_swept(temporary: Path) -> None:
+    """In another container its process has another number; the lock is the same."""
+    held = temporary / f"grade-999999999-1-{'0' * 16}"
+    held.mkdir()
+    lock = os.open(held, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    folders.remove_abandoned(_OURS)
+    in_use = held.is_dir()
+    os.close(lock)
+    folders.remove_abandoned(_OURS)
+
+    assert (in_use, held.exists()) == (True, False)
+
+
+def test_a_number_that_was_given_anew_is_another_process(temporary: Path) -> None:
+    """The name says when its owner began."""
+    dead = temporary / f"grade-{os.getpid()}-1-{'0' * 16}"
+    dead.mkdir()
+    with folders.private_folder(None) as folder:
+        folders.remove_abandoned(_OURS)
+
+        assert folder.is_dir()
+    assert list(temporary.iterdir()) == []
+
+
+@as_root
+def test_what_belongs_to_others_is_not_swept(temporary: Path) -> None:
+    """Nor what has another name, is no folder, or only leads to one."""
+    others = temporary / f"grade-999999999-1-{'1' * 16}"
+    others.mkdir()
+    os.chown(others, 12345, 12345)
+    target = temporary / "target"
+    target.mkdir()
+    (temporary / f"grade-999999999-1-{'2' * 16}").symlink_to(target)
+    (temporary / f"grade-999999999-1-{'3' * 16}").write_text("a file", encoding="utf-8")
+    (temporary / "grade-mine").mkdir()
+    before = sorted(temporary.iterdir())
+    folders.remove_abandoned(_OURS)
+
+    assert sorted(temporary.iterdir()) == before
+
+
+@as_root
+def test_a_folder_whose_user_still_runs_something_waits(temporary: Path) -> None:
+    """He could put a link where we remove; when he is done it goes."""
+    user = 61_999
+    folder = temporary / f"grade-999999999-1-{'4' * 16}"
+    folder.mkdir()
+    os.chown(folder, user, user)
+    process = subprocess.Popen(["sleep", "60"], user=user, group=user)
+    folders.remove_abandoned((user,))
+    waited = folder.is_dir()
+    process.kill()
+    process.wait()
+    folders.remove_abandoned((user,))
+
+    assert (waited, folder.exists()) == (True, False)
+
+
+def test_a_grader_sweeps_when_it_begins(temporary: Path) -> None:
+    """Before its own first folder, without being asked."""
+    process, folder = _holder(temporary)
+    process.kill()
+    process.communicate(timeout=20)
+    sandbox._swept.cache_clear()
+    with sandbox.workspace() as work:
+        assert list(temporary.iterdir()) == [work.folder]
+    assert not folder.exists()
+
+
+def test_many_left_folders_cost_no_time(temporary: Path) -> None:
+    """93 were found after 77 kills."""
+    for number in range(200):
+        (temporary / f"grade-999999999-1-{number:016x}").mkdir()
+    started = time.monotonic()
+    folders.remove_abandoned(_OURS)
+
+    assert list(temporary.iterdir()) == []
+    assert time.monotonic() - started < 10
+
+
+_NOWHERE = "/proc/home"
+"""A home that nobody can make, root included."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder under TMPDIR, for a user without a home; it does not exist yet."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", _NOWHERE)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"paged-kv-grader-{os.geteuid()}"
+
+
+def test_a_user_without_a_home_grades() -> None:
+    """In a private folder under TMPDIR; `grade doctor` says so."""
+    with tempfile.TemporaryDirectory() as temporary:
+        Path(temporary).chmod(0o755)  # students' programs run as another user
+        variables = {"HOME": _NOWHERE, "XDG_CACHE_HOME": "", "TMPDIR": temporary, "COLUMNS": "400"}
+        graded = grade("run", SAMPLES / "accepted" / "yoda_crlf", *FEW, variables=variables)
+        checked = grade("doctor", variables=variables)
+        place = Path(temporary, f"paged-kv-grader-{os.geteuid()}")
+
+        assert (graded.code, checked.code) == (0, 0), graded.all + checked.all
+        assert place.stat().st_mode & 0o777 == 0o700
+        assert len([*place.glob("*/confine")]) == 1
+        assert f"cache: {place}, because {_NOWHERE}/.cache/paged-kv-grader cannot be written; XDG" in checked.out
+
+
+def test_a_folder_is_made_once_for_its_user_alone(place: Path) -> None:
+    """And used again."""
+    umask = os.umask(0)
+    try:
+        made = folders.cached([b"x"], lambda folder: (folder / "y").touch())
+    finally:
+        os.umask(umask)
+
+    assert (made.parent, place.stat().st_mode & 0o777) == (place, 0o700)
+    assert folders.cached([b"x"], lambda _: pytest.fail("made twice")) == made
+
+
+def test_a_home_that_cannot_be_written_any_more_is_still_read(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what is not there yet is made elsewhere."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    before = folders.cached([b"x"], lambda _: None)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    assert before.is_relative_to(home)
+    assert folders.cached([b"x"], lambda _: None) == before
+    assert folders.cached([b"y"], lambda _: None).parent == place
+
+
+def test_a_user_without_a_name_has_the_folder_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as a number."""
+
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobody)
+    monkeypatch.setattr(folders, "_is_there", lambda _: False)
+
+    assert folders.cache_folder() == place
+
+
+def _link(place: Path) -> None:
+    (place.parent / "elsewhere").mkdir(mode=0o700)
+    place.symlink_to("elsewhere")
+
+
+def _open(place: Path) -> None:
+    place.mkdir()
+    place.chmod(0o750)
+
+
+def _anothers(place: Path) -> None:
+    place.mkdir(mode=0o700)
+    os.chown(place, 61_000, 61_000)
+
+
+@pytest.mark.parametrize("plant", [_link, _open, pytest.param(_anothers, marks=as_root)])
+def test_a_planted_folder_is_refused(place: Path, plant: Callable[[Path], None]) -> None:
+    """What is in it would be linked into graded programs."""
+    plant(place)
+    with pytest.raises(DriverError, match=re.escape(f"{place} is not a folder of this user alone; remove it, or set")):
+        folders.cache_folder()
+
+
+def test_a_folder_that_others_can_replace_is_refused(place: Path) -> None:
+    """Unlike /tmp, where only its owner renames a folder."""
+    place.parent.chmod(0o777)
+    with pytest.raises(DriverError, match="other users can replace what is in"):
+        folders.cache_folder()
+    place.parent.chmod(0o1777)
+
+    assert folders.cache_folder() == place
