@@ -14,7 +14,7 @@ from grader.core.case import Case, Grammar
 from grader.core.chart import Chart
 from grader.core.judgement import Judgement
 from grader.core.model import ModelFactory
-from grader.core.picture import Part
+from grader.core.picture import StatePart
 from grader.core.rubric import Rubric
 from grader.runtime.protocol import GradingOptions, Runtime
 from reference.operation import Operation, Trace
@@ -105,10 +105,8 @@ class Lab:
     notation: Mapping[str, str] = field(default_factory=dict)
     """The meaning of the short words in operations and replies, for a report's readers; `@2` stands for all numbers."""
     describe_poke: Callable[[Operation], str] = str
-    draw: Callable[[dict[str, Any]], Iterable[str]] | None = None
-    """A described record as lines of rich markup, for `grade explain`; None: the picture, as text."""
-    picture: Callable[[dict[str, Any]], Iterable[Part]] = lambda _: ()
-    """A described record as parts of a picture, for reports that draw."""
+    picture: Callable[[dict[str, Any]], Iterable[StatePart]] = lambda _: ()
+    """A described record as parts of a picture, for reports that draw and for `grade explain`."""
     charts: Charts | None = None
     """The charts of a run."""
     labels_hold: Callable[[], bool] = lambda: True

@@ -66,6 +66,12 @@ class Model(Protocol):
         when nothing follows from what is left, `CannotPoke` when a poke does not fit.
         """
 
+    def compared(self) -> bytes:
+        """The record with which the operation that was judged last was compared: every place where the program's own
+        record differs from it is one that `judge` calls wrong, or follows from a wrong reply. Raises `CannotGoOn` when
+        there is no such record.
+        """
+
     def describe(self, record: bytes) -> dict[str, object]:
         """The record, readable: plain values by their names in the handout. Raises `CannotGoOn` when it is none."""
 

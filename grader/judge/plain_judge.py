@@ -132,6 +132,10 @@ class PlainModel:
             broken=tuple(self._broken(state or {}, after["state"])) if differences else (),
         )
 
+    def compared(self) -> bytes:
+        """The reply and the state that the oracle had after the operation that was judged last."""
+        return self.record()
+
     def describe(self, record: bytes) -> dict[str, object]:
         """The decoded record."""
         return _decoded(record)

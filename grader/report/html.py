@@ -10,7 +10,6 @@ from grader.core.losses import hidden_losses
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, Finding, Outcome, SourceLine, StepShown, Tool, Verdict, Visibility
 from grader.report.document import Document, View, web_page
-from grader.report.drawn import DrawnScene, drawn
 from grader.report.excerpt import coloured
 from grader.report.footer import graded_how, repro_name
 from grader.report.hidden import hidden_head, sentences, titles, what_to_do
@@ -27,6 +26,7 @@ from grader.report.phrases import (
     result_of,
     withheld_of,
 )
+from grader.report.picture import DrawnScene, drawn
 from grader.report.progress import STAGE_WORDS, asked_now, by_task, how_to_begin, is_next, is_unfinished
 from grader.report.start_here import focus, what_it_means
 from grader.report.trace import FULL, besides, call_at, notation_of, place_of

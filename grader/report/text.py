@@ -12,7 +12,6 @@ from functools import partial
 
 from grader.core.record import Record
 from grader.core.verdict import Audience, Cause, RuleScore, Tool, Verdict
-from grader.report.charts import show_charts
 from grader.report.document import Document
 from grader.report.escape import escape_lines
 from grader.report.footer import MORE, footer, graded_briefly, reproduce
@@ -31,7 +30,7 @@ from grader.report.phrases import (
 )
 from grader.report.progress import asked_now, how_far, how_far_briefly, is_unfinished
 from grader.report.start_here import Focus, focus, start_here
-from grader.report.states import show_states
+from grader.report.text_picture import show_charts, show_states
 from grader.report.trace import FULL, Fold, call_at, called_from, legend, place_of, show_case, show_trace
 
 _SCREEN = 68

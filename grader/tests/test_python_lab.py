@@ -298,7 +298,7 @@ def test_states_are_explained_and_the_machine_is_looked_at() -> None:
         traces = grade("explain", "--lab", "toy", "random/many")
         looked = grade("doctor")
 
-    assert "free boxes, first to last: 0 1 2" in explained.out
+    assert "free boxes, first to last   0 1 2" in explained.out
     assert "changed: word red" in explained.out
     assert "200 random traces of 40 operations" in traces.out
     assert "a whole grading of toy: works" in looked.out

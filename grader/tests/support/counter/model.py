@@ -74,6 +74,10 @@ class Counter:
             expected=expected, actual=Reply(text=str(wrong[0]), refused=wrong[0] == -1), differences=differences
         )
 
+    def compared(self) -> bytes:
+        """The reply and the total after the operation that was judged last."""
+        return self.record()
+
     def describe(self, record: bytes) -> dict[str, object]:
         """The total by its name."""
         self.restore(record)
