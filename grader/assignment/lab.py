@@ -91,7 +91,7 @@ number is that of the operation to look at, from 1."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """An assignment. `grader.labs.load_lab` makes it of what its author gives and of the files in its folder of cases.
+    """An assignment. `grader.labs.lab_files` makes it of what its author gives and of the files in its folder of cases.
 
     Another assignment is another instance of this class.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from grader.classroom.fingerprint import grading_plan
 from grader.core.errors import CannotStart, ExitCode, GraderError
 from grader.core.verdict import Verdict
 from grader.labs import open_lab, present
-from grader.runtime.options import DEFAULTS
+from grader.runtime.protocol import DEFAULTS
 from grader.system import build_cache, sandbox, tools
 from grader.system.confine.machine import machine
 

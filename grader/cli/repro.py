@@ -28,7 +28,7 @@ from grader.core.picture import Drawing
 from grader.core.record import Record, write
 from grader.core.verdict import Finding, Outcome, Tool
 from grader.report.phrases import result_of
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 
 _WIDEST = 100
 """Of a comment in a program."""

@@ -25,7 +25,7 @@ from grader.core.case import Case
 from grader.core.errors import UsageError
 from grader.core.sanitize import one_line
 from grader.labs import LABS, open_lab, present
-from grader.runtime.options import DEFAULTS, GradingOptions
+from grader.runtime.protocol import DEFAULTS, GradingOptions
 from grader.system.sandbox import LEVELS
 
 _MOST_BYTES = 20 << 20

@@ -20,7 +20,7 @@ from grader.core.verdict import Tool, Verdict, Visibility
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS, grade
 from grader.runtime.native import replay
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
 from grader.tests.support.command import SAMPLES
 from grader.tests.support.programs import changed, first_case, graded_text, made, right, second_case

@@ -17,7 +17,7 @@ from grader.core.optional_stages import OptionalStages
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import NOT_IMPORTED, Verdict
 from grader.report import FORMATS, View
-from grader.runtime.python.endings import ending
+from grader.runtime.python.process import ending
 from grader.system import sandbox
 from grader.system.budget import Budget
 from grader.system.time_limits import TimeLimits
@@ -234,7 +234,7 @@ def test_imports_that_use_up_all_time_are_told_so() -> None:
     """A case for which no time is left says what to do about it."""
     end = ending("take", "shelf.py", error=None, asked=None, end={"no_time": True}, slow_import=True)
 
-    assert "imports of shelf.py that are far too slow" in end.sentence
+    assert "shelf.py takes so long to import" in end.sentence
     assert "if __name__ == '__main__'" in end.sentence
 
 

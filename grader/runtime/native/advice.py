@@ -30,8 +30,7 @@ from grader.runtime.native.replay import WATCH, replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
 from grader.runtime.native.symptoms import lost_natively
 from grader.runtime.observation import Played
-from grader.runtime.program import Built
-from grader.runtime.protocol import Advised
+from grader.runtime.protocol import Advised, Built
 from grader.system.sandbox import Workspace
 
 UNDEFINED_BEHAVIOUR = "undefined-behaviour"

@@ -21,9 +21,7 @@ from grader.runtime.native.native_played import ALLOCATED, BlockEvent, HeapEvent
 from grader.runtime.native.project import Driver, native_program
 from grader.runtime.native.replay import replay
 from grader.runtime.native.symbolize import Lines, source_lines, stack_of
-from grader.runtime.program import Built
-from grader.runtime.protocol import Unplaced
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.protocol import Built, Named, Place, Unplaced
 from grader.system.sandbox import Workspace
 
 _NEAR = 3
@@ -229,7 +227,7 @@ def _used(report: _Report, lines: Lines) -> Named | None:
     sentence = (
         f"At {line[0]} it uses memory that was freed{at}. Read what is still needed, such as next, before the free."
     )
-    return Named(lines=line, said=sentence, explains_all=True)
+    return Named(lines=line, sentence=sentence, explains_all=True)
 
 
 def _stored(report: _Report, difference: Difference, lines: Lines, *, right: frozenset[_Store]) -> Named:
@@ -251,10 +249,10 @@ def _store_of(report: _Report, difference: Difference, lines: Lines, *, right: f
             return Named(lines=line)
         if (report.stores[word], report.value(word)) not in right:
             return Named(lines=line, stored=True)
-        return Named(said=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
+        return Named(sentence=f"This call stores {difference.actual} there, at {line[0]}, and nothing else after it.")
     if difference.facet == "list" or not _was_left(report, difference):  # which link, a reader could not tell
         return Named()
-    return Named(said=f"This call never stores to {difference.in_words}.")
+    return Named(sentence=f"This call never stores to {difference.in_words}.")
 
 
 def _was_left(report: _Report, difference: Difference) -> bool:
@@ -307,7 +305,7 @@ def return_taken(way: Sequence[int], lines: Lines, text: Sequence[str], *, refus
         return Named(lines=(line,))
     line, helper = _jump(call, text) or line, call.helper
     decided = helper is not None and helper.function != line.function and call.since <= _NEAR
-    return Named(lines=(line,), said=_return_sentence(helper) if helper is not None and decided else "")
+    return Named(lines=(line,), sentence=_return_sentence(helper) if helper is not None and decided else "")
 
 
 def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named:
@@ -315,7 +313,7 @@ def before_crash(way: Sequence[int], lines: Lines, text: Sequence[str]) -> Named
     inside = _followed(way, lines, text)[-1]
     if inside.helper is None or inside.since > _NEAR:
         return Named()
-    return Named(said=_return_sentence(inside.helper))
+    return Named(sentence=_return_sentence(inside.helper))
 
 
 def _return_sentence(helper: SourceLine) -> str:

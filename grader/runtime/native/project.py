@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.core.case import Signature
 from grader.core.model import ModelFactory
-from grader.runtime.program import Program
+from grader.runtime.protocol import Program
 from grader.system.sandbox import Workspace
 from reference.operation import Trace
 

@@ -27,7 +27,7 @@ from grader.core.errors import DriverError, TooBusy
 from grader.core.verdict import Visibility
 from grader.runtime.native.native_played import Fault, NativePlayed, NativeReplayed, NativeStep, Remark, block_event
 from grader.runtime.native.project import Driver, NativeProgram
-from grader.runtime.visibility import by_visibility
+from grader.runtime.runs import by_visibility
 from grader.system.process import MOST_CHANNEL
 from grader.system.sandbox import RUN_LIMITS, Workspace
 from grader.system.time_limits import TIME_LIMITS, TimeLimits

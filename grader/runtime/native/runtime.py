@@ -11,7 +11,6 @@ from grader.core.case import Case
 from grader.core.optional_stages import OptionalStage, OptionalStages
 from grader.core.verdict import Tool
 from grader.runtime.comparison import Comparison
-from grader.runtime.confirm import run_confirmed
 from grader.runtime.native.advice import look_for_advice
 from grader.runtime.native.compile.build import build, build_sanitized, build_with_lines
 from grader.runtime.native.compile.toolchain import GCC, OBJCOPY, known_good_program
@@ -31,10 +30,8 @@ from grader.runtime.native.valgrind.memcheck import (
 )
 from grader.runtime.native.valgrind.memory_faults import Allowed, Checked, allowed_spans
 from grader.runtime.observation import Played, Replayed
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built, Program
-from grader.runtime.protocol import Advised, Observations, Unplaced
-from grader.runtime.visibility import by_visibility
+from grader.runtime.protocol import Advised, Built, GradingOptions, Observations, Program, Unplaced
+from grader.runtime.runs import by_visibility, run_confirmed
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
 from grader.system.tools import NeededTool

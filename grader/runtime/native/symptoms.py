@@ -33,7 +33,7 @@ from grader.runtime.native.project import Driver, NativeProgram
 from grader.runtime.native.replay import WATCH, replay
 from grader.runtime.native.symbolize import Lines, stack_of
 from grader.runtime.native.valgrind.memory_faults import TOOL, Checked, MemoryFault
-from grader.runtime.source_lines import Culprit, Place
+from grader.runtime.protocol import Culprit, Place
 from grader.system.sandbox import Workspace
 
 

@@ -17,7 +17,7 @@ from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.record import from_json
 from grader.runtime.observation import Replayed
-from grader.runtime.program import Program
+from grader.runtime.protocol import Program
 from grader.system.sandbox import Workspace
 from grader.tests.support.command import Said, grade
 from grader.tests.support.counter.runtime import ShellRuntime

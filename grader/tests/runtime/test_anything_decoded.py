@@ -31,8 +31,7 @@ from grader.runtime.native.runtime import NativeObservations
 from grader.runtime.native.symbolize import Lines, lines_at
 from grader.runtime.native.symptoms import heap_use, stacks_of
 from grader.runtime.native.valgrind.reports import read
-from grader.runtime.program import Built
-from grader.runtime.source_lines import Named, Place
+from grader.runtime.protocol import Built, Named, Place
 from grader.system import sandbox
 from grader.system.process import Command, Completed
 from grader.system.sandbox import Workspace

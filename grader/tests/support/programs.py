@@ -29,7 +29,7 @@ from grader.runtime.native.native_played import NativePlayed, NativeStep
 from grader.runtime.native.runtime import NativeObservations, NativeRuntime
 from grader.runtime.native.symptoms import heap_use
 from grader.runtime.native.valgrind.memory_faults import Checked
-from grader.runtime.options import GradingOptions
+from grader.runtime.protocol import GradingOptions
 from grader.system import sandbox
 from grader.system.budget import Budget
 from grader.system.time_limits import TIME_LIMITS, TimeLimits

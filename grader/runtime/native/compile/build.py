@@ -30,7 +30,7 @@ from grader.runtime.native.scan.rejected import (
     program_findings,
     unneeded_calls_advice,
 )
-from grader.runtime.program import Built
+from grader.runtime.protocol import Built
 from grader.system import tools
 from grader.system.sandbox import COMPILE_LIMITS, Workspace
 

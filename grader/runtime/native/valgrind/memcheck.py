@@ -32,8 +32,8 @@ from grader.runtime.native.replay import plan
 from grader.runtime.native.valgrind.memory_faults import Allowed, Checked, Classified, Contract, MemoryFault
 from grader.runtime.native.valgrind.one_process import ValgrindRun, run_once
 from grader.runtime.native.valgrind.reports import RunProgress
-from grader.runtime.source_lines import Place
-from grader.runtime.visibility import by_visibility
+from grader.runtime.protocol import Place
+from grader.runtime.runs import by_visibility
 from grader.system.budget import Budget
 from grader.system.sandbox import Workspace
 

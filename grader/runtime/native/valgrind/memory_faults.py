@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from grader.core.model import Access, ModelFactory, Span
 from grader.core.verdict import SourceLine
 from grader.runtime.comparison import Comparison
-from grader.runtime.source_lines import Place
+from grader.runtime.protocol import Place
 
 TOOL = "Valgrind"
 """The checker's name, as reports write it."""

@@ -27,7 +27,7 @@ from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
 from grader.runtime.native.replay import FrameKind, HarnessFrame
 from grader.runtime.native.valgrind.memory_faults import MemoryFault, Unfreed
-from grader.runtime.source_lines import Place
+from grader.runtime.protocol import Place
 
 _COUNT = struct.Struct("<i")
 

@@ -19,8 +19,7 @@ from grader.core.record import Record
 from grader.core.verdict import Finding, Verdict
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.project import FLAGS
-from grader.runtime.options import GradingOptions
-from grader.runtime.program import Built
+from grader.runtime.protocol import Built, GradingOptions
 from grader.system import process
 from grader.system.confine.machine import machine
 from grader.system.process import Patience

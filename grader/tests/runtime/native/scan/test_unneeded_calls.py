@@ -17,7 +17,7 @@ from grader.labs.paged_kv.lab import lab
 from grader.report.text import render
 from grader.runtime.native.project import native_program
 from grader.runtime.native.scan import libc_names
-from grader.runtime.program import Built, Program
+from grader.runtime.protocol import Built, Program
 from grader.system import process
 from grader.system.process import Patience
 from grader.system.sandbox import workspace

@@ -19,7 +19,7 @@ from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.valgrind import memcheck as memory, one_process as module
 from grader.runtime.native.valgrind.memory_faults import Checked
 from grader.runtime.native.valgrind.one_process import ValgrindRun
-from grader.runtime.program import Program
+from grader.runtime.protocol import Program
 from grader.system import sandbox
 from grader.system.sandbox import Workspace
 from grader.tests.support.programs import (

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from grader.labs.offload.device.dense import Array, rows_of_fill
-from grader.labs.offload.judging.replay import Log, Replay
-from grader.labs.offload.judging.rows import agreeing, contents_of, held
-from grader.labs.offload.judging.sentences import CPU, DECODE, RING, Wrong
+from grader.labs.offload.dense import Array, rows_of_fill
+from grader.labs.offload.replay import CPU, DECODE, RING, Log, Replay, agreeing, contents_of, held
+from grader.labs.offload.sentences import Wrong
 
 _PARTS = {**dict.fromkeys(CPU, "cpu"), **dict.fromkeys(RING, "ring"), **dict.fromkeys(DECODE, "decode")}
 _MOST_SHOWN = 3
@@ -30,8 +29,11 @@ class EngineCase:
     def __post_init__(self) -> None:
         """Begin with garbage everywhere."""
         config = self.replay.config
-        cpu = config.num_layers * config.num_cpu_blocks * config.block_size
-        sizes = (cpu, config.num_kv_buffers * config.max_seq_len, config.num_layers * config.block_size)
+        sizes = (
+            config.num_layers * config.cpu_rows,
+            config.num_kv_buffers * config.max_seq_len,
+            config.num_layers * config.block_size,
+        )
         for names, rows in zip((CPU, RING, DECODE), sizes, strict=True):
             for name in names:
                 self.known[name] = np.full((rows, config.kv_width), np.nan)
@@ -66,21 +68,15 @@ class EngineCase:
         if not 0 <= start < config.block_size:
             return
         pairs = [(layer, row) for layer in range(config.num_layers) for row in range(start, config.block_size)]
-        places = [self._cpu(layer, block, row) for layer, row in pairs]
+        places = [config.cpu_row(layer, block, row) for layer, row in pairs]
         for name, source in zip(CPU, DECODE, strict=True):
             self._put(name, places, self.known[source][[layer * config.block_size + row for layer, row in pairs]])
 
     def follow(self, name: str, arguments: Sequence[object]) -> None:
         """Do an operation; one that touches no memory does nothing."""
         self.touched.clear()
-        follows: dict[str, Callable[..., None]] = {
-            "offload": self.offload,
-            "load": self.load,
-            "store": self.store,
-            "flush": self.flush,
-        }
-        if name in follows:
-            follows[name](*arguments)
+        if name in ("offload", "load", "store", "flush"):
+            getattr(self, name)(*arguments)
 
     def compare(self, log: Log) -> tuple[list[tuple[str, Wrong]], bool]:
         """What is known and does not lie there, and whether the last operation left a buffer that it had to write.
@@ -113,8 +109,8 @@ class EngineCase:
 
     def _places(self, layer: int, ids: Sequence[int], tokens: int) -> list[int]:
         """The CPU rows of tokens in some blocks."""
-        size = self.replay.config.block_size
-        return [self._cpu(layer, ids[token // size], token % size) for token in range(tokens)]
+        config, size = self.replay.config, self.replay.config.block_size
+        return [config.cpu_row(layer, ids[token // size], token % size) for token in range(tokens)]
 
     def _filled(self, rows: int) -> tuple[Array, Array]:
         """The rows that the driver filled for a call: keys and values."""
@@ -122,16 +118,12 @@ class EngineCase:
         width = self.replay.config.kv_width
         return rows_of_fill(2 * self.fills - 1, rows, width), rows_of_fill(2 * self.fills, rows, width)
 
-    def _cpu(self, layer: int, block: int, row: int) -> int:
-        config = self.replay.config
-        return (layer * config.num_cpu_blocks + block) * config.block_size + row
-
     def _place(self, name: str, row: int) -> str:
         """A row in the words of the handout."""
         config = self.replay.config
         if name in RING:
             return f"token {row % config.max_seq_len} in buffer {row // config.max_seq_len}"
-        layer, rest = divmod(row, config.block_size * (config.num_cpu_blocks if name in CPU else 1))
+        layer, rest = divmod(row, config.cpu_rows if name in CPU else config.block_size)
         block, rest = divmod(rest, config.block_size)
         where = f" of block {block}" if name in CPU else ""
         return f"row {rest}{where} of layer {layer}"

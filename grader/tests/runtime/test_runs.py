@@ -9,11 +9,11 @@ import pytest
 
 from grader.core.errors import DriverError, OutOfRoom
 from grader.core.verdict import Verdict
-from grader.runtime.confirm import run_confirmed
 from grader.runtime.native import runtime
 from grader.runtime.native.native_played import NativeReplayed
 from grader.runtime.native.replay import replay
-from grader.runtime.program import Program
+from grader.runtime.protocol import Program
+from grader.runtime.runs import run_confirmed
 from grader.system import capacity, sandbox
 from grader.system.sandbox import Workspace
 from grader.tests.support.programs import POSIX, around, first_case, graded_text, native, right, second_case

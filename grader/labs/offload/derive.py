@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from grader.labs.offload.device.device import VALUE_BYTES, Config, Span
-from grader.labs.offload.judging.engine_case import EngineCase
-from grader.labs.offload.judging.lanes import lanes
-from grader.labs.offload.judging.replay import Log, Replay, Stopped, numbers_of
-from grader.labs.offload.judging.runner_case import IDLE, Before, Finding, RunnerCase, loads_of
-from grader.labs.offload.judging.sentences import Wrong, facet_of_race, garbage, race
-from grader.runtime.python.derived import Derived, DerivedStep
+from grader.labs.offload.device import VALUE_BYTES, LoggedCall, ModelSizes, RowSpan
+from grader.labs.offload.engine_case import EngineCase
+from grader.labs.offload.races import Race
+from grader.labs.offload.replay import CPU, DECODE, RING, CannotJudge, Log, Replay, numbers_of
+from grader.labs.offload.runner_case import IDLE, Before, Finding, RunnerCase, loads_of
+from grader.labs.offload.sentences import Wrong, facet_of_race, garbage, race
+from grader.runtime.python.table import Derived, DerivedStep
 from reference.operation import Operation
 
 _WORKSPACE, _RING = ("race_free", "race_workspace"), ("race_reload", "race_ring")
@@ -44,25 +44,25 @@ _JUDGED = {
 }
 """What a call did not do, or an engine's call that did nothing, and the parts that are not judged then: a program that
 does nothing has no race."""
-_WRITTEN = {"offloaded": ("k_cache_cpu", "v_cache_cpu"), "stored": ("decode_k_buffer", "decode_v_buffer")}
+_WRITTEN = {"offloaded": CPU, "stored": DECODE}
 """A runner's call that wrote into these buffers did so much of its work, if at wrong places."""
 
 
 def derive(operations: Sequence[Operation], records: Sequence[Mapping[str, Any]]) -> Derived:
     """Return the states of a case."""
-    case = _Case()
+    case = _DerivedCase()
     steps: list[DerivedStep] = []
     with np.errstate(all="ignore"):
         for operation, record in zip(operations, records, strict=False):
             try:
                 steps.append(case.take(operation, record))
-            except Stopped as stopped:
+            except CannotJudge as stopped:
                 return Derived(steps, str(stopped), (stopped.line,) if stopped.line else ())
     return Derived(steps)
 
 
 @dataclass(slots=True)
-class _Case:
+class _DerivedCase:
     """What the grader knows of a case so far."""
 
     kind: str = ""
@@ -79,10 +79,10 @@ class _Case:
     """The most bytes beyond the storage in the last call, and how many are allowed."""
 
     def take(self, operation: Operation, record: Mapping[str, Any]) -> DerivedStep:
-        """Return the state after an operation. Raises `Stopped`."""
+        """Return the state after an operation. Raises `CannotJudge`."""
         raw, reply = record.get("state"), record.get("reply")
         if not isinstance(raw, dict) or not isinstance(reply, dict):
-            raise Stopped("what it reports is no state")
+            raise CannotJudge("its report is not a state")
         accepted = "raised" not in reply
         if operation.name in ("manager", "engine", "runner") and accepted:
             self._begin(operation)
@@ -126,7 +126,7 @@ class _Case:
         self.kind, self.settings = operation.name, [*operation.numbers]
         self.lengths, self.running = {}, []
         if self.kind != "manager":
-            self.replay = Replay(Config(**dict(zip(_SETTINGS, operation.numbers, strict=True))))
+            self.replay = Replay(ModelSizes(**dict(zip(_SETTINGS, operation.numbers, strict=True))))
             self.engine = EngineCase(self.replay) if self.kind == "engine" else None
             self.runner = RunnerCase(self.replay) if self.kind == "runner" else None
 
@@ -164,14 +164,11 @@ class _Case:
         findings = self._content(operation, log, raw, prepared) if accepted else []
         if self.engine is not None and not accepted and operation.name in _DRIVER:
             self.engine.fills += 1  # the driver fills before it calls
-        findings += [
-            (facet_of_race(data_race, self.replay), race(data_race, self.replay))
-            for data_race in log.races[:_MOST_RACES]
-        ]
+        findings += self._races(log.races[:_MOST_RACES])
         if accepted and operation.name in ("prefill", "decode") and self.runner is not None:
             span = self.runner.host_span()
-            races = [] if span is None else [*self.replay.races.host_reads(span)]
-            findings += [(facet_of_race(data_race, self.replay), race(data_race, self.replay)) for data_race in races]
+            races = self._races([] if span is None else [*self.replay.races.host_reads(span)])
+            findings += races
             if span is not None and (log.races or races):
                 findings = self._shown_wrong(findings, span)
         findings += self._sizes(operation, log)
@@ -179,7 +176,12 @@ class _Case:
         findings += [(part, _NOT_JUDGED) for word in sorted(words) for part in _JUDGED.get(word, ())]
         return findings
 
-    def _shown_wrong(self, findings: list[Finding], span: Span) -> list[Finding]:
+    def _races(self, races: Sequence[Race]) -> list[Finding]:
+        replay = self.replay
+        assert replay is not None
+        return [(facet_of_race(data_race, replay), race(data_race, replay)) for data_race in races]
+
+    def _shown_wrong(self, findings: list[Finding], span: RowSpan) -> list[Finding]:
         """Say with the first race of a case under which schedules the logits are wrong."""
         if self.has_raced:
             return findings
@@ -290,9 +292,8 @@ class _Case:
             seq = operation.arguments[0]
             table, tokens, layers = self._table(self.before, seq), self._offloaded(seq), range(config.num_layers)
         for layer in layers:
-            base = layer * config.num_cpu_blocks
             wanted[layer] = [
-                (base + table[token // config.block_size]) * config.block_size + token % config.block_size
+                config.cpu_row(layer, table[token // config.block_size], token % config.block_size)
                 for token in range(min(tokens, len(table) * config.block_size))
             ]
         return loads_of(self.replay, log, wanted)
@@ -329,10 +330,7 @@ _GETTERS = {
     "prefilled": "get_prefilled_cpu_blocks",
 }
 _TRACKED = ("prefilled", "P", "start")
-_STORAGE = (
-    *("k_cache_cpu", "v_cache_cpu", "layer_k_cache", "layer_v_cache"),
-    *("decode_k_buffer", "decode_v_buffer"),
-)
+_STORAGE = (*CPU, *RING, *DECODE)
 _NOT_JUDGED = Wrong("not judged, because the call did not do its work")
 
 
@@ -351,3 +349,42 @@ def _sentences(findings: Sequence[Finding], part: str) -> list[str]:
 def _lines(findings: Sequence[Finding], part: str) -> tuple[int, ...]:
     """The lines of the first finding that has some."""
     return next((wrong.lines for of, wrong in findings if of == part and any(wrong.lines)), ())
+
+
+_MOST = 7
+"""The most calls that are shown from the first of the two on, and up to the second."""
+_HOST = -1
+_SIGNS = {"alloc": "A", "free": "F", "copy": "C", "record": "R", "wait": "W", "sync": "S"}
+_NOT_SHOWN = ("stream", "event", "alloc_pinned", "record_stream")
+
+
+def lanes(replay: Replay, pair: tuple[LoggedCall, LoggedCall | None]) -> dict[str, Any]:
+    """Return the names of the streams, the calls in order (stream, sign, line), the arrows and the pair by position."""
+    first, second = (next((n for n, call in enumerate(replay.calls) if call is wanted), None) for wanted in pair)
+    if first is None:
+        return {}
+    last = len(replay.calls) - 1 if second is None else second
+    begin, end = min(first, last), max(first, last)
+    window = [*range(max(0, begin - 1), min(end + 2, len(replay.calls)))]
+    window = [number for number in window if replay.calls[number].name not in _NOT_SHOWN]
+    if len(window) > 2 * _MOST:
+        window = [*window[:_MOST], *window[-_MOST:]]
+    places = {number: place for place, number in enumerate(window)}
+    calls = [replay.calls[number] for number in window]
+    return {
+        "streams": list(replay.device.streams),
+        "calls": [
+            [_HOST if call.name == "sync" else call.stream, _SIGNS.get(call.name, "K"), call.line] for call in calls
+        ],
+        "arrows": [arrow for place in range(len(calls)) if (arrow := _arrow(calls, place)) is not None],
+        "pair": [places[number] for number in (first, second) if number in places],
+    }
+
+
+def _arrow(calls: list[LoggedCall], place: int) -> list[int] | None:
+    """From the record that a wait or a host's wait stands for to it, if both are shown."""
+    call = calls[place]
+    if call.name not in ("wait", "sync") or call.event < 0:
+        return None
+    records = [at for at in range(place) if calls[at].name == "record" and calls[at].event == call.event]
+    return [records[-1], place] if records else None

@@ -8,13 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from grader.labs.offload.device.dense import Array, Computed, Layer
-from grader.labs.offload.device.device import Span
-from grader.labs.offload.device.overlap import serialised
-from grader.labs.offload.device.races import Work
-from grader.labs.offload.judging.replay import Log, Replay
-from grader.labs.offload.judging.rows import Cache, agreeing, cpu_rows, decode_rows, fill_gaps, held, same, same_keys
-from grader.labs.offload.judging.sentences import CPU, RING, Wrong, serial
+from grader.labs.offload.dense import Array, Computed, Layer
+from grader.labs.offload.device import RowSpan
+from grader.labs.offload.races import StreamWork, serialised
+from grader.labs.offload.replay import (
+    CPU,
+    RING,
+    Cache,
+    Log,
+    Replay,
+    agreeing,
+    cpu_rows,
+    decode_rows,
+    fill_gaps,
+    held,
+    same,
+    same_keys,
+)
+from grader.labs.offload.sentences import Wrong, serial
 
 IDLE = "idle"
 """The part of a finding that says what a call did not do at all: its sentence is one word."""
@@ -207,7 +218,7 @@ class RunnerCase:
 
     def overlap(self, log: Log) -> list[Finding]:
         """What a decode step orders too much."""
-        copies: dict[int, list[Work]] = {}
+        copies: dict[int, list[StreamWork]] = {}
         for work in log.works:
             layer = _load(self.replay, work)
             if layer is not None:
@@ -217,13 +228,13 @@ class RunnerCase:
         pairs = serialised(copies, dict(enumerate(attentions)), ends, self.replay.config.num_kv_buffers)
         return [("overlap", serial(pair, self.replay)) for pair in pairs]
 
-    def host_span(self) -> Span | None:
+    def host_span(self) -> RowSpan | None:
         """The rows that the host reads when a call returns."""
         number = self.replay.storage.get("logits")
-        return None if number is None else Span(number, 0, self.replay.device.buffers[number].rows)
+        return None if number is None else RowSpan(number, 0, self.replay.device.buffers[number].rows)
 
 
-def _load(replay: Replay, work: Work) -> tuple[int, int, str, range] | None:
+def _load(replay: Replay, work: StreamWork) -> tuple[int, int, str, range] | None:
     """The layer, buffer, "k" or "v" and CPU rows of a copy from the CPU caches to the ring; None for other work."""
     if work.call.name != "copy":
         return None
@@ -231,8 +242,7 @@ def _load(replay: Replay, work: Work) -> tuple[int, int, str, range] | None:
     source = replay.name_of(of.buffer)
     if source not in CPU or replay.name_of(to.buffer) not in RING or not of.rows:
         return None
-    layer = of.lo // (replay.config.num_cpu_blocks * replay.config.block_size)
-    return layer, to.lo // replay.config.max_seq_len, source[0], range(of.lo, of.hi)
+    return of.lo // replay.config.cpu_rows, to.lo // replay.config.max_seq_len, source[0], range(of.lo, of.hi)
 
 
 def loads_of(replay: Replay, log: Log, wanted: dict[int, list[int]]) -> tuple[list[Any], dict[str, Any]]:

@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from grader.core.model import play
+from grader.labs.paged_kv.drawing import describe_poke, draw
 from grader.labs.paged_kv.judging.model import PagedKVModel
 from grader.labs.paged_kv.lab import lab
-from grader.labs.paged_kv.words import describe_poke, draw
 from reference.operation import Operation, Trace
 
 

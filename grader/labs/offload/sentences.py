@@ -6,14 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from grader.labs.offload.device.device import Call, Span
-from grader.labs.offload.device.overlap import Serial, edge_of
-from grader.labs.offload.device.races import Race
-from grader.labs.offload.judging.replay import Replay
-
-CPU = ("k_cache_cpu", "v_cache_cpu")
-RING = ("layer_k_cache", "layer_v_cache")
-DECODE = ("decode_k_buffer", "decode_v_buffer")
+from grader.labs.offload.device import LoggedCall, RowSpan
+from grader.labs.offload.races import Race, Serial, edge_of
+from grader.labs.offload.replay import CPU, DECODE, RING, Replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +17,7 @@ class Wrong:
 
     sentence: str
     lines: tuple[int, ...] = ()
-    pair: tuple[Call, Call | None] | None = None
+    pair: tuple[LoggedCall, LoggedCall | None] | None = None
     """The two calls that nothing orders, or that must not be ordered; None for the second: the host."""
 
 
@@ -48,12 +43,12 @@ def race(data_race: Race, replay: Replay) -> Wrong:
     lo = max(data_race.first.span.lo, data_race.second.span.lo)
     hi = min(data_race.first.span.hi, data_race.second.span.hi)
     where = f"{_rows(lo, hi)} of {buffer}"
-    does, did = _verb(is_write=data_race.second.is_write), _verb(is_write=data_race.first.is_write)
+    does, did = ("writes" if access.is_write else "reads" for access in (data_race.second, data_race.first))
     text = f"{_who(second, replay)} {does} {where} and may run before {_who(first, replay)}, which {did}: "
     return Wrong(f"{text}{_edge(first, second, replay)}", (second.line, first.line), (first, second))
 
 
-def garbage(call: Call, row: Span, replay: Replay) -> Wrong:
+def garbage(call: LoggedCall, row: RowSpan, replay: Replay) -> Wrong:
     """A kernel that reads a row which nothing was computed or copied to."""
     text = f"{_who(call, replay)} reads {_rows(row.lo, row.hi)} of {_buffer(row.buffer, replay)}, which holds garbage"
     return Wrong(text, (call.line,))
@@ -64,20 +59,17 @@ def serial(pair: Serial, replay: Replay) -> Wrong:
     first, second = pair.first.call, pair.second.call
     layers = f" (layer {pair.second_layer})" if second.name == "attention" else ""
     text = f"{_who(second, replay)}{layers} comes after {_who(first, replay)}"
+    why = "wait only for the load of its own layer"
+    if first.name != "copy":
+        why = "a load waits for the last reader of its own buffer only"
     edge = edge_of(pair, replay.calls)
     if edge is None:
-        return Wrong(f"{text}, on one stream: {_why(first)}", (second.line, first.line), (first, second))
+        return Wrong(f"{text}, on one stream: {why}", (second.line, first.line), (first, second))
     by = f"by the {'host wait' if edge.name == 'sync' else 'wait'} of line {edge.line}"
-    return Wrong(f"{text} {by}: {_why(first)}", (edge.line, second.line, first.line), (first, second))
+    return Wrong(f"{text} {by}: {why}", (edge.line, second.line, first.line), (first, second))
 
 
-def _why(first: Call) -> str:
-    if first.name == "copy":
-        return "wait only for the load of its own layer"
-    return "a load waits for the last reader of its own buffer only"
-
-
-def _edge(first: Call, second: Call, replay: Replay) -> str:
+def _edge(first: LoggedCall, second: LoggedCall, replay: Replay) -> str:
     """What would order the two."""
     streams = replay.device.streams
     if second.name == "free":
@@ -87,7 +79,7 @@ def _edge(first: Call, second: Call, replay: Replay) -> str:
     return text + _early_event(first, second, replay.calls)
 
 
-def _early_event(first: Call, second: Call, calls: Sequence[Call]) -> str:
+def _early_event(first: LoggedCall, second: LoggedCall, calls: Sequence[LoggedCall]) -> str:
     """What is wrong with a wait between the two calls for an event of the right stream, "" where there is none."""
     before = [*takewhile(lambda call: call is not second, calls)]
     between = [*takewhile(lambda call: call is not first, reversed(before))]
@@ -102,10 +94,6 @@ def _early_event(first: Call, second: Call, calls: Sequence[Call]) -> str:
     return ""
 
 
-def _verb(*, is_write: bool) -> str:
-    return "writes" if is_write else "reads"
-
-
 def _rows(lo: int, hi: int) -> str:
     return f"row {lo}" if hi == lo + 1 else f"rows {lo} to {hi - 1}"
 
@@ -115,13 +103,13 @@ def _buffer(number: int, replay: Replay) -> str:
     return name or (f"the buffer of line {line}" if line else "the caller's k or v")
 
 
-def _who(call: Call, replay: Replay) -> str:
+def _who(call: LoggedCall, replay: Replay) -> str:
     """A call, its stream and its line."""
     where = f"stream {replay.device.streams[call.stream]!r}" + (f", line {call.line}" if call.line else "")
     return f"{described(call, replay)} ({where})"
 
 
-def described(call: Call, replay: Replay) -> str:
+def described(call: LoggedCall, replay: Replay) -> str:
     """What a call does, in the words of the assignment."""
     if call.name == "copy":
         return _copy(call, replay)
@@ -131,14 +119,14 @@ def described(call: Call, replay: Replay) -> str:
     return f"{call.name} of layer {layer}" if layer is not None else call.name
 
 
-def _copy(call: Call, replay: Replay) -> str:
+def _copy(call: LoggedCall, replay: Replay) -> str:
     config = replay.config
     to, of = replay.name_of(call.writes[0].buffer), replay.name_of(call.reads[0].buffer)
     if of in CPU and to in RING:
-        layer = call.reads[0].lo // (config.num_cpu_blocks * config.block_size)
+        layer = call.reads[0].lo // config.cpu_rows
         return f"load of layer {layer} into buffer {call.writes[0].lo // config.max_seq_len}"
     if to in CPU:
-        layer, row = divmod(call.writes[0].lo, config.num_cpu_blocks * config.block_size)
+        layer, row = divmod(call.writes[0].lo, config.cpu_rows)
         kind = "flush" if of in DECODE else "copy"
         return f"{kind} to block {row // config.block_size} of layer {layer} in {to}"
     return f"copy to {to}" if to else f"copy from {of}" if of else "copy"

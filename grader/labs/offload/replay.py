@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from grader.labs.offload.device.dense import Array, model_of
-from grader.labs.offload.device.device import VALUE_BYTES, Call, Config, Device, Span, WrongEntry
-from grader.labs.offload.device.races import Race, Races, Work
-from grader.labs.offload.device.schedules import SCHEDULES, Memory, Schedule
+from grader.labs.offload.dense import Array, model_of, pair_lengths
+from grader.labs.offload.device import VALUE_BYTES, LoggedCall, LoggedDevice, ModelSizes, RowSpan, WrongEntry
+from grader.labs.offload.races import Race, Races, StreamWork
+from grader.labs.offload.schedules import SCHEDULES, Memory, Schedule
+
+CPU = ("k_cache_cpu", "v_cache_cpu")
+RING = ("layer_k_cache", "layer_v_cache")
+DECODE = ("decode_k_buffer", "decode_v_buffer")
+"""The names of the buffers of the storage, for keys and for values."""
 
 _MOST_COST = 1 << 22
 """What all calls of a case may cost: a thousand times what a right program's do."""
@@ -20,7 +27,7 @@ _READ_NOTHING = ("alloc", "free", "copy", "wait", "probe", "fill")
 _SCHEDULES = tuple(name for name in SCHEDULES if name != "eager")
 
 
-class Stopped(Exception):
+class CannotJudge(Exception):
     """The rest of a case cannot be judged; the message says why, the line is the submission's."""
 
     def __init__(self, why: str, line: int = 0) -> None:
@@ -32,7 +39,7 @@ class Stopped(Exception):
 class Log:
     """What one operation did."""
 
-    works: list[Work] = field(default_factory=list)
+    works: list[StreamWork] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
     entries: int = 0
     created: list[int] = field(default_factory=list)
@@ -40,7 +47,7 @@ class Log:
     keys: dict[int, list[Array]] = field(default_factory=dict)
     """The results of `k_proj`, by layer, in order of launch."""
     values: dict[int, list[Array]] = field(default_factory=dict)
-    garbage: list[tuple[Call, Span]] = field(default_factory=list)
+    garbage: list[tuple[LoggedCall, RowSpan]] = field(default_factory=list)
     """The kernels that read garbage, each with the first row of it."""
     most_bytes: int = 0
     """The most device memory that was allocated at a time, and the line that allocated last then."""
@@ -58,12 +65,12 @@ class Log:
 class Replay:
     """The grader's device in a case."""
 
-    config: Config
-    device: Device = field(init=False)
+    config: ModelSizes
+    device: LoggedDevice = field(init=False)
     memory: Memory = field(init=False)
     """What it holds under the eager schedule."""
     races: Races = field(default_factory=Races)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[LoggedCall] = field(default_factory=list)
     storage: dict[str, int] = field(default_factory=dict)
     """The numbers of the program's buffers by the names of its attributes."""
     cost: int = 0
@@ -72,21 +79,21 @@ class Replay:
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
-        self.device = Device(self.config)
+        self.device = LoggedDevice(self.config)
         self.memory = Memory(model_of(self.config))
 
     def take(self, entries: object) -> Log:
-        """Follow the part of a log that an operation wrote. Raises `Stopped` where the device never writes that."""
+        """Follow the part of a log that an operation wrote. Raises `CannotJudge` where the device never writes that."""
         log = Log(most_bytes=self.device.device_bytes)
         if not isinstance(entries, list):
-            raise Stopped("its log cannot be read")
+            raise CannotJudge("its log cannot be read")
         for number, entry in enumerate(entries):
             try:
                 call = self.device.take(entry)
             except WrongEntry as error:
                 name = entry[0] if isinstance(entry, list) and entry and isinstance(entry[0], str) else "it"
-                raise Stopped(
-                    f"entry {number + 1} of its log is none that the device writes: {name[:20]} {error}"
+                raise CannotJudge(
+                    f"entry {number + 1} of its log is not one that the device writes: {name[:20]} {error}"
                 ) from error
             self._pay(call)
             self._do(call, log)
@@ -98,13 +105,13 @@ class Replay:
         number = self.storage.get(name)
         if number is None or self.device.buffers[number].is_freed or hi > self.device.buffers[number].rows or lo < 0:
             return None
-        return self.memory.rows(Span(number, lo, hi))
+        return self.memory.rows(RowSpan(number, lo, hi))
 
     def name_of(self, number: int) -> str:
         """The attribute that a buffer is, "" for workspace."""
         return next((name for name, other in self.storage.items() if other == number), "")
 
-    def wrong_under(self, span: Span) -> list[str]:
+    def wrong_under(self, span: RowSpan) -> list[str]:
         """The schedules under which rows of pinned memory now hold something else than under the eager one.
 
         All calls so far are run again. Without a race no schedule can compute anything else.
@@ -112,7 +119,7 @@ class Replay:
         right = self.memory.rows(span)
         return [name for name in _SCHEDULES if not _equal(self._held_under(SCHEDULES[name], span), right)]
 
-    def _held_under(self, schedule: type[Schedule], span: Span) -> Array:
+    def _held_under(self, schedule: type[Schedule], span: RowSpan) -> Array:
         """What rows hold when the host looks at them now."""
         running = schedule(Memory(self.memory.model))
         for call in self.calls:
@@ -122,8 +129,8 @@ class Replay:
             running.take(call)
         return running.memory.rows(span)
 
-    def _pay(self, call: Call) -> None:
-        """Raise `Stopped` when a case costs more than a program can need."""
+    def _pay(self, call: LoggedCall) -> None:
+        """Raise `CannotJudge` when a case costs more than a program can need."""
         rows = sum(span.rows for span in (*call.reads, *call.writes))
         self.cost += _ENTRY_COST + rows
         if call.name == "attention":
@@ -131,9 +138,9 @@ class Replay:
         elif call.buffer >= 0:
             self.cost += self.device.buffers[call.buffer].values
         if self.cost > _MOST_COST:
-            raise Stopped("the device's work in this case is a thousand times what it needs", call.line)
+            raise CannotJudge("the device's work in this case is a thousand times what it needs", call.line)
 
-    def _do(self, call: Call, log: Log) -> None:
+    def _do(self, call: LoggedCall, log: Log) -> None:
         self.calls.append(call)
         if call.name in ("alloc", "alloc_pinned"):
             buffer = self.device.buffers[call.buffer]
@@ -151,16 +158,16 @@ class Replay:
                 results.setdefault(call.arguments["layer"], []).append(result.copy())
         self._account(call, log)
 
-    def _garbage(self, call: Call) -> Span | None:
+    def _garbage(self, call: LoggedCall) -> RowSpan | None:
         """The first row with garbage that a kernel is about to read; None if there is none."""
         for span in call.reads:
             holes = np.isnan(self.memory.rows(span)).any(axis=-1)
             if holes.any():
                 row = span.lo + int(holes.argmax())
-                return Span(span.buffer, row, row + 1)
+                return RowSpan(span.buffer, row, row + 1)
         return None
 
-    def _account(self, call: Call, log: Log) -> None:
+    def _account(self, call: LoggedCall, log: Log) -> None:
         if call.name == "alloc" and self.device.device_bytes > log.most_bytes:
             log.most_bytes, log.most_line = self.device.device_bytes, call.line
         elif call.name == "free":
@@ -178,7 +185,7 @@ class Replay:
         return VALUE_BYTES * sum(self.device.buffers[number].values for number in buffers)
 
 
-def numbers_of(storage: Any, device: Device) -> dict[str, int]:
+def numbers_of(storage: Any, device: LoggedDevice) -> dict[str, int]:
     """The numbers in what was read of a program's attributes; what is no buffer of the device is left out."""
     pairs = storage.items() if isinstance(storage, dict) else ()
     return {
@@ -190,3 +197,88 @@ def numbers_of(storage: Any, device: Device) -> dict[str, int]:
 
 def _equal(rows: Array, others: Array) -> bool:
     return bool(np.allclose(rows, others, rtol=1e-9, atol=1e-9, equal_nan=True))
+
+
+_TOLERANCE = 1e-9
+Cache = tuple[str, int]
+"""The keys ("k") or values ("v") of a layer."""
+
+_Places = NDArray[np.int64]
+
+
+def agreeing(rows: Array, others: Array) -> NDArray[np.bool_]:
+    """For each row whether all its values agree, within 1e-9 of their size; garbage agrees with nothing."""
+    close = np.abs(rows - others) <= _TOLERANCE * np.maximum(1.0, np.abs(others))
+    return np.asarray(close.all(axis=-1))
+
+
+def same_keys(rows: Array, others: Array, head_dim: int) -> NDArray[np.bool_]:
+    """For each row whether it is the other one, rotated for whatever position."""
+    return agreeing(pair_lengths(rows, head_dim), pair_lengths(others, head_dim))
+
+
+def same(rows: Array, others: Array) -> NDArray[np.bool_]:
+    """For each row whether it is the same number by number, garbage included."""
+    equal = (rows == others) | (np.isnan(rows) & np.isnan(others))
+    return np.asarray(equal.all(axis=-1))
+
+
+def held(row: Array) -> str:
+    """What lies in a wrong row, in words."""
+    return "was not copied there (garbage)" if np.isnan(row).all() else "is not what was computed"
+
+
+def cpu_rows(replay: Replay, of: Cache, table: Sequence[int], tokens: range) -> Array:
+    """The rows of some tokens of a sequence in the CPU cache: a copy; garbage for a token without a place."""
+    return _rows(replay, CPU["kv".index(of[0])], _cpu_places(replay, of[1], table, tokens))
+
+
+def decode_rows(replay: Replay, of: Cache, rows: range) -> Array:
+    """Some rows of a layer's decode buffer: a copy; garbage without a buffer."""
+    return _rows(replay, DECODE["kv".index(of[0])], _decode_places(replay, of[1], rows))
+
+
+def fill_gaps(replay: Replay, of: Cache, *, table: Sequence[int], cached: range, rows: range, right: Array) -> None:
+    """Put the reference's rows where the program's hold garbage: `right` has those of the CPU cache, then of decode."""
+    for name, places, wanted in (
+        (CPU["kv".index(of[0])], _cpu_places(replay, of[1], table, cached), right[: len(cached)]),
+        (DECODE["kv".index(of[0])], _decode_places(replay, of[1], rows), right[len(cached) :]),
+    ):
+        contents = contents_of(replay, name)
+        if contents is None or not len(places):
+            continue
+        holes = (places >= 0) & np.isnan(contents[np.maximum(places, 0)]).any(axis=-1)
+        contents[places[holes]] = wanted[holes]
+
+
+def _rows(replay: Replay, name: str, places: _Places) -> Array:
+    contents = contents_of(replay, name)
+    if contents is None or not len(places):
+        return np.full((len(places), replay.config.kv_width), np.nan)
+    rows = contents[np.maximum(places, 0)]
+    rows[places < 0] = np.nan
+    return rows
+
+
+def contents_of(replay: Replay, name: str) -> Array | None:
+    """All rows of a buffer of the storage; None where the program has none of the right size."""
+    config, number = replay.config, replay.storage.get(name)
+    per_layer = config.cpu_rows if name in CPU else config.block_size
+    rows = config.num_kv_buffers * config.max_seq_len if name in RING else config.num_layers * per_layer
+    contents = None if number is None else replay.memory.contents[number]
+    return None if contents is None or contents.shape != (rows, config.kv_width) else contents
+
+
+def _cpu_places(replay: Replay, layer: int, table: Sequence[int], tokens: range) -> _Places:
+    """The row of each token; -1 where the table has no block for it."""
+    config = replay.config
+    places = []
+    for token in tokens:
+        number, row = divmod(token, config.block_size)
+        block = table[number] if number < len(table) else -1
+        places.append(config.cpu_row(layer, block, row) if 0 <= block < config.num_cpu_blocks else -1)
+    return np.array(places, dtype=np.int64)
+
+
+def _decode_places(replay: Replay, layer: int, rows: range) -> _Places:
+    return np.array([layer * replay.config.block_size + row for row in rows], dtype=np.int64)

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import numpy as np
 
-from grader.labs.offload.device.dense import Array, Model, rows_of_fill
-from grader.labs.offload.device.device import Call, Span
+from grader.labs.offload.dense import Array, DenseModel, rows_of_fill
+from grader.labs.offload.device import LoggedCall, RowSpan
 
 _CHANCE = 0.3
 
@@ -28,18 +29,18 @@ _CHANCE = 0.3
 class Memory:
     """The contents of all buffers, and the kernels that change them."""
 
-    model: Model
+    model: DenseModel
     contents: dict[int, Array] = field(default_factory=dict)
 
     def create(self, number: int, rows: int, width: int) -> None:
         """A new buffer, which holds garbage."""
         self.contents[number] = np.full((rows, width), np.nan)
 
-    def rows(self, span: Span) -> Array:
+    def rows(self, span: RowSpan) -> Array:
         """The rows of a range: a view."""
         return self.contents[span.buffer][span.lo : span.hi]
 
-    def run(self, call: Call) -> Array | None:
+    def run(self, call: LoggedCall) -> Array | None:
         """Do a piece of work. Return what a kernel computed.
 
         What a kernel makes of garbage is 0. So NaN in a buffer always means that nothing was computed or copied there;
@@ -59,45 +60,37 @@ class Memory:
                 return result
         return None
 
-    def _computed(self, call: Call) -> Array:
-        arguments, model = call.arguments, self.model
-        x = self.rows(arguments["x"]) if "x" in arguments else None
+    def _computed(self, call: LoggedCall) -> Array:
+        model = self.model
+        result: Array
+        inputs = {name: self._input(value) for name, value in call.arguments.items() if name != "out"}
         match call.name:
             case "embed":
-                result = model.embeddings[list(arguments["tokens"])]
+                result = model.embeddings[inputs["tokens"]]
             case "fill":
-                result = rows_of_fill(arguments["number"], arguments["out"].rows, model.config.kv_width)
-            case "attention":
-                k, v = (np.concatenate([self.rows(span) for span in arguments[name]]) for name in "kv")
-                result = model.attention(self.rows(arguments["q"]), k, v, causal=arguments["causal"])
+                result = rows_of_fill(inputs["number"], call.writes[0].rows, model.config.kv_width)
+            case "add":
+                result = inputs["x"] + inputs["y"]
+            case "q_proj" | "k_proj" | "v_proj" | "o_proj":
+                result = model.project(call.name, **inputs)
             case _:
-                assert x is not None
-                result = self._of_rows(call, x)
+                result = getattr(model, call.name)(**inputs)
         return result
 
-    def _of_rows(self, call: Call, x: Array) -> Array:
-        arguments, model = call.arguments, self.model
-        match call.name:
-            case "rms_norm":
-                result = model.rms_norm(x, arguments["layer"], arguments["which"])
-            case "rotary":
-                result = model.rotary(x, arguments["pos"])
-            case "mlp":
-                result = model.mlp(x, arguments["layer"])
-            case "add":
-                result = x + self.rows(arguments["y"])
-            case "logits":
-                result = model.logits(x)
-            case _:
-                result = model.project(call.name, x, arguments["layer"])
-        return result
+    def _input(self, value: Any) -> Any:
+        """An argument as the model takes it: ranges as rows, joined where there are several."""
+        if isinstance(value, RowSpan):
+            return self.rows(value)
+        if isinstance(value, tuple) and value and isinstance(value[0], RowSpan):
+            return np.concatenate([self.rows(part) for part in value])
+        return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(slots=True, eq=False)
 class Node:
     """Work that was enqueued, and what must be done before it."""
 
-    call: Call
+    call: LoggedCall
     number: int
     needs: list[Node]
     is_done: bool = False
@@ -114,7 +107,7 @@ class Schedule:
         self.waiting: list[Node] = []
         self.enqueued = 0
 
-    def take(self, call: Call) -> None:
+    def take(self, call: LoggedCall) -> None:
         """Enqueue work, or do what the host does."""
         match call.name:
             case "record":
@@ -140,7 +133,7 @@ class Schedule:
         """The order in which dependencies are forced."""
         return sorted(nodes, key=lambda node: node.number)
 
-    def _node(self, call: Call) -> Node:
+    def _node(self, call: LoggedCall) -> Node:
         tail = self.tails.get(call.stream)
         needs = [tail] if tail is not None else []
         if call.name == "free" and call.others:
@@ -152,7 +145,7 @@ class Schedule:
         node = self.tails[call.stream] = Node(call, self.enqueued, needs)
         return node
 
-    def _sync(self, call: Call) -> None:
+    def _sync(self, call: LoggedCall) -> None:
         if call.stream >= 0:
             targets = [self.tails.get(call.stream)]
         elif call.event >= 0:
@@ -188,7 +181,7 @@ class Schedule:
                 yield node
 
 
-class Eager(Schedule):
+class EagerOrder(Schedule):
     """Everything at once."""
 
     def go_on(self) -> None:
@@ -196,7 +189,7 @@ class Eager(Schedule):
         self.run(self.waiting[-1])
 
 
-class Late(Schedule):
+class LateOrder(Schedule):
     """Only what is forced."""
 
     def go_on(self) -> None:
@@ -207,7 +200,7 @@ class Late(Schedule):
         return sorted(nodes, key=lambda node: -node.number)
 
 
-class Early(Schedule):
+class EarlyOrder(Schedule):
     """Copies and waits as soon as they may, kernels as late as they may."""
 
     def go_on(self) -> None:
@@ -235,4 +228,9 @@ class RandomOrder(Schedule):
                 self.run(other)
 
 
-SCHEDULES: dict[str, type[Schedule]] = {"eager": Eager, "late": Late, "early": Early, "random": RandomOrder}
+SCHEDULES: dict[str, type[Schedule]] = {
+    "eager": EagerOrder,
+    "late": LateOrder,
+    "early": EarlyOrder,
+    "random": RandomOrder,
+}

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from grader.labs.offload.device.device import Config
+from grader.labs.offload.device import ModelSizes
 
 Array = NDArray[np.float64]
 
@@ -37,10 +37,10 @@ Computed = tuple[list[Layer], Array]
 
 
 @dataclass(slots=True)
-class Model:
+class DenseModel:
     """The kernels of Part 0, and the model of Part 3 made of them."""
 
-    config: Config
+    config: ModelSizes
     embeddings: Array = field(init=False)
     norms: dict[str, Array] = field(init=False)
     weights: dict[str, Array] = field(init=False)
@@ -76,11 +76,11 @@ class Model:
         rows: Array = x @ self.weights[name][layer]
         return rows
 
-    def rotary(self, x: Array, position: int) -> Array:
-        """Rows, row i rotated for position + i: in each head value d forms a pair with value d + head_dim / 2."""
+    def rotary(self, x: Array, pos: int) -> Array:
+        """Rows, row i rotated for position pos + i: in each head value d forms a pair with value d + head_dim / 2."""
         half = self.config.head_dim // 2
         heads = x.reshape(len(x), -1, self.config.head_dim)
-        cosine, sine = self._turns(position, len(x))
+        cosine, sine = self._turns(pos, len(x))
         first, second = heads[..., :half], heads[..., half : 2 * half]
         turned = np.concatenate(
             [first * cosine - second * sine, first * sine + second * cosine, heads[..., 2 * half :]], axis=-1
@@ -154,9 +154,9 @@ def _normalised(x: Array) -> Array:
 
 
 @cache
-def model_of(config: Config) -> Model:
+def model_of(config: ModelSizes) -> DenseModel:
     """The model of these sizes; its weights are drawn once."""
-    return Model(config)
+    return DenseModel(config)
 
 
 def pair_lengths(keys: Array, head_dim: int) -> Array:

@@ -1,10 +1,17 @@
-"""Look at a submission's text before it is executed: does it compile, and which modules does it import?"""
+"""The modules that a submission may import: those that its text names, and those that the lab gives.
+
+The text is looked at before it is executed. Calls on given modules are recorded, for the lab's table to read.
+"""
 
 import ast
 import codecs
 import contextlib
+import functools
 import re
 import sys
+import types
+
+from plain import MOST_VALUES, Unreadable, plain
 
 _REFUSED = {
     "ctypes",
@@ -83,3 +90,61 @@ def preload(names):
     for name in names:
         with contextlib.suppress(Exception, SystemExit):  # of another system; the program will see an ImportError
             __import__(name)
+
+
+class Given:
+    """The given modules, executed anew for each trace, and the calls on them since they were read last.
+
+    Calls are recorded only for a table that reads them: a program makes hundreds of thousands.
+    """
+
+    def __init__(self, codes, *, recorded):
+        self.codes = codes
+        self.recorded = recorded
+        self.calls = {}
+
+    def execute(self):
+        """Execute all modules, under names by which they can be imported."""
+        self.calls = {name: [] for name in self.codes}
+        for name, code in self.codes.items():
+            module = sys.modules[name] = types.ModuleType(name)
+            exec(code, module.__dict__)
+            if self.recorded:
+                self._record(name, module.__dict__, "", module.__name__)
+
+    def calls_of(self, name):
+        """Return the calls on a module since they were read last, each as [function, argument, ...]."""
+        calls, self.calls[name] = self.calls[name], []
+        return calls
+
+    def _record(self, name, attributes, prefix, home):
+        """Record calls of the public functions and methods that the module defines itself."""
+        for key, value in list(attributes.items()):
+            if key.startswith("_"):
+                continue
+            if isinstance(value, types.FunctionType) and value.__module__ == home:
+                attributes[key] = self._recorded(name, prefix + key, value, bound=bool(prefix))
+            elif isinstance(value, type) and value.__module__ == home:
+                methods = dict(vars(value))
+                self._record(name, methods, f"{key}.", home)
+                for method, function in methods.items():
+                    if function is not vars(value).get(method):
+                        setattr(value, method, function)
+
+    def _recorded(self, name, called, function, *, bound):
+        @functools.wraps(function)
+        def call(*arguments, **named):
+            calls = self.calls[name]
+            if len(calls) < MOST_VALUES:
+                calls.append([called, *map(_shown, arguments[bound:]), *map(_shown, named.values())])
+            return function(*arguments, **named)
+
+        return call
+
+
+def _shown(value):
+    """An argument as a record has it; "?" for an object."""
+    try:
+        return plain(value)
+    except Unreadable:
+        return "?"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grader.labs.hybrid.invariants import broken
+from grader.labs.hybrid.lab import broken
 from reference.hybrid import Hybrid, generate
 from reference.operation import Argument, Operation
 
