@@ -23,8 +23,8 @@ from grader.classroom.roster import Roster
 from grader.classroom.store import Run, Store, changes, open_store
 from grader.classroom.stored_result import Result, load_overrides
 from grader.classroom.workers import Graded, ProcessPool, Workers
+from grader.cli.options import HowGraded, Selection, check_options, lab_named, lab_of_class, sandbox_option
 from grader.cli.parser import argument, flag, number, option, path_option, repeated, shared
-from grader.cli.selection import HowGraded, Selection, check_options, lab_named, lab_of_class, sandbox_option
 from grader.cli.stored import RUN, run_named, show_changes, store_option
 from grader.cli.terminal import console, notify, progress
 from grader.core.case import Number

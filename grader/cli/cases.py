@@ -11,8 +11,8 @@ from rich.table import Table
 
 from grader.assignment.case_selection import CaseSelection
 from grader.assignment.lab import Lab
+from grader.cli.options import Selection, case_named, case_names, lab_option, labs_named, seed_option
 from grader.cli.parser import argument, shared
-from grader.cli.selection import Selection, case_named, case_names, lab_option, labs_named, seed_option
 from grader.cli.terminal import columns, console, is_colourful
 from grader.core.errors import ExitCode, UsageError
 from grader.core.model import Step, play

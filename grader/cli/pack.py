@@ -9,8 +9,8 @@ from pathlib import Path
 from grader.assignment.input_file import suggestion
 from grader.bundles.bundle import check_folder, put
 from grader.bundles.platforms import BUNDLES
+from grader.cli.options import Selection, lab_named, lab_option
 from grader.cli.parser import argument, flag
-from grader.cli.selection import Selection, lab_named, lab_option
 from grader.core.errors import ExitCode, UsageError
 
 _BUNDLES = "; ".join(f"{name}, {bundle.what}" for name, bundle in BUNDLES.items())

@@ -9,13 +9,12 @@ from textwrap import wrap
 
 from grader import pipeline
 from grader.assignment.lab import Lab
-from grader.cli.output import check_output
-from grader.cli.parser import argument, path_option
-from grader.cli.selection import (
+from grader.cli.options import (
     Selection,
     case_named,
     case_names,
     check_options,
+    check_output,
     lab_named,
     lab_of_submissions,
     lab_option,
@@ -23,6 +22,7 @@ from grader.cli.selection import (
     public_option,
     seed_option,
 )
+from grader.cli.parser import argument, path_option
 from grader.core.errors import ExitCode, UsageError
 from grader.core.picture import Drawing
 from grader.core.record import Record, write
