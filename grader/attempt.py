@@ -13,8 +13,8 @@ from grader.assignment.source import Source
 from grader.core.case import Case
 from grader.core.optional_stages import OptionalStages
 from grader.core.verdict import Advice, RuleScore
-from grader.judge.causes import CaseFindings
-from grader.judge.diagnose import Diagnosed
+from grader.judge.case_findings import CaseFindings
+from grader.judge.causes import Diagnosed
 from grader.runtime.comparison import Comparison
 from grader.runtime.observation import Replayed
 from grader.runtime.protocol import DEFAULTS, Built, GradingOptions, Observations, Program

@@ -20,9 +20,9 @@ from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Record
 from grader.core.verdict import Judged, Verdict
-from grader.judge.causes import case_findings, unplaced
+from grader.judge.case_findings import case_findings, unplaced
+from grader.judge.causes import diagnose
 from grader.judge.compare import compare
-from grader.judge.diagnose import diagnose
 from grader.judge.score import rule_scores, total
 from grader.result.assemble import record
 from grader.runtime.protocol import DEFAULTS, Advised, Built, GradingOptions, Observations

@@ -16,7 +16,7 @@ from grader.assignment.input_file import TomlTable, cut, short
 from grader.classroom.database import DAMAGE, checked, checksum, packed, unpacked
 from grader.core.case import Number
 from grader.core.errors import ClassFileError, StoreFailure
-from grader.core.losses import weighed
+from grader.core.losses import with_costs
 from grader.core.record import Override, Record, Student, Submission, from_json, to_json, ungraded
 from grader.core.rubric import Rubric
 from grader.core.verdict import Cause, RuleScore, Verdict
@@ -246,7 +246,7 @@ def applied(record: Record, overrides: Iterable[Override]) -> Record:
         verdict = Verdict.ACCEPTED
     elif verdict is Verdict.ACCEPTED:
         verdict = Verdict.WRONG_ANSWER
-    return weighed(replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded))
+    return with_costs(replace(record, rules=rules, score=score, verdict=verdict, overrides=recorded))
 
 
 def _override(table: TomlTable, rubric: Rubric, submissions: Collection[str]) -> Override:

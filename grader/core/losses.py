@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from grader.core.record import Record
+from grader.core.record import Record, in_order
 from grader.core.verdict import Audience, Finding, Judged, Outcome, Verdict
 
-_EVERYWHERE = {
+_VERDICTS_THAT_COST = {
     Judged.LEAK: (Verdict.MEMORY_LEAK,),
     Judged.MEMORY_ERROR: (Verdict.MEMORY_ERROR, Verdict.RUN_TIME_ERROR, Verdict.TIME_LIMIT_EXCEEDED),
 }
@@ -28,15 +28,15 @@ class HiddenLoss:
     """Whether only hidden cases cost points of the rule."""
 
 
-def weighed(record: Record) -> Record:
+def with_costs(record: Record) -> Record:
     """Return the record with the cost of each case and cause, by the points that its rules have now.
 
-    The most likely cause stays the first; the others are in the order of their cost.
+    The causes are in the order of `in_order`.
     """
     costs: dict[str, float] = {}
     for score in record.rules:
         missing = score.max_points - score.points
-        guilty = guilty_of(record, score.rule) if missing else []
+        guilty = cases_that_cost(record, score.rule) if missing else []
         weight = sum(outcome.weight for outcome in guilty)
         for outcome in guilty:
             costs[outcome.case] = costs.get(outcome.case, 0.0) + missing * outcome.weight / weight
@@ -44,15 +44,14 @@ def weighed(record: Record) -> Record:
     causes = [
         replace(cause, points=round(sum(costs.get(case, 0.0) for case in cause.cases), 4)) for cause in record.causes
     ]
-    others = sorted(causes[1:], key=lambda cause: (-cause.points, -len(cause.cases)))
     return replace(
         record,
         outcomes=tuple(replace(outcome, points=costs.get(outcome.case, 0.0)) for outcome in record.outcomes),
-        causes=(*causes[:1], *others),
+        causes=tuple(in_order(causes, first=causes[:1])),
     )
 
 
-def guilty_of(record: Record, rule: str) -> list[Outcome]:
+def cases_that_cost(record: Record, rule: str) -> list[Outcome]:
     """Return the cases that lost points of a rule.
 
     A rule that no case names is judged in all cases; those with a finding of this rule lost its points.
@@ -73,7 +72,7 @@ def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
     losses = []
     for score in record.rules:
         missing = score.max_points - score.points
-        guilty = guilty_of(record, score.rule) if missing else []
+        guilty = cases_that_cost(record, score.rule) if missing else []
         hidden = tuple(outcome for outcome in guilty if outcome.hidden_from(audience))
         if hidden:
             share = sum(outcome.weight for outcome in hidden) / sum(outcome.weight for outcome in guilty)
@@ -90,4 +89,4 @@ def hidden_losses(record: Record, audience: Audience) -> list[HiddenLoss]:
 
 def _costs(finding: Finding, rule: str, judged: Judged) -> bool:
     """Whether this finding cost points of a rule that no case names."""
-    return finding.verdict in _EVERYWHERE[judged] if judged in _EVERYWHERE else finding.rule == rule
+    return finding.verdict in _VERDICTS_THAT_COST[judged] if judged in _VERDICTS_THAT_COST else finding.rule == rule

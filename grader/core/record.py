@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -190,22 +190,23 @@ class Record:
         return (first.operation if first is not None else None) or 0
 
     def causes_for(self, audience: Audience) -> list[Cause]:
-        """Return the causes with the cases that this reader may see, and what these cases cost.
-
-        The first cause stays first; the others are in the order of that cost.
-        """
+        """Return the causes with the cases that this reader may see, and what these cases cost, `in_order`."""
         outcomes = {outcome.case: outcome for outcome in self.outcomes if not outcome.hidden_from(audience)}
         causes = []
         for cause in self.causes:
             cases = tuple(case for case in cause.cases if case in outcomes)
             if cases:
                 causes.append(replace(cause, cases=cases, points=sum(outcomes[case].points for case in cases)))
-        first = [cause for cause in causes[:1] if cause.cases[0] in self.causes[0].cases[:1]]
-        return first + sorted(causes[len(first) :], key=lambda cause: (-cause.points, -len(cause.cases)))
+        return in_order(causes, first=[cause for cause in causes[:1] if cause.cases[0] in self.causes[0].cases[:1]])
 
     def same_result(self, other: Record) -> bool:
         """Whether both records have the same result, apart from what depends on machine and time."""
         return _comparable(self) == _comparable(other)
+
+
+def in_order(causes: Sequence[Cause], *, first: Sequence[Cause]) -> list[Cause]:
+    """Return the causes as reports show them: the most likely one `first`, then the most costly ones."""
+    return [*first, *sorted(causes[len(first) :], key=lambda cause: (-cause.points, -len(cause.cases)))]
 
 
 def _comparable(record: Record) -> Record:

@@ -1,337 +1,207 @@
-"""The evidence of each case and its cause: the clue that fits, the line, and the sentence that was broken.
-
-A case's cause is among the evidence of its first bad operation; what comes later is mostly a consequence. The lab's
-table of clues names the rule for each cause.
-"""
+"""Decide why a submission fails: its causes, the case that shows each, and the most likely one among them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
-from grader.core.judgement import Symptom
-from grader.core.optional_stages import OptionalStage, OptionalStages
-from grader.core.rubric import Rule
-from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
-from grader.judge.calls import Patterns, calls_of, stages
-from grader.judge.evidence import Evidence, evidence, finding_of
-from grader.judge.mistakes import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
-from grader.runtime.comparison import Comparison
-from grader.runtime.protocol import Named, Observations, Place, Unplaced
-from reference.operation import Trace
+from grader.assignment.lab import Lab
+from grader.core.verdict import CallStage, Cause, Stage, Verdict, Visibility
+from grader.judge.case_findings import CaseFindings
+from grader.judge.mistakes import operation_of
+from grader.judge.score import passes
+from grader.runtime.comparison import End
 
-_MEMORY, _LEAK = "memory at ", "leak at "
-"""Prefixes of the names of groups whose cases share a line."""
+_TELLING_VOTE = 2
+"""The vote of a difference with a note: what was confused with what is better evidence than the result alone."""
 
-BREACH = "breach"
-"""Kind of a finding: a line that an instrument saw leaving something wrong, in addition to the cause of the case."""
+_CLEANUP_VOTE = 0.05
+"""The vote of a failure in the clean-up: every case ends with one, so each would show it. Earlier failures say more."""
 
 
-_NOT_YET = (
-    "{call} has not done in any case what it was asked to. If it is not written yet, write it next; "
-    "if it is, look which of its checks is always true."
-)
-"""The hint for such a call. Missing code breaks no sentence of the handout, and no clue describes its mistake."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosed:
+    """Why a submission fails, and its verdict."""
+
+    causes: tuple[Cause, ...]
+    """The most likely one first. What they cost is not known before the score."""
+    verdict: Verdict
+    stages: tuple[CallStage, ...] = ()
+    """The stage of each call, when something went wrong."""
+    order: tuple[int, ...] = ()
+    """The failing cases by their numbers, in the order in which lines are looked for: of the public ones the first of
+    each cause, then the second of each, and so on; then hidden ones."""
+
+    @property
+    def first_cause(self) -> Cause | None:
+        """The most likely cause; None where nothing fails."""
+        return self.causes[0] if self.causes else None
 
 
-@dataclass(slots=True)
-class CaseFindings:
-    """The evidence of one case at all operations, the findings to report, and its cause once it is known."""
+def diagnose(cases: Sequence[CaseFindings], by_call: tuple[CallStage, ...], lab: Lab) -> Diagnosed:
+    """Group the failing cases by cause, and put the cause first that explains most of them.
 
-    comparison: Comparison
-    evidence: list[Evidence] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    leaks: bool = False
-    memory_errors: bool = False
-    clue: Clue | None = None
-    cause: Evidence | None = None
-    group: str = ""
-    """Cases of one group have one cause: the same faulting line, or the same rule and hint."""
-    hint: str = ""
-    broken: str = ""
-    """The sentence of the handout that was broken."""
-    not_yet: bool = False
-    """Whether it goes wrong in a call that has not done its work in any case."""
-    plain: bool = True
-    """Whether it only calls what is to be written, on one target, without pokes and without an odd set-up."""
-
-    first_wrong: int = field(init=False)
-    """The first bad operation, -1 where all are right."""
-
-    def __post_init__(self) -> None:
-        """Find the first bad operation once, because there may be much evidence."""
-        self.first_wrong = min((piece.operation for piece in self.evidence), default=-1)
-
-    def first(self) -> list[Evidence]:
-        """The evidence at the first bad operation."""
-        return [piece for piece in self.evidence if piece.operation == self.first_wrong]
-
-    def refine(self, cause: Evidence) -> None:
-        """Replace the cause by one with better lines, among the evidence too where it is a symptom."""
-        if cause.symptom is not None:
-            self.evidence = [cause if piece is self.cause else piece for piece in self.evidence]
-        self.cause = cause
-
-    def facets(self, rule: Rule) -> frozenset[str]:
-        """Return the facets of all that counts for this rule.
-
-        In the clean-up only what earlier calls may have caused counts for every rule.
-        """
-        operations = self.comparison.case.trace.operations
-        return self.comparison.facets(rule).union(
-            piece.symptom.facet
-            for piece in self.evidence
-            if piece.symptom is not None
-            and piece.symptom.facet
-            and rule.counts(piece.symptom.facet, operations[-1].name)
-            and rule.counts_made_by(piece.symptom.made_by)
-        )
-
-
-def case_findings(
-    observed: Observations, lab: Lab, *, optional: OptionalStages
-) -> tuple[list[CaseFindings], tuple[CallStage, ...]]:
-    """Collect the evidence and findings of each case, and name the rule behind each by the lab's clues.
-
-    Return them with the stage of each call (`progress`), none where nothing is wrong. `optional` runs what only
-    explains.
+    A public case shows a cause where one failed.
     """
-    comparisons, named = observed.comparisons, observed.named
-    cases = [
-        CaseFindings(comparison, evidence(observed, number), plain=_is_plain(comparison.case.trace, lab))
-        for number, comparison in enumerate(comparisons)
-    ]
-    failing = [case for case in cases if case.evidence]
-    calls = calls_of(comparisons, lambda number: cases[number].first_wrong) if failing else ()
-    by_call = stages(comparisons, lambda number: cases[number].first_wrong, lab) if failing else ()
-    not_yet = {call.call for call in by_call if call.stage is Stage.NOT_YET}
-    patterns = Patterns(tuple(calls), lab.situation_words)
-    clues = ClueTable(lab.clues)
-    for number, case in enumerate(cases):
-        unseen = number in observed.unseen
-        case.leaks = unseen or any(piece.verdict is Verdict.MEMORY_LEAK for piece in case.evidence)
-        case.memory_errors = unseen or any(is_memory_error(piece) for piece in case.evidence)
-        searched_line = named.get((number, case.first_wrong))
-        known = frozenset({STORED} if searched_line is not None and searched_line.stored else ())
-        case.cause, case.clue = best_clue(case.first(), case.comparison, clues, patterns, known=known)
-    _prefer_simple(cases, clues, patterns)
-    for number, case in enumerate(cases):
-        searched_line = named.get((number, case.first_wrong))
-        _name_line(case, clues, patterns, searched_line)
-        case.group = _group(case, searched_line)
-        case.not_yet = _call(case) in not_yet
-    explain = partial(_explain, cases, named, patterns, lab)
-    optional.run(OptionalStage.EXPLANATIONS, explain, otherwise=None)
-    for case in failing:
-        case.findings = list(_findings(case, lab, clues, patterns))
-    return cases, by_call
-
-
-def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patterns: Patterns, lab: Lab) -> None:
-    """Add hints and the handout's sentences to the causes."""
-    for number, case in enumerate(cases):
-        if case.clue is None or case.cause is None:
-            continue
-        searched_line = named.get((number, case.first_wrong))
-        if case.not_yet:
-            about_line = searched_line.sentence if searched_line is not None else ""
-            case.hint = f"{_NOT_YET.format(call=_call(case))} {about_line}".strip()
-            continue
-        case.hint = " ".join(filter(None, _hints(case, case.clue, searched_line, lab)))
-        case.broken = sentence(case.clue, case.cause, case.comparison, lab)
-    _add_patterns(cases, patterns)
-
-
-def _hints(case: CaseFindings, clue: Clue, searched_line: Named | None, lab: Lab) -> Iterator[str]:
-    """Yield what the clue says and what instruments add; a line that explains all needs no more beside a symptom."""
-    assert case.cause is not None
-    explained = searched_line is not None and searched_line.explains_all
-    if not explained or case.cause.difference is not None:
-        yield hint(clue, case.cause, case.comparison, lab)
-    if not explained:
-        yield _beside(case)
-    if searched_line is not None:
-        yield searched_line.sentence
-
-
-def _is_plain(trace: Trace, lab: Lab) -> bool:
-    """Whether the trace has one target, no pokes and no odd set-up."""
-    pokes = any(lab.grammar.operations[operation.name].is_poke for operation in trace.operations)
-    one_target = len({operation.target for operation in trace.operations}) <= 1
-    return one_target and not pokes and not lab.is_odd(trace)
-
-
-def _prefer_simple(cases: Sequence[CaseFindings], clues: ClueTable, patterns: Patterns) -> None:
-    """Drop clues of several engines where the same mistake shows with one engine: then it is no mix-up of engines."""
-    plain = clues.of_one_target
-    simple = {(case.clue, _call(case)) for case in cases if case.clue is not None and case.clue in plain.clues}
+    groups: dict[str, list[CaseFindings]] = {}
     for case in cases:
-        if case.clue is not None and SEVERAL_TARGETS in case.clue.circumstances:
-            cause, clue = best_clue(case.first(), case.comparison, plain, patterns)
-            if (clue, _call(case)) in simple:
-                case.cause, case.clue = cause, clue
+        if case.cause is not None or not passes(case, lab.rubric.rule(case.comparison.case.rule)):
+            groups.setdefault(case.group or case.comparison.case.name, []).append(case)
+    explained = [case for case in cases if case.clue is not None and case.cause is not None]
+    if not explained:
+        causes = tuple(_cause(members) for members in groups.values())
+        return Diagnosed(causes=causes, verdict=Verdict.ACCEPTED)  # the score says so where points were lost
+    first = _most_likely(explained, by_call, lab)
+    for members in groups.values():
+        members.sort(key=lambda case: (case is not first, *_display_order(case, _rule(case), lab)))
+    in_order = sorted(groups.values(), key=lambda members: members[0] is not first)
+    assert first.cause is not None
+    causes = tuple(_cause(members) for members in in_order)
+    numbers = {id(case): number for number, case in enumerate(cases)}
+    ranked = ((rank, place, case) for place, members in enumerate(in_order) for rank, case in enumerate(members))
+    in_turn = sorted(ranked, key=lambda entry: (_is_hidden(entry[2]), *entry[:2]))
+    order = tuple(numbers[id(case)] for _, _, case in in_turn)
+    return Diagnosed(causes=causes, verdict=first.cause.verdict, stages=by_call, order=order)
 
 
-def _call(case: CaseFindings) -> str:
-    return operation_of(case.cause, case.comparison).name if case.cause is not None else ""
-
-
-def _group(case: CaseFindings, searched_line: Named | None) -> str:
-    """Name the group of a case: cases with the same faulting line, or with the same rule and hint, have one cause."""
-    cause, clue = case.cause, case.clue
+def _cause(members: Sequence[CaseFindings]) -> Cause:
+    """Return the cause of these cases, as the first of them shows it."""
+    shown = members[0]
+    case, cause, cases = shown.comparison.case, shown.cause, tuple(member.comparison.case.name for member in members)
     if cause is None:
-        return ""
-    hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # the time limit may have interrupted it anywhere in its loop
-    faulting = _faulting(case)
-    if searched_line is not None and searched_line.explains_all:
-        return f"{_MEMORY}{searched_line.lines[0]}"
-    if faulting is not None and not hangs:
-        return f"{_LEAK if faulting.verdict is Verdict.MEMORY_LEAK else _MEMORY}{faulting.source[0]}"
-    if clue is None or cause.difference is None:
-        return f"{cause.kind} {_call(case)}"
-    return f"{clue.rule} {clue.hint.replace('{call}', _call(case))}"
-
-
-def _faulting(case: CaseFindings) -> Evidence | None:
-    """The instruments' symptom of the first bad operation that has a line; a leak only where it is the cause itself."""
-    assert case.cause is not None
-    if case.cause.difference is None:
-        return case.cause if case.cause.source else None
-    faults = [piece for piece in case.first() if piece.difference is None and piece.source and piece.explains_state]
-    return min(faults, key=lambda piece: piece.at_origin, default=None)
-
-
-def _beside(case: CaseFindings) -> str:
-    """A sentence with what an instrument reported about the operation that left a wrong state; "" without one."""
-    faulting = _faulting(case)
-    if faulting is None or faulting is case.cause or faulting.symptom is None:
-        return ""
-    message = faulting.symptom.message
-    place = "" if faulting.at_origin else f", at {faulting.source[0]}"
-    difference = case.cause.difference if case.cause is not None else None
-    lead = (
-        "This leads to a memory error" if difference is not None and difference.facet == "reply" else "In the same call"
+        return Cause(rule=case.rule, verdict=Verdict.WRONG_ANSWER, sentence=case.title, cases=cases)
+    return Cause(
+        rule=_rule(shown),
+        verdict=cause.verdict,
+        sentence=cause.sentence,
+        clause=shown.broken,
+        hint=shown.hint,
+        lines=cause.source,
+        cases=cases,
+        call=operation_of(cause, shown.comparison).name,
+        operation=cause.operation + 1,
     )
-    return f"{lead}{place}: {message[0].lower()}{message[1:]}."
 
 
-def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
-    """Append to each group's hint what its public cases have in common; not where a line is known, which says more."""
-    groups: dict[tuple[str, str], list[int]] = {}
-    for number, case in enumerate(cases):
-        if case.group and case.clue is not None and not case.group.startswith((_MEMORY, _LEAK)):
-            groups.setdefault((case.group, _call(case)), []).append(number)
-    for (_, name), numbers in groups.items():
-        shown = cases[numbers[0]]
-        if shown.not_yet:
-            continue
-        assert shown.clue is not None
-        assert shown.cause is not None
-        known = frozenset(word for word in shown.clue.circumstances - {SEVERAL_TARGETS} if not word.startswith(ONLY))
-        if known != shown.clue.circumstances:  # the clue says the same already
-            continue
-        expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
-        pattern = patterns.sentence(numbers, name, known, expected)
-        for number in numbers:
-            cases[number].hint = f"{cases[number].hint} {pattern}".strip()
+def _rule(case: CaseFindings) -> str:
+    return case.clue.rule if case.clue is not None else case.comparison.case.rule
 
 
-def _findings(case: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
-    """Yield the findings for the record: why the case fails, then everything else about memory, each with its rule."""
-    cause, comparison = case.cause, case.comparison
-    rule = case.clue.rule if case.clue is not None else comparison.case.rule
-    if cause is not None and cause.difference is not None:
-        difference = cause.difference
-        yield Finding(
-            rule=rule,
-            verdict=Verdict.WRONG_ANSWER,
-            kind=difference.facet,
-            case=comparison.case.name,
-            operation=cause.operation + 1,
-            field=difference.field,
-            expected=difference.expected,
-            actual=difference.actual,
-            message=difference.seen,
-            hint=case.hint,
-            source=cause.source,
-        )
-        yield from _breach(case, clues, patterns)
-    elif cause is not None and cause.symptom is not None:
-        yield replace(finding_of(cause.symptom, comparison, rule), hint=case.hint)
-    for piece in case.evidence:
-        if piece.symptom is not None and piece is not cause:
-            judged = Judged.LEAK if piece.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
-            yield finding_of(piece.symptom, comparison, lab.rubric.judged(judged, rule))
+def _most_likely(explained: list[CaseFindings], by_call: Sequence[CallStage], lab: Lab) -> CaseFindings:
+    """Return the case that shows the rule which explains most of the failing cases.
 
-
-def _name_line(case: CaseFindings, clues: ClueTable, patterns: Patterns, searched_line: Named | None) -> None:
-    """Give the cause its line: that of a store which breaks the same rule in the same operation.
-
-    Otherwise it is the line of an access that an instrument reports, because the wrong state comes from it, or the
-    line that was searched for (`searched_line`).
+    For an unfinished file only the first call that is in work counts.
     """
-    cause, named = case.cause, _named(case)
-    if cause is not None and cause.symptom is not None and cause.at_origin:
-        access = next((other for other in case.first() if _is_access(other)), cause)
-        case.refine(replace(cause, symptom=replace(cause.symptom, lines=access.source)))
-    if cause is not None and searched_line is not None and searched_line.explains_all:
-        symptom = replace(cause.symptom, lines=searched_line.lines) if cause.symptom is not None else None
-        case.refine(replace(cause, searched=searched_line.lines, symptom=symptom))
-    if cause is None or cause.difference is None or (case.cause is not None and case.cause.culprits):
-        return
-    clue = clue_alone(named, case.comparison, clues, patterns) if named is not None else None
-    faulting = _faulting(case)
-    if named is not None and clue is not None and case.clue is not None and clue.rule == case.clue.rule:
-        case.cause = replace(cause, searched=named.culprits)
-    elif faulting is not None and not faulting.at_origin:
-        case.cause = replace(cause, searched=faulting.source)
-    elif searched_line is not None:
-        case.cause = replace(cause, searched=searched_line.lines)
+    failing = [
+        case for case in explained if case.comparison.end is not End.NO_TIME
+    ] or explained  # a lack of time only follows from other cases
+    failing = _of_the_next_call(failing, by_call)
+    rules = _rules_of_groups(failing)
+    votes: dict[str, float] = {}
+    for case in failing:
+        votes[_rule_of(case, rules)] = votes.get(_rule_of(case, rules), 0) + _vote(case)
+    ranked = sorted(votes, key=lambda rule: -votes[rule])
+    public = {_rule_of(case, rules) for case in failing if not _is_hidden(case)}
+    rule = next((rule for rule in ranked if rule in public), ranked[0])
+    own = [case for case in failing if _rule_of(case, rules) == rule]
+    candidates = _largest_group(_most_common_verdict([case for case in own if not _is_hidden(case)] or own))
+    return min(candidates, key=lambda case: _display_order(case, rule, lab))
 
 
-def _is_access(piece: Evidence) -> bool:
-    """Whether an instrument names the line of a wrong access."""
-    return piece.explains_state and not piece.at_origin and bool(piece.source)
+def _of_the_next_call(failing: list[CaseFindings], by_call: Sequence[CallStage]) -> list[CaseFindings]:
+    """Limit an unfinished file to the failures of one call: the first one in work, else the first one not yet written.
+
+    Without a call that is not written yet, all failures are returned.
+    """
+    if all(call.stage is not Stage.NOT_YET for call in by_call):
+        return failing
+    failures: dict[str, list[CaseFindings]] = {}
+    for case in failing:
+        if case.cause is not None and not _is_hidden(case):
+            failures.setdefault(operation_of(case.cause, case.comparison).name, []).append(case)
+    in_turn = sorted(by_call, key=lambda call: call.stage is Stage.NOT_YET)
+    return next((failures[call.call] for call in in_turn if call.call in failures), failing)
 
 
-def _named(case: CaseFindings) -> Evidence | None:
-    """The first difference of the first bad operation whose line is known."""
-    return next((piece for piece in case.first() if piece.culprits), None)
+def _rules_of_groups(failing: Sequence[CaseFindings]) -> dict[str, str]:
+    """Map each group to the rule that its cases break most often, because one faulting line costs points of several.
+
+    The line of a loss says where memory was allocated, not where it was lost, so losses keep their own rule (see
+    `_rule_of`).
+    """
+    counted: dict[str, Counter[str]] = {}
+    for case in failing:
+        assert case.clue is not None
+        counted.setdefault(case.group, Counter())[case.clue.rule] += 1
+    return {group: rules.most_common(1)[0][0] for group, rules in counted.items()}
 
 
-def _breach(case: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
-    """Yield a difference with a known line that is not the cause, with the rule that the difference itself breaks."""
-    named = _named(case)
-    if named is None or named.culprit is None or named.culprit.tool is None:
-        return
-    if case.cause is None or case.cause.culprits[:1] == named.culprits[:1]:
-        return
-    clue = clue_alone(named, case.comparison, clues, patterns)
-    symptom = Symptom(
-        operation=named.operation,
-        verdict=Verdict.WRONG_ANSWER,
-        kind=BREACH,
-        message=f"here {_call(case)} writes something wrong",
-        lines=named.culprits,
-        tool=named.culprit.tool,
+def _rule_of(case: CaseFindings, rules: Mapping[str, str]) -> str:
+    assert case.clue is not None
+    leaks = case.cause is not None and case.cause.verdict is Verdict.MEMORY_LEAK
+    return case.clue.rule if leaks else rules[case.group]
+
+
+def _vote(case: CaseFindings) -> float:
+    if _shows_anyway(case):
+        return _CLEANUP_VOTE
+    return _TELLING_VOTE if case.cause is not None and case.cause.difference and case.cause.difference.note else 1
+
+
+def _largest_group(cases: Sequence[CaseFindings]) -> list[CaseFindings]:
+    votes: dict[str, float] = {}
+    for case in cases:
+        votes[case.group] = votes.get(case.group, 0) + _vote(case)
+    most = max(votes, key=lambda group: votes[group])
+    return [case for case in cases if case.group == most]
+
+
+def _is_hidden(case: CaseFindings) -> bool:
+    return case.comparison.case.visibility is Visibility.HIDDEN
+
+
+def _shows_anyway(case: CaseFindings) -> bool:
+    """Whether nearly every case would show it: a failure in the clean-up, or memory that was lost before it."""
+    last = len(case.comparison.case.trace.operations) - 1
+    leaks = case.cause is not None and case.cause.verdict is Verdict.MEMORY_LEAK
+    return _only_in_cleanup(case) or (leaks and case.comparison.is_cleanup(last))
+
+
+def _only_in_cleanup(case: CaseFindings) -> bool:
+    """Whether nothing failed before the clean-up that the grader added."""
+    return case.cause is not None and case.comparison.is_cleanup(case.cause.operation)
+
+
+def _most_common_verdict(cases: list[CaseFindings]) -> list[CaseFindings]:
+    """Return the cases with the most common verdict, but those with a wrong answer if there are any.
+
+    A failure before the clean-up says more than one in it. A wrong state comes before its consequences.
+    """
+    by_verdict: dict[Verdict, list[CaseFindings]] = {}
+    for case in [case for case in cases if not _only_in_cleanup(case)] or cases:
+        if case.cause is not None:
+            by_verdict.setdefault(case.cause.verdict, []).append(case)
+    return by_verdict.get(Verdict.WRONG_ANSWER) or max(by_verdict.values(), key=len)
+
+
+def _display_order(case: CaseFindings, rule: str, lab: Lab) -> tuple[int, ...]:
+    """Sort key of the case to show: public, failing in its own call, plain, about this rule and this call (by its
+    folder's name), short, and with little state.
+
+    A call that closes everything comes late: it often does the same as other calls, so their failures show there again.
+    """
+    comparison, cause = case.comparison, case.cause
+    operations = comparison.case.trace.operations
+    operation = operation_of(cause, comparison) if cause is not None else operations[-1]
+    closes = lab.grammar.operations[operation.name].closes
+    return (
+        _is_hidden(case),
+        operation.implicit and not closes,
+        not case.plain,
+        closes,
+        comparison.case.rule != rule,
+        comparison.case.name.partition("/")[0] not in operation.name,
+        len(operations),
+        sum(len(step.record) for step in comparison.played.steps[:1]),
     )
-    yield finding_of(symptom, case.comparison, clue.rule if clue is not None else case.comparison.case.rule)
-
-
-def unplaced(cases: Sequence[CaseFindings], order: Sequence[int]) -> list[Unplaced]:
-    """Return the operations in which cases first went wrong and whose lines are still unknown, in this order."""
-    return [
-        Unplaced(
-            case=number,
-            operation=case.cause.operation,
-            comparison=case.comparison,
-            kind=case.cause.kind,
-            difference=case.cause.difference,
-            judgement=case.cause.judgement,
-        )
-        for number in order
-        for case in [cases[number]]
-        if case.cause is not None and not case.cause.culprits
-    ]

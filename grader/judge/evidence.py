@@ -1,6 +1,6 @@
 """What speaks against a program, case by case and by operation: differences, bad ends, and what a runtime saw besides.
 
-causes.py finds the rule that each piece of evidence breaks.
+case_findings.py finds the rule that each piece of evidence breaks.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _endings(comparison: Comparison) -> Iterator[Symptom]:
         sentence = "not compared: what the calls before it did and left behind used up the time for all cases"
         ending = _by_the_judge(comparison.end, Verdict.TIME_LIMIT_EXCEEDED, sentence)
     else:
-        sentence = f"the program ends in {call} without a word"
+        sentence = f"the program ended inside {call} without reporting why"
         ending = later or _by_the_judge(comparison.end, Verdict.RUN_TIME_ERROR, sentence)
     yield Symptom(
         operation=at,

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from grader.core.losses import guilty_of, hidden_losses
+from grader.core.losses import cases_that_cost, hidden_losses
 from grader.core.record import Override, Record
 from grader.core.verdict import Audience, Finding, Outcome, SourceLine, Tool, Verdict
 from grader.report.hidden import titles
@@ -86,7 +86,7 @@ def _settled(record: Record, problems: Iterator[Problem]) -> Iterator[Problem]:
         yield from problems
         return
     full = {rule.rule for rule in record.rules if rule.points == rule.max_points}
-    guilty = {rule.rule: {outcome.case for outcome in guilty_of(record, rule.rule)} for rule in record.rules}
+    guilty = {rule.rule: {outcome.case for outcome in cases_that_cost(record, rule.rule)} for rule in record.rules}
     for problem in problems:
         costs = {problem.rule, *(rule for rule, cases in guilty.items() if cases & problem.cases)}
         if not record.outcomes:  # a failed build costs the points of every rule

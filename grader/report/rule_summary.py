@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.core.losses import guilty_of
+from grader.core.losses import cases_that_cost
 from grader.core.record import Record
 from grader.core.verdict import Audience, Outcome, RuleScore
 from grader.report.document import Document
@@ -42,7 +42,7 @@ def rule_summary(record: Record, score: RuleScore, audience: Audience) -> Docume
     if withheld:
         page.write(f"{withheld[0].upper()}{withheld[1:]}.")
     building = [finding for finding in record.build_findings if finding.rule == score.rule]
-    guilty = guilty_of(record, score.rule)
+    guilty = cases_that_cost(record, score.rule)
     for finding in building:
         page.blank()
         page.write(f"{finding.source[0]}: " if finding.source else "", finding.message, hang=4)

@@ -1,4 +1,4 @@
-"""Build the record of an attempt; only the verdict is decided here."""
+"""Build the record of an attempt: the verdict is decided here, and what each case and cause costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import grader
 from grader.assignment.lab import Lab
 from grader.attempt import Attempt
 from grader.core.errors import DriverError
-from grader.core.losses import weighed
+from grader.core.losses import with_costs
 from grader.core.optional_stages import OptionalStage
 from grader.core.picture import Drawing
 from grader.core.record import Environment, Record, Submission, UsedTool
@@ -22,7 +22,7 @@ from grader.core.verdict import (
     StepShown,
     Verdict,
 )
-from grader.judge.causes import CaseFindings
+from grader.judge.case_findings import CaseFindings
 from grader.judge.score import passes, total
 from grader.result.draw_states import pictures
 from grader.runtime.protocol import Built
@@ -89,7 +89,7 @@ def record(attempt: Attempt, *, would_score: int | None, draw: Drawing) -> Recor
         ),
         cpu_seconds={name: round(seconds, 4) for name, seconds in attempt.spent.items()},
     )
-    result = weighed(result)
+    result = with_costs(result)
     drawn = optional.run(
         OptionalStage.PICTURES, partial(pictures, result, attempt.comparisons, lab, draw), otherwise=()
     )

@@ -322,7 +322,7 @@ class NativePlayed(Played):
             return self._ending("crash", f"{call} crashes ({self.fault.words})", detail)
         if self.status & 0x7F:
             return self._ending("crash", f"{call} crashes ({_signal_name(self.status & 0x7F)})")
-        return self._ending("stopped", f"the program ends in {call} without a word")
+        return self._ending("stopped", f"the program ended inside {call} without reporting why")
 
     def _ending(
         self, kind: str, sentence: str, detail: str = "", *, verdict: Verdict = Verdict.RUN_TIME_ERROR

@@ -235,7 +235,7 @@ def _untold(comparison: Comparison, use: HeapUse) -> Iterator[Symptom]:
 
 
 def _unexplained(operation: int, verdict: Verdict, kind: str, counted: str, *, at_origin: bool = False) -> Symptom:
-    message = f"{counted}, and nothing says which. Does the program write to memory that is not its own?"
+    message = f"{counted}, but there is no record of which ones. Does the program write to memory that is not its own?"
     return Symptom(operation=operation, verdict=verdict, kind=kind, message=message, at_origin=at_origin)
 
 

@@ -20,7 +20,7 @@ from grader.core.case import Case
 from grader.core.errors import CaseFileError, RubricError
 from grader.core.record import Record, from_json, to_json
 from grader.core.verdict import RuleScore, Verdict, Visibility
-from grader.judge.causes import CaseFindings
+from grader.judge.case_findings import CaseFindings
 from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS, GRADEBOOKS

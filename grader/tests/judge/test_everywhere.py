@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from grader.core.case import Case
-from grader.core.losses import guilty_of
+from grader.core.losses import cases_that_cost
 from grader.core.verdict import Audience
-from grader.judge.causes import case_findings
+from grader.judge.case_findings import case_findings
 from grader.judge.compare import compare
 from grader.judge.score import most_points
 from grader.labs.paged_kv.lab import lab
@@ -129,7 +129,7 @@ def test_reports_say_why_points_are_missing_that_no_finding_cost() -> None:
     leak = next(score for score in record.rules if score.rule == "leak")
     said = "nothing found; 3 points held back until more of the other rules are right"
 
-    assert (leak.points, leak.withheld, guilty_of(record, "leak")) == (3, 3, [])
+    assert (leak.points, leak.withheld, cases_that_cost(record, "leak")) == (3, 3, [])
     assert said in " ".join(render(record).split())
     assert said[1:] in rule_summary(record, leak, Audience.STUDENT)
     assert "without a finding" not in rule_summary(record, record.rules[0], Audience.STUDENT)
@@ -140,5 +140,5 @@ def test_the_cases_to_blame_are_those_with_a_finding() -> None:
     source = around("append_kv", "    if (engine != NULL) __builtin_trap();")
     record = graded_text(source, counting("count"), first_case())
 
-    assert guilty_of(record, "leak") == []
-    assert [outcome.rule for outcome in guilty_of(record, "memory-error")] == ["address"]
+    assert cases_that_cost(record, "leak") == []
+    assert [outcome.rule for outcome in cases_that_cost(record, "memory-error")] == ["address"]

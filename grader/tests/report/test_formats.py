@@ -122,7 +122,7 @@ def test_paths_are_seen_from_where_the_grader_was_called(name: str, file: str, p
 
 def test_a_table_of_nobody_is_a_heading() -> None:
     """Who asks for an empty class gets no error."""
-    assert [len(book([]).splitlines()) for name, book in GRADEBOOKS.items() if name != "jsonl"] == [1, 1, 1]
+    assert {len(book([]).splitlines()) for name, book in GRADEBOOKS.items() if name != "jsonl"} == {1}
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"text", "json", "html"}))

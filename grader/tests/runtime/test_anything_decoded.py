@@ -16,7 +16,7 @@ import pytest
 from grader.core.picture import Drawing
 from grader.core.sanitize import decoded
 from grader.core.verdict import SourceLine
-from grader.judge.causes import case_findings, unplaced
+from grader.judge.case_findings import case_findings, unplaced
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.report import FORMATS

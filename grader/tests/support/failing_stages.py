@@ -23,7 +23,7 @@ ERRORS: tuple[Callable[[str], Exception], ...] = (
 )
 
 INSIDE = (
-    *("judge.causes:hint", "judge.causes:sentence", "judge.causes:_beside", "judge.calls:comb"),
+    *("judge.case_findings:hint", "judge.case_findings:sentence", "judge.case_findings:_beside", "judge.calls:comb"),
     *("runtime.native.runtime:stacks_of", "pipeline:compare", "pipeline:rule_scores"),
     *("result.assemble:decoded", "result.assemble:decoded_lines"),
     *("result.draw_states:_scenes", "result.draw_states:panels_of", "result.draw_states:_fewer"),

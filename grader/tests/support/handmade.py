@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grader.core.losses import weighed
+from grader.core.losses import with_costs
 from grader.core.optional_stages import OptionalStage, StageFailure
 from grader.core.record import Record, Submission, UsedTool
 from grader.core.verdict import (
@@ -84,7 +84,7 @@ def record_of(*outcomes: Outcome, one_cause: bool = True, **changes: object) -> 
         outcomes=tuple(cases),
         findings=tuple(findings),
     )
-    return weighed(replace(record, **{"causes": causes_of(record, one_cause=one_cause), **changes}))  # type: ignore[arg-type]
+    return with_costs(replace(record, **{"causes": causes_of(record, one_cause=one_cause), **changes}))  # type: ignore[arg-type]
 
 
 def causes_of(record: Record, *, one_cause: bool) -> tuple[Cause, ...]:

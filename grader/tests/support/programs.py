@@ -18,9 +18,9 @@ from grader.core.model import play
 from grader.core.record import Record
 from grader.core.verdict import Finding, RuleScore
 from grader.judge.calls import stages
-from grader.judge.causes import CaseFindings, case_findings
+from grader.judge.case_findings import CaseFindings, case_findings
+from grader.judge.causes import Diagnosed, diagnose
 from grader.judge.compare import compare
-from grader.judge.diagnose import Diagnosed, diagnose
 from grader.judge.score import rule_scores, total
 from grader.labs.paged_kv.lab import lab
 from grader.pipeline import STEPS

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.verdict import Verdict
-from grader.judge.causes import case_findings
+from grader.judge.case_findings import case_findings
 from grader.judge.compare import compare
 from grader.labs.paged_kv.lab import lab
 from grader.runtime.native.replay import FrameKind, HarnessFrame, _step_of

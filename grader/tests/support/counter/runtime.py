@@ -89,7 +89,7 @@ class ShellRuntime(Runtime):
         played = Played(case=case, steps=steps)
         if not played.complete:
             hangs = f"{played.next_call} does not come back within its time limit"
-            dies = f"the program ends in {played.next_call} without a word"
+            dies = f"the program ended inside {played.next_call} without reporting why"
             played.bad_end = (
                 Ending(kind="hang", verdict=Verdict.TIME_LIMIT_EXCEEDED, sentence=hangs)
                 if done.signal is not None

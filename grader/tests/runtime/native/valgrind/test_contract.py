@@ -12,8 +12,8 @@ from grader.core.case import Case
 from grader.core.judgement import SHARED_MEMORY
 from grader.core.picture import Drawing
 from grader.core.verdict import SourceLine, Tool, Verdict
-from grader.judge.causes import case_findings
-from grader.judge.diagnose import diagnose
+from grader.judge.case_findings import case_findings
+from grader.judge.causes import diagnose
 from grader.judge.score import rule_scores
 from grader.labs.paged_kv.lab import lab
 from grader.report import text

@@ -1,0 +1,338 @@
+"""The evidence of each case and its cause: the clue that fits, the line, and the sentence that was broken.
+
+A case's cause is among the evidence of its first bad operation; what comes later is mostly a consequence. The lab's
+table of clues names the rule for each cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from grader.assignment.lab import ONLY, SEVERAL_TARGETS, STORED, Clue, Lab
+from grader.core.judgement import Symptom
+from grader.core.optional_stages import OptionalStage, OptionalStages
+from grader.core.rubric import Rule
+from grader.core.verdict import CallStage, Finding, Judged, Stage, Verdict
+from grader.judge.calls import Patterns, calls_of, stages
+from grader.judge.evidence import Evidence, evidence, finding_of
+from grader.judge.mistakes import ClueTable, best_clue, clue_alone, hint, is_memory_error, operation_of, sentence
+from grader.runtime.comparison import Comparison
+from grader.runtime.protocol import Named, Observations, Place, Unplaced
+from reference.operation import Trace
+
+_MEMORY, _LEAK = "memory at ", "leak at "
+"""Prefixes of the names of groups whose cases share a line."""
+
+BREACH = "breach"
+"""Kind of a finding: a line that an instrument saw leaving something wrong, in addition to the cause of the case."""
+
+
+_NOT_YET = (
+    "{call} has not done in any case what it was asked to. If it is not written yet, write it next; "
+    "if it is, look which of its checks is always true."
+)
+"""The hint for such a call. Missing code breaks no sentence of the handout, and no clue describes its mistake."""
+
+
+@dataclass(slots=True)
+class CaseFindings:
+    """The evidence of one case at all operations, the findings to report, and its cause once it is known."""
+
+    comparison: Comparison
+    evidence: list[Evidence] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    leaks: bool = False
+    memory_errors: bool = False
+    clue: Clue | None = None
+    cause: Evidence | None = None
+    group: str = ""
+    """Cases of one group have one cause: the same faulting line, or the same rule and hint."""
+    hint: str = ""
+    broken: str = ""
+    """The sentence of the handout that was broken."""
+    not_yet: bool = False
+    """Whether it goes wrong in a call that has not done its work in any case."""
+    plain: bool = True
+    """Whether it only calls what is to be written, on one target, without pokes and without an odd set-up."""
+
+    first_wrong: int = field(init=False)
+    """The first bad operation, -1 where all are right."""
+
+    def __post_init__(self) -> None:
+        """Find the first bad operation once, because there may be much evidence."""
+        self.first_wrong = min((piece.operation for piece in self.evidence), default=-1)
+
+    def first(self) -> list[Evidence]:
+        """The evidence at the first bad operation."""
+        return [piece for piece in self.evidence if piece.operation == self.first_wrong]
+
+    def refine(self, cause: Evidence) -> None:
+        """Replace the cause by one with better lines, among the evidence too where it is a symptom."""
+        if cause.symptom is not None:
+            self.evidence = [cause if piece is self.cause else piece for piece in self.evidence]
+        self.cause = cause
+
+    def facets(self, rule: Rule) -> frozenset[str]:
+        """Return the facets of all that counts for this rule.
+
+        Differences count where they are. What was lost counts at the end of the case, for rules about the calls that
+        allocated it.
+        """
+        operations = self.comparison.case.trace.operations
+        return self.comparison.facets(rule).union(
+            piece.symptom.facet
+            for piece in self.evidence
+            if piece.symptom is not None
+            and piece.symptom.facet
+            and rule.counts(piece.symptom.facet, operations[-1].name)
+            and rule.counts_made_by(piece.symptom.made_by)
+        )
+
+
+def case_findings(
+    observed: Observations, lab: Lab, *, optional: OptionalStages
+) -> tuple[list[CaseFindings], tuple[CallStage, ...]]:
+    """Collect the evidence and findings of each case, and name the rule behind each by the lab's clues.
+
+    Return them with the stage of each call (`progress`), none where nothing is wrong. `optional` runs what only
+    explains.
+    """
+    comparisons, named = observed.comparisons, observed.named
+    cases = [
+        CaseFindings(comparison, evidence(observed, number), plain=_is_plain(comparison.case.trace, lab))
+        for number, comparison in enumerate(comparisons)
+    ]
+    failing = [case for case in cases if case.evidence]
+    calls = calls_of(comparisons, lambda number: cases[number].first_wrong) if failing else ()
+    by_call = stages(comparisons, lambda number: cases[number].first_wrong, lab) if failing else ()
+    not_yet = {call.call for call in by_call if call.stage is Stage.NOT_YET}
+    patterns = Patterns(tuple(calls), lab.situation_words)
+    clues = ClueTable(lab.clues)
+    for number, case in enumerate(cases):
+        unseen = number in observed.unseen
+        case.leaks = unseen or any(piece.verdict is Verdict.MEMORY_LEAK for piece in case.evidence)
+        case.memory_errors = unseen or any(is_memory_error(piece) for piece in case.evidence)
+        searched_line = named.get((number, case.first_wrong))
+        known = frozenset({STORED} if searched_line is not None and searched_line.stored else ())
+        case.cause, case.clue = best_clue(case.first(), case.comparison, clues, patterns, known=known)
+    _prefer_simple(cases, clues, patterns)
+    for number, case in enumerate(cases):
+        searched_line = named.get((number, case.first_wrong))
+        _name_line(case, clues, patterns, searched_line)
+        case.group = _group(case, searched_line)
+        case.not_yet = _call(case) in not_yet
+    explain = partial(_explain, cases, named, patterns, lab)
+    optional.run(OptionalStage.EXPLANATIONS, explain, otherwise=None)
+    for case in failing:
+        case.findings = list(_findings(case, lab, clues, patterns))
+    return cases, by_call
+
+
+def _explain(cases: Sequence[CaseFindings], named: Mapping[Place, Named], patterns: Patterns, lab: Lab) -> None:
+    """Add hints and the handout's sentences to the causes."""
+    for number, case in enumerate(cases):
+        if case.clue is None or case.cause is None:
+            continue
+        searched_line = named.get((number, case.first_wrong))
+        if case.not_yet:
+            about_line = searched_line.sentence if searched_line is not None else ""
+            case.hint = f"{_NOT_YET.format(call=_call(case))} {about_line}".strip()
+            continue
+        case.hint = " ".join(filter(None, _hints(case, case.clue, searched_line, lab)))
+        case.broken = sentence(case.clue, case.cause, case.comparison, lab)
+    _add_patterns(cases, patterns)
+
+
+def _hints(case: CaseFindings, clue: Clue, searched_line: Named | None, lab: Lab) -> Iterator[str]:
+    """Yield what the clue says and what instruments add; a line that explains all needs no more beside a symptom."""
+    assert case.cause is not None
+    explained = searched_line is not None and searched_line.explains_all
+    if not explained or case.cause.difference is not None:
+        yield hint(clue, case.cause, case.comparison, lab)
+    if not explained:
+        yield _beside(case)
+    if searched_line is not None:
+        yield searched_line.sentence
+
+
+def _is_plain(trace: Trace, lab: Lab) -> bool:
+    """Whether the trace has one target, no pokes and no odd set-up."""
+    pokes = any(lab.grammar.operations[operation.name].is_poke for operation in trace.operations)
+    one_target = len({operation.target for operation in trace.operations}) <= 1
+    return one_target and not pokes and not lab.is_odd(trace)
+
+
+def _prefer_simple(cases: Sequence[CaseFindings], clues: ClueTable, patterns: Patterns) -> None:
+    """Drop clues of several engines where the same mistake shows with one engine: then it is no mix-up of engines."""
+    plain = clues.of_one_target
+    simple = {(case.clue, _call(case)) for case in cases if case.clue is not None and case.clue in plain.clues}
+    for case in cases:
+        if case.clue is not None and SEVERAL_TARGETS in case.clue.circumstances:
+            cause, clue = best_clue(case.first(), case.comparison, plain, patterns)
+            if (clue, _call(case)) in simple:
+                case.cause, case.clue = cause, clue
+
+
+def _call(case: CaseFindings) -> str:
+    return operation_of(case.cause, case.comparison).name if case.cause is not None else ""
+
+
+def _group(case: CaseFindings, searched_line: Named | None) -> str:
+    """Name the group of a case: cases with the same faulting line, or with the same rule and hint, have one cause."""
+    cause, clue = case.cause, case.clue
+    if cause is None:
+        return ""
+    hangs = cause.verdict is Verdict.TIME_LIMIT_EXCEEDED  # the time limit may have interrupted it anywhere in its loop
+    faulting = _faulting(case)
+    if searched_line is not None and searched_line.explains_all:
+        return f"{_MEMORY}{searched_line.lines[0]}"
+    if faulting is not None and not hangs:
+        return f"{_LEAK if faulting.verdict is Verdict.MEMORY_LEAK else _MEMORY}{faulting.source[0]}"
+    if clue is None or cause.difference is None:
+        return f"{cause.kind} {_call(case)}"
+    return f"{clue.rule} {clue.hint.replace('{call}', _call(case))}"
+
+
+def _faulting(case: CaseFindings) -> Evidence | None:
+    """The instruments' symptom of the first bad operation that has a line; a leak only where it is the cause itself."""
+    assert case.cause is not None
+    if case.cause.difference is None:
+        return case.cause if case.cause.source else None
+    faults = [piece for piece in case.first() if piece.difference is None and piece.source and piece.explains_state]
+    return min(faults, key=lambda piece: piece.at_origin, default=None)
+
+
+def _beside(case: CaseFindings) -> str:
+    """A sentence with what an instrument reported about the operation that left a wrong state; "" without one."""
+    faulting = _faulting(case)
+    if faulting is None or faulting is case.cause or faulting.symptom is None:
+        return ""
+    message = faulting.symptom.message
+    place = "" if faulting.at_origin else f", at {faulting.source[0]}"
+    difference = case.cause.difference if case.cause is not None else None
+    lead = (
+        "This leads to a memory error" if difference is not None and difference.facet == "reply" else "In the same call"
+    )
+    return f"{lead}{place}: {message[0].lower()}{message[1:]}."
+
+
+def _add_patterns(cases: Sequence[CaseFindings], patterns: Patterns) -> None:
+    """Append to each group's hint what its public cases have in common; not where a line is known, which says more."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number, case in enumerate(cases):
+        if case.group and case.clue is not None and not case.group.startswith((_MEMORY, _LEAK)):
+            groups.setdefault((case.group, _call(case)), []).append(number)
+    for (_, name), numbers in groups.items():
+        shown = cases[numbers[0]]
+        if shown.not_yet:
+            continue
+        assert shown.clue is not None
+        assert shown.cause is not None
+        known = frozenset(word for word in shown.clue.circumstances - {SEVERAL_TARGETS} if not word.startswith(ONLY))
+        if known != shown.clue.circumstances:  # the clue says the same already
+            continue
+        expected = shown.comparison.expected[min(shown.cause.operation, len(shown.comparison.expected) - 1)]
+        pattern = patterns.sentence(numbers, name, known, expected)
+        for number in numbers:
+            cases[number].hint = f"{cases[number].hint} {pattern}".strip()
+
+
+def _findings(case: CaseFindings, lab: Lab, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
+    """Yield the findings for the record: why the case fails, then everything else about memory, each with its rule."""
+    cause, comparison = case.cause, case.comparison
+    rule = case.clue.rule if case.clue is not None else comparison.case.rule
+    if cause is not None and cause.difference is not None:
+        difference = cause.difference
+        yield Finding(
+            rule=rule,
+            verdict=Verdict.WRONG_ANSWER,
+            kind=difference.facet,
+            case=comparison.case.name,
+            operation=cause.operation + 1,
+            field=difference.field,
+            expected=difference.expected,
+            actual=difference.actual,
+            message=difference.seen,
+            hint=case.hint,
+            source=cause.source,
+        )
+        yield from _breach(case, clues, patterns)
+    elif cause is not None and cause.symptom is not None:
+        yield replace(finding_of(cause.symptom, comparison, rule), hint=case.hint)
+    for piece in case.evidence:
+        if piece.symptom is not None and piece is not cause:
+            judged = Judged.LEAK if piece.verdict is Verdict.MEMORY_LEAK else Judged.MEMORY_ERROR
+            yield finding_of(piece.symptom, comparison, lab.rubric.judged(judged, rule))
+
+
+def _name_line(case: CaseFindings, clues: ClueTable, patterns: Patterns, searched_line: Named | None) -> None:
+    """Give the cause its line: that of a store which breaks the same rule in the same operation.
+
+    Otherwise it is the line of an access that an instrument reports, because the wrong state comes from it, or the
+    line that was searched for (`searched_line`).
+    """
+    cause, named = case.cause, _named(case)
+    if cause is not None and cause.symptom is not None and cause.at_origin:
+        access = next((other for other in case.first() if _is_access(other)), cause)
+        case.refine(replace(cause, symptom=replace(cause.symptom, lines=access.source)))
+    if cause is not None and searched_line is not None and searched_line.explains_all:
+        symptom = replace(cause.symptom, lines=searched_line.lines) if cause.symptom is not None else None
+        case.refine(replace(cause, searched=searched_line.lines, symptom=symptom))
+    if cause is None or cause.difference is None or (case.cause is not None and case.cause.culprits):
+        return
+    clue = clue_alone(named, case.comparison, clues, patterns) if named is not None else None
+    faulting = _faulting(case)
+    if named is not None and clue is not None and case.clue is not None and clue.rule == case.clue.rule:
+        case.cause = replace(cause, searched=named.culprits)
+    elif faulting is not None and not faulting.at_origin:
+        case.cause = replace(cause, searched=faulting.source)
+    elif searched_line is not None:
+        case.cause = replace(cause, searched=searched_line.lines)
+
+
+def _is_access(piece: Evidence) -> bool:
+    """Whether an instrument names the line of a wrong access."""
+    return piece.explains_state and not piece.at_origin and bool(piece.source)
+
+
+def _named(case: CaseFindings) -> Evidence | None:
+    """The first difference of the first bad operation whose line is known."""
+    return next((piece for piece in case.first() if piece.culprits), None)
+
+
+def _breach(case: CaseFindings, clues: ClueTable, patterns: Patterns) -> Iterator[Finding]:
+    """Yield a difference with a known line that is not the cause, with the rule that the difference itself breaks."""
+    named = _named(case)
+    if named is None or named.culprit is None or named.culprit.tool is None:
+        return
+    if case.cause is None or case.cause.culprits[:1] == named.culprits[:1]:
+        return
+    clue = clue_alone(named, case.comparison, clues, patterns)
+    symptom = Symptom(
+        operation=named.operation,
+        verdict=Verdict.WRONG_ANSWER,
+        kind=BREACH,
+        message=f"here {_call(case)} writes something wrong",
+        lines=named.culprits,
+        tool=named.culprit.tool,
+    )
+    yield finding_of(symptom, case.comparison, clue.rule if clue is not None else case.comparison.case.rule)
+
+
+def unplaced(cases: Sequence[CaseFindings], order: Sequence[int]) -> list[Unplaced]:
+    """Return the operations in which cases first went wrong and whose lines are still unknown, in this order."""
+    return [
+        Unplaced(
+            case=number,
+            operation=case.cause.operation,
+            comparison=case.comparison,
+            kind=case.cause.kind,
+            difference=case.cause.difference,
+            judgement=case.cause.judgement,
+        )
+        for number in order
+        for case in [cases[number]]
+        if case.cause is not None and not case.cause.culprits
+    ]
